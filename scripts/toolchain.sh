@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Checks for the Rust toolchain and the linker that building forge needs. Sourced by the scripts beside it, which run in
-# the repository's root; errors name the script that was run.
+# Checks for the Rust toolchain and the linker that building forge needs. Sourced by the other scripts, which run in the
+# repository's root; errors name the script that was run.
 
 # Prints an error with a hint and ends the script.
 die_without() {
@@ -8,12 +8,12 @@ die_without() {
   exit 1
 }
 
-# Ends the script unless cargo and rustc are in PATH and as new as `rust-version` in Cargo.toml: an older cargo fails
-# with an error about the manifest that names neither version.
+# Ends the script unless cargo and rustc are in PATH and at least as new as `rust-version` in Cargo.toml. Without this
+# check, an older cargo fails with an error about the manifest that names neither version.
 require_rust() {
   local rustup=${CARGO_HOME:-${HOME:-/root}/.cargo}/bin hint='install a newer toolchain with rustup (https://rustup.rs) and open a new shell'
   local wanted program found
-  # rustup changes PATH for new shells only, and then stands before Debian's own toolchain.
+  # rustup changes PATH for new shells only. Its directory comes before that of Debian's own toolchain.
   [[ :$PATH: == *:"$rustup":* || ! -x $rustup/cargo ]] || PATH=$rustup:$PATH
   wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
   for program in cargo rustc; do
@@ -27,7 +27,7 @@ require_rust() {
   done
 }
 
-# Ends the script unless there is a C compiler, which links forge and compiles the cryptography of TLS.
+# Ends the script unless there is a C compiler. It links forge and compiles the cryptography of TLS.
 require_linker() {
   command -v cc >/dev/null || die_without '`cc` is not in PATH; forge needs a C compiler to link' \
     'install one (Debian: apt-get install gcc libc6-dev)'

@@ -1,15 +1,14 @@
 //! forge: declarative provisioning for GPU and RDMA clusters.
 //!
-//! The crate is a library with a thin binary. Each module is a room with one job; a room may import
-//! only the rooms below it in this list (`tests/tidy.rs` checks that). `docs/architecture.md` holds
-//! the bird's-eye view, the code map and the invariants.
+//! The crate is a library with a thin binary. Each module has one job and may import only modules below it in this list
+//! (`tests/tidy.rs` checks that). `docs/architecture.md` contains the overview, the code map and the invariants.
 
 #![cfg_attr(
     test,
     allow(
         clippy::disallowed_methods,
         clippy::print_stdout,
-        reason = "tests start programs, touch files and look at clocks"
+        reason = "tests start programs, access files and read clocks"
     )
 )]
 

@@ -1,4 +1,4 @@
-//! argv in, exit code out; everything else is the library's.
+//! The `forge` binary: runs the library's command line.
 
 fn main() -> std::process::ExitCode {
     forge::cli::main()

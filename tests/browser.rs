@@ -1,12 +1,12 @@
-//! What reports of drift are to other programs: the HTML page in a headless browser, the text file, the rules and the dashboard
-//! by promtool. `scripts/test` runs it in a stage of its own, which installs Debian's `chromium` and `prometheus`.
+//! Drift reports in other programs: the HTML page in a headless browser; the text file, the rules and the dashboard in
+//! promtool. `scripts/test` runs it in its own stage, which installs Debian's `chromium` and `prometheus`.
 
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
     clippy::print_stderr,
     clippy::unwrap_used,
-    reason = "a test looks from outside, and one that panics has failed"
+    reason = "a test checks from outside, and a panic is a failed test"
 )]
 
 #[path = "browser/chrome.rs"]

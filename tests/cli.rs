@@ -1,11 +1,11 @@
-//! The command line from outside: the real binary, and the exit codes of what it prints.
+//! The command line: the real binary, its output and its exit codes.
 
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
     clippy::print_stderr,
     clippy::unwrap_used,
-    reason = "a test looks from outside, and one that panics has failed"
+    reason = "tests may start programs, and a panic fails the test"
 )]
 
 #[path = "cli/ansible.rs"]

@@ -1,12 +1,12 @@
-//! Loads whole projects: the recipes under `tests/data`, and the exact messages under `tests/errors`.
-//! `FORGE_BLESS=1` writes the messages that a run gives.
+//! Loads complete projects: the recipes in `tests/data`, and the invalid projects in `tests/errors` with their exact
+//! messages. `FORGE_BLESS=1` writes the messages of the run.
 
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test looks from outside, and one that panics has failed"
+    reason = "tests may start programs, and a panic fails the test"
 )]
 
 #[path = "config/kinds.rs"]
@@ -68,12 +68,12 @@ fn messages_are_pinned() {
         } else if std::fs::read_to_string(&expected).unwrap_or_default() != text {
             wrong.push(format!("{folder} gave:\n{text}"));
         }
-        assert!(!diags.0.is_empty(), "{folder} has no mistake");
+        assert!(!diags.0.is_empty(), "{folder} has no error");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A recipe names itself: one that cannot be read must not be read for ever.
+/// A built-in recipe that cannot be read must not be read again forever, because it names itself.
 #[test]
 fn a_built_in_recipe_that_cannot_be_read_is_a_mistake_like_any_other() {
     let folder = tempfile::tempdir().unwrap();
@@ -268,7 +268,7 @@ fn many_hosts_share_what_is_equal() {
     assert!(project.instances.values().all(|own| Arc::ptr_eq(&own[0], first)));
 }
 
-/// Cuts, doubles, swaps and misspells parts of a text.
+/// Truncates a text, deletes, duplicates and swaps parts of it, and inserts syntax.
 fn mutate(text: &str, edits: &[(u8, usize, usize)]) -> String {
     const BITS: [&str; 24] = [
         "",
@@ -360,7 +360,7 @@ proptest! {
     }
 }
 
-/// A fact that only a template file reads is asked for as well.
+/// A fact that only a template file reads is requested as well.
 #[test]
 fn facts_of_template_files_are_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -379,12 +379,12 @@ fn facts_of_template_files_are_read() {
     let waiting = "  - { name: s, when: facts.os.id == \"debian\", file: { path: /a, template: f } }\n";
     assert_eq!(read(waiting, "{{ facts.cpu.count }}").as_deref(), Some("cpu os"));
     let named_by_value = "  - { name: s, file: { path: /a, template: \"{{ params.n }}\" } }\n";
-    assert_eq!(read(named_by_value, "{{ facts.cpu.count }}"), None, "which file it is depends on values");
+    assert_eq!(read(named_by_value, "{{ facts.cpu.count }}"), None, "the name of the file depends on values");
 }
 
 const INVENTORY_OF_R: &str = "cluster: c\nhosts: [a]\napply: [{ recipe: r, on: all }]\n";
 
-/// Returns the processor time of this thread: a machine that does something else does not count.
+/// Returns the processor time of this thread: other load on the machine does not count.
 fn busy() -> std::time::Duration {
     const TICK_MS: u64 = 10;
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
@@ -393,7 +393,8 @@ fn busy() -> std::time::Duration {
     std::time::Duration::from_millis((ticks(11) + ticks(12)) * TICK_MS)
 }
 
-/// A project of a stranger: the inventory behind `cluster` and `hosts`, and recipes by name.
+/// Loads an untrusted project: the inventory after `cluster`, and recipes by name. Returns the messages, the processor
+/// time, and the peak of allocated memory in bytes.
 fn hostile(inventory: &str, recipes: &[(String, String)]) -> (String, std::time::Duration, u64) {
     let folder = tempfile::tempdir().unwrap();
     let root = Utf8Path::from_path(folder.path()).unwrap();
@@ -444,17 +445,17 @@ fn projects_without_measure_end_soon_with_an_error() {
         (
             format!("hosts: [\"h[1:50000]\"]\ngroups:\n{crowded}apply: []\n"),
             Vec::new(),
-            "groups hold more than 2000000 groups and hosts, counted once for each group",
+            "groups contain more than 2000000 groups and hosts, counted once per group",
         ),
-        (format!("hosts:\n{many}apply: []\n"), Vec::new(), "the inventory names more than 200000 hosts"),
+        (format!("hosts:\n{many}apply: []\n"), Vec::new(), "the inventory has more than 200000 hosts"),
         (
             format!("hosts: [\"{}\"]\napply: []\n", "a[1:99999]".repeat(1000)),
             Vec::new(),
-            "stands for at most 100000 names",
+            "expands to at most 100000 names",
         ),
         (applied.clone(), chain(30, 2), too_many_uses),
         (applied.clone(), chain(3000, 1), "recipes use each other more than 32 levels deep"),
-        (applied.clone(), layered(12), "there is no recipe `r12-0`"),
+        (applied.clone(), layered(12), "recipe `r12-0` not found"),
         (applied.clone(), ring, "recipes use each other: "),
     ];
     for (inventory, recipes, expected) in cases {
@@ -465,7 +466,7 @@ fn projects_without_measure_end_soon_with_an_error() {
             said.chars().take(2000).collect::<String>()
         );
         assert!(bytes < 600 << 20, "{expected}: {bytes} bytes");
-        // Unoptimised, and twice of what an idle machine takes.
+        // For a build without optimization; twice the time of an idle machine.
         assert!(took < std::time::Duration::from_secs(5), "{expected}: {took:?}");
     }
 }

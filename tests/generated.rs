@@ -1,4 +1,4 @@
-//! Files that are generated from the code stand in the repository as the code makes them. `FORGE_BLESS=1` writes them.
+//! The generated files in the repository match the code. `FORGE_BLESS=1` writes them.
 
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test that panics has failed")]
 
@@ -10,30 +10,30 @@ use forge::resource::{kinds, reference};
 use forge::view::{recipe, schemas};
 use std::path::Path;
 
-/// Compares one file with what the code makes of it now.
+/// Compares a file with the text that the code generates for it now.
 #[track_caller]
 fn holds(path: &str, text: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     if std::env::var_os("FORGE_BLESS").is_some() {
-        std::fs::create_dir_all(file.parent().expect("a file lies in a folder")).expect("the folder is made");
+        std::fs::create_dir_all(file.parent().expect("the file has a folder")).expect("the folder is created");
         std::fs::write(&file, text).expect("the file is written");
         return;
     }
     let stands = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(
         stands == text,
-        "`{path}` is not what the code makes: run `FORGE_BLESS=1 cargo test --test generated` and look at it"
+        "`{path}` differs from the generated text: run `FORGE_BLESS=1 cargo test --test generated` and review the diff"
     );
 }
 
-/// The recipe that the fleet applies from bare, twice, tampers with step by step and repairs.
+/// The recipe that the fleet tests apply to a bare host, twice. Then they change the result of each step and repair it.
 const CONVERGE: &str = include_str!("fleet/recipes/web.yaml");
 
-/// The recipes of the fleet that prove a kind alone, with who tampers.
+/// The proofs of single kinds, run by the fleet tests.
 const PROOFS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/kinds");
 
 /// Returns the file of the fleet tests that proves `kind`, if there is one. `scripts/test` compares these labels with
-/// what the fleet run left behind: a label without a proof that passed fails it.
+/// the results of the fleet run: a label without a passed proof fails it.
 fn real(kind: &str) -> Option<String> {
     let own = format!("tests/fleet/kinds/{kind}.yaml");
     let step = |line: &str| line.trim_start().starts_with(&format!("{kind}:"));
@@ -46,42 +46,40 @@ fn real(kind: &str) -> Option<String> {
     CONVERGE.lines().any(step).then(|| "tests/fleet/recipes/web.yaml".to_owned())
 }
 
-/// Returns what tests that are written as code prove of a kind or a recipe.
+/// Returns the proof of a kind or a recipe from the list of proofs written as code.
 fn proven(what: &str, name: &str) -> Option<String> {
     let text = include_str!("fleet/proven.yaml");
     let all: serde_json::Value = serde_saphyr::from_str(text).expect("the list is YAML");
     all[what][name].as_str().map(str::to_owned)
 }
 
-/// Returns what a kind's behaviour rests on.
+/// Returns the section about the proof of a kind.
 fn proof(kind: &str) -> String {
     let text = match real(kind) {
         Some(file) if file.starts_with("tests/fleet/cluster/") => {
             return format!(
-                "\n## Proof\n\n**real**: `{file}` shows it through a real Kubernetes API (`tests/cluster`), applied, applied again and changed \
-                 behind forge's back. Verdicts are pinned by the cases in `tests/resources/` too, whose answers are reconstructed.\n"
+                "\n## Proof\n\n**real**: `{file}` tests it with a real Kubernetes API (`tests/cluster`): applied, applied again, and \
+                 repaired after a change made outside forge. The cases in `tests/resources/`, with reconstructed answers, also test the verdicts.\n"
             );
         }
         Some(file) if file.ends_with(".rs") => format!(
-            "**real**: `{file}` shows it on a Debian 12 host over SSH, applied, applied again and changed behind forge's back. Verdicts are \
-             pinned by the cases in `tests/resources/` too, whose host answers are reconstructed unless they say otherwise."
+            "**real**: `{file}` tests it on a Debian 12 host over SSH: applied, applied again, and checked after a change made outside forge. \
+             The cases in `tests/resources/` also test the verdicts; their host answers are reconstructed unless stated otherwise."
         ),
         Some(file) => format!(
-            "**real**: `{file}` is applied to a Debian 12 host over SSH, twice, changed behind forge's back and repaired. \
-             Verdicts are pinned by the cases in `tests/resources/` too, whose host answers are reconstructed unless they \
-             say otherwise."
+            "**real**: `{file}` is applied to a Debian 12 host over SSH, twice, then changed outside forge and repaired. \
+             The cases in `tests/resources/` also test the verdicts; their host answers are reconstructed unless stated \
+             otherwise."
         ),
-        None => {
-            "**recorded**: its verdicts and commands are pinned by the cases in `tests/resources/` only.".to_owned()
-        }
+        None => "**recorded**: only the cases in `tests/resources/` test its verdicts and commands.".to_owned(),
     };
-    format!("\n## Proof\n\n{text} Other systems than Debian 12 are not proven.\n")
+    format!("\n## Proof\n\n{text} Systems other than Debian 12 are not tested.\n")
 }
 
 #[test]
 fn every_kind_has_its_page() {
     let mut index =
-        String::from("# Kinds\n\nThe resources that a step can hold. Each page is generated from the code.\n\n");
+        String::from("# Kinds\n\nThe resources that a step can declare. Each page is generated from the code.\n\n");
     for kind in kinds() {
         index += &format!("- [`{}`]({}.md): {}\n", kind.name, kind.name, kind.summary);
         let page = reference::markdown(kind) + &proof(kind.name);
@@ -90,18 +88,18 @@ fn every_kind_has_its_page() {
     holds("docs/reference/kinds/README.md", &index);
 }
 
-/// Returns what a built-in recipe's behaviour rests on: what hosts showed, and the cases of its proof.
+/// Returns the section about the proof of a built-in recipe: the tests on hosts, and the cases of its proof.
 fn recipe_proof(recipe: &str) -> String {
     let read = |file: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
     let file = format!("tests/recipes/{recipe}.yaml");
     let cases = read(&file).unwrap_or_default().lines().filter(|line| line.starts_with("  - name: ")).count();
     let of = if cases == 1 { "the case".to_owned() } else { format!("the {cases} cases") };
-    let pinned = format!("pinned by {of} of `{file}`, on hosts whose answers are reconstructed");
+    let pinned = format!("tested by {of} of `{file}`, on hosts with reconstructed answers");
     let shown = format!("tests/fleet/library/{recipe}.yaml");
     let text = match read(&shown) {
         Ok(proof) => format!(
-            "**{}**: `{shown}`{} is applied to Debian 12 hosts over SSH, twice, changed behind forge's back and repaired.{}{} \
-             Verdicts are {pinned}, too.",
+            "**{}**: `{shown}`{} is applied to Debian 12 hosts over SSH, twice, then changed outside forge and repaired.{}{} \
+             Verdicts are also {pinned}.",
             if simulated(&proof).is_empty() { "real" } else { "profile" },
             other_ways(recipe),
             simulated(&proof),
@@ -109,25 +107,26 @@ fn recipe_proof(recipe: &str) -> String {
         ),
         Err(_) => whole(recipe, &pinned).unwrap_or_else(|| match proven("recipes", recipe) {
             Some(file) if file.starts_with("tests/fleet/cluster/") => format!(
-                "**profile**: `{file}` applies it through a real Kubernetes API (`tests/cluster`), twice, changes it behind forge's back, repairs \
-                 it and takes it away, with a stand-in in the place of the vendor's chart or manifests (`tests/cluster/charts`) and without the \
-                 programs that would run in pods. Verdicts are {pinned}, too."
+                "**profile**: `{file}` applies it through a real Kubernetes API (`tests/cluster`), twice, changes it outside forge, repairs \
+                 it and removes it, with a stand-in for the vendor's chart or manifests (`tests/cluster/charts`) and without the \
+                 programs that would run in pods. Verdicts are also {pinned}."
             ),
             Some(file) if file.ends_with(".rs") => format!(
-                "**profile**: `{file}` applies it to Debian 12 hosts over SSH, twice, changes them behind forge's back and repairs them, with \
-                 stand-ins in the place of the vendor's packages (`tests/fleet/stand-ins`). Verdicts are {pinned}, too."
+                "**profile**: `{file}` applies it to Debian 12 hosts over SSH, twice, changes them outside forge and repairs them, with \
+                 stand-ins for the vendor's packages (`tests/fleet/stand-ins`). Verdicts are also {pinned}."
             ),
             Some(profile) => format!(
-                "**profile**: it is applied on Debian 12 hosts over SSH whose hardware is simulated (`tests/fleet/profiles`, `{profile}`), with all \
-                 else real, until it is verified, and again with nothing left to do. Verdicts are {pinned}, too. No real hardware was tried."
+                "**profile**: it is applied to Debian 12 hosts over SSH with simulated hardware (`tests/fleet/profiles`, `{profile}`) and \
+                 everything else real, until it is verified, and then again without changes. Verdicts are also {pinned}. It was not tested on \
+                 real hardware."
             ),
-            None => format!("**recorded**: its verdicts are {pinned}. It was applied to no host."),
+            None => format!("**recorded**: its verdicts are {pinned}. It was not applied to any host."),
         }),
     };
     format!("\n## Proof\n\n{text}\n")
 }
 
-/// Returns the further files that prove a recipe, each in another way: `NAME@WAY.yaml`.
+/// Returns the additional proofs of a recipe, one file per variant: `NAME@WAY.yaml`.
 fn other_ways(recipe: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/library");
     let names = std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").file_name());
@@ -137,46 +136,46 @@ fn other_ways(recipe: &str) -> String {
     names.iter().map(|name| format!(" (and `tests/fleet/library/{name}`)")).collect()
 }
 
-/// Returns what a real API has shown of a recipe of the cluster, with nothing that stands in for anything.
+/// Returns the text about the proof of a cluster recipe with a real API and without stand-ins.
 fn whole(recipe: &str, pinned: &str) -> Option<String> {
     let file = proven("whole", recipe)?;
     Some(format!(
-        "**real**: `{file}` applies it through a real Kubernetes API (`tests/cluster`), twice, and changes behind forge's back what it declares or \
-         looks at: that is found, and what it declares is repaired, and goes with it. No pod runs there: the test says what kubelets would. \
-         Verdicts are {pinned}, too."
+        "**real**: `{file}` applies it through a real Kubernetes API (`tests/cluster`), twice. Then objects that it \
+         declares or reads are changed outside forge: forge detects these changes, repairs the declared objects, and removes them with the \
+         recipe. No pods run there: the test writes the status that kubelets would report. Verdicts are also {pinned}."
     ))
 }
 
-/// Returns what of a proof's hosts is not what it is in the field. `proof.rs` of the fleet tests judges by the same two fields.
+/// Returns which parts of a proof's hosts are simulated. `proof.rs` of the fleet tests decides by the same two fields.
 fn simulated(proof: &str) -> String {
-    let proof: serde_json::Value = serde_saphyr::from_str(proof).expect("a proof is YAML");
+    let proof: serde_json::Value = serde_saphyr::from_str(proof).expect("the proof is YAML");
     let board = proof["hardware"]
         .as_str()
         .map(|board| format!(" The hardware is simulated (`tests/fleet/profiles`, `{board}`)."));
     let files = proof["stand_ins"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
     let files: Vec<_> = files.map(|name| format!("`tests/fleet/stand-ins/{name}.sh`")).collect();
-    let packs = format!(" Stand-ins take the place of the vendor's packages: {}.", files.join(", "));
+    let packs = format!(" Stand-ins replace the vendor's packages: {}.", files.join(", "));
     board.unwrap_or_default() + if files.is_empty() { "" } else { &packs }
 }
 
-/// Returns what the proof says that such hosts cannot show.
+/// Returns what the proof cannot test on such hosts, from its `unproven`.
 fn unproven(proof: &str) -> String {
     let line = proof.lines().find_map(|line| line.strip_prefix("unproven: "));
-    line.map_or_else(String::new, |what| format!(" Not shown there: {}.", what.trim_matches('"')))
+    line.map_or_else(String::new, |what| format!(" Not tested: {}.", what.trim_matches('"')))
 }
 
 #[test]
 fn every_built_in_recipe_has_its_page() {
     let mut index = String::from(
-        "# Built-in recipes\n\nEvery inventory can name them; one of the same name in the inventory's own `recipes/` takes \
-         their place. `forge recipes` lists them, `forge recipes NAME` shows one. Each page is generated from the recipe.\n\n",
+        "# Built-in recipes\n\nEvery inventory can apply them. A recipe of the same name in the inventory's own `recipes/` \
+         overrides the built-in one. `forge recipes` lists them, `forge recipes NAME` shows one. Each page is generated from the recipe.\n\n",
     );
     for (name, _) in config::shipped::RECIPES {
         let page = config::recipe_page(None, name).expect("a built-in recipe can be read");
         index += &format!("- [`{name}`]({name}.md): {}\n", page.line.summary);
         holds(&format!("docs/reference/recipes/{name}.md"), &(recipe::markdown(&page) + &recipe_proof(name)));
     }
-    index += "\n## Tables\n\nRules look into them: `table(\"driver-branches\")`.\n\n| table | tells | source | date |\n|---|---|---|---|\n";
+    index += "\n## Tables\n\nRules read them: `table(\"driver-branches\")`.\n\n| table | content | source | date |\n|---|---|---|---|\n";
     for table in config::shipped::tables() {
         index += &format!("| `{}` | {} | {} | {} |\n", table.name, table.about, table.source, table.date);
     }
@@ -198,7 +197,7 @@ fn the_command_line_is_in_the_reference() {
 #[test]
 fn every_exit_code_is_in_the_reference() {
     let mut page = String::from(
-        "# Exit codes\n\nOf several that hold, the one that stands first below is the exit code.\n\n| code | meaning |\n|---|---|\n",
+        "# Exit codes\n\nIf several apply, forge exits with the first in this table.\n\n| code | meaning |\n|---|---|\n",
     );
     for code in ExitCode::WORST_FIRST {
         page += &format!("| {} | {} |\n", code.code(), code.meaning());
@@ -209,7 +208,7 @@ fn every_exit_code_is_in_the_reference() {
 #[test]
 fn every_error_code_is_in_the_reference() {
     let mut page = String::from(
-        "# Error codes\n\nWhat `forge validate` finds, by code. `forge explain CODE` shows one of these pages.\n\n| code | meaning |\n|---|---|\n",
+        "# Error codes\n\nThe errors that `forge validate` reports. `forge explain CODE` shows one of these pages.\n\n| code | meaning |\n|---|---|\n",
     );
     for code in Code::ALL {
         page += &format!("| [{0}](#{1}) | {2} |\n", code.id(), code.id().to_lowercase(), code.title());
@@ -223,8 +222,8 @@ fn every_error_code_is_in_the_reference() {
 #[test]
 fn every_fact_is_in_the_reference() {
     let mut page = String::from(
-        "# Facts\n\nWhat templates read as `facts.NAME`, and `forge facts` shows. Null means that the host has no such thing. A part of a \
-         fact that could not be told while the rest could is `{\"unknown\": \"why\"}`: a template that reads it is unknown with that reason.\n",
+        "# Facts\n\nTemplates read facts as `facts.NAME`; `forge facts` shows them. Null means that the host has no such item. If only a part \
+         of a fact could not be read, that part is `{\"unknown\": \"why\"}`: a template that reads it is unknown with that reason.\n",
     );
     for fact in facts::all() {
         page += &format!("\n## `{}`\n\n{}\n\n", fact.name, fact.doc);
@@ -233,19 +232,19 @@ fn every_fact_is_in_the_reference() {
         }
         let compared: Vec<String> = fact.alike.iter().map(|part| part.to_string()).collect();
         if !compared.is_empty() {
-            page += &format!("\nOught to be equal on hosts that are alike: {}\n", compared.join(", "));
+            page += &format!("\nShould be equal on similar hosts: {}\n", compared.join(", "));
         }
         let reads: Vec<String> = fact.reads.iter().map(|source| format!("`{source}`")).collect();
         page += &format!("\nReads: {}\n", reads.join(", "));
     }
-    page += "\n# Facts of the cluster\n\nWhat its API tells, for steps, rules and verification of `scope: cluster`. They are asked for only where somebody \
-             reads them.\n";
+    page += "\n# Facts of the cluster\n\nFrom the cluster's API, for steps, rules and verifications with `scope: cluster`. forge requests them only if a \
+             recipe reads them.\n";
     for fact in facts::of_cluster() {
         page += &format!("\n## `{}`\n\n{}\n\n", fact.name, fact.doc);
         for (field, doc) in fact.fields {
             page += &format!("- `{field}`: {doc}\n");
         }
-        page += &format!("\nAsks: `GET {}`\n", fact.path);
+        page += &format!("\nReads: `GET {}`\n", fact.path);
     }
     holds("docs/reference/facts.md", &page);
 }

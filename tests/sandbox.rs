@@ -1,7 +1,7 @@
-//! Sandboxes as a user meets them: the real binary, the demo, and this machine compared before and after.
+//! Sandboxes from a user's view: the real binary, the demo, and this machine compared before and after.
 //!
-//! Each test runs as root where it may, and as a user without rights where root can become one. A machine that allows
-//! no namespaces skips them and says so.
+//! Each test runs as root if possible, and, if it is root, also as an unprivileged user. On a machine without
+//! namespaces the tests are skipped with a message.
 
 #![allow(
     clippy::disallowed_methods,
@@ -32,7 +32,7 @@ const ONE: &str =
 const RECIPE: &str =
     "recipe: r\nsummary: a file\nsteps:\n  - name: f\n    file: { path: /etc/lab, content: \"lab\\n\" }\n";
 
-/// Runs a test as everybody that this process can be.
+/// Runs a test once as each user that this process can become.
 fn as_everybody(test: impl Fn(&Lab)) {
     for who in Who::all() {
         match Lab::new(who, &[("inventory.yaml", ONE), ("recipes/r.yaml", RECIPE)]) {
@@ -53,7 +53,7 @@ fn the_demo_runs_and_this_machine_stays_as_it_is() {
         let apply = lab.forge(&["apply", demo, "--yes"]);
         assert!(apply.starts_with("exit 0\n"), "{apply}");
         let again = lab.forge(&["apply", demo, "--yes"]);
-        assert!(again.contains("\nnothing to do: 3 hosts, "), "{again}");
+        assert!(again.contains("\nno changes: 3 hosts, "), "{again}");
         let drift = lab.forge(&["drift", demo]);
         assert!(drift.starts_with("exit 0\n") && drift.contains("\nno drift: 3 hosts, "), "{drift}");
         lab.inside(demo, "gpu-02", "echo interval=1h >/etc/gpu-agent.conf; systemctl stop gpu-agent");
@@ -67,7 +67,7 @@ fn the_demo_runs_and_this_machine_stays_as_it_is() {
     });
 }
 
-/// A closed terminal is an interrupt: what runs is finished, nothing new begins, and the report is written.
+/// A closed terminal is an interrupt: running steps finish, no further step starts, and the report is written.
 #[test]
 fn a_closed_terminal_stops_a_run_in_order() {
     const SLOW: &str = "recipe: r
@@ -81,7 +81,8 @@ steps:
         Ok(lab) => lab,
         Err(why) => return eprintln!("skipped: a sandbox: {why}"),
     };
-    // The kernel tells the leader of the session alone, whose end reaches the others: the inner shell outlives it.
+    // The kernel sends SIGHUP to the session leader only, and to the other processes when the leader exits: the inner
+    // shell ignores it and outlives the leader.
     let apply = "./forge apply inventory.yaml --yes --on a --json-into report.json";
     let mut terminal = lab.on_a_terminal(&format!("sh -c 'trap : HUP; {apply}; echo $? >code'; true"));
     while !lab.inside("inventory.yaml", "a", "ls /srv").contains("begun") {
@@ -107,8 +108,8 @@ fn a_changed_machine_would_be_noticed() {
     }
 }
 
-/// `setns` into a mount namespace sets the root to that of the namespace, which lies outside of a chroot: a command that
-/// enters only the namespace runs on the machine around the chroot.
+/// `setns` into a mount namespace sets the root directory to that of the namespace, which is outside the chroot: a
+/// command that enters only the namespace runs on the machine outside the chroot.
 #[test]
 fn a_sandbox_in_a_chroot_is_no_way_out_of_it() {
     if Who::all()[0] != Who::Root {
@@ -160,7 +161,7 @@ fn harm_inside_stays_inside() {
     });
 }
 
-/// Six simulated nodes of which one differs, and what is told of it.
+/// Six simulated nodes, two of which are changed by the test, and one node of another model.
 const ALIKE: &str = "cluster: lab\nconnect: { transport: sandbox, hardware: h100x8-ndr }\nhosts:\n  gpu-[01:06]:\n  spare: { connect: { hardware: a100x8 } }\n\
                      groups: { gpu: { hosts: [\"gpu-*\"] } }\n";
 
@@ -169,7 +170,7 @@ fn the_odd_one_of_six_is_named() {
     as_everybody(|lab| {
         lab.file("alike.yaml", ALIKE);
         let head = "exit 0\nsimulated, no real hardware: gpu-[01:06],spare\n\n";
-        let alone = "compared with nobody, fewer than 3 are alike: spare (A100)\n";
+        let alone = "not compared, fewer than 3 similar hosts: spare (A100)\n";
         let quiet = lab.forge(&["facts", "alike.yaml", "--outliers"]);
         assert!(quiet.starts_with(&format!("{head}{alone}no outliers: 6 hosts, ")), "{quiet}");
         let card = "d=/sys/bus/pci/devices/0000:1b:00.0; echo 8 >$d/current_link_width; rm -r /sys/bus/pci/devices/0000:9d:00.0
@@ -177,11 +178,11 @@ fn the_odd_one_of_six_is_named() {
         assert_eq!(lab.inside("alike.yaml", "gpu-03", card), "here\n");
         assert_eq!(lab.inside("alike.yaml", "gpu-05", "echo 0 >/proc/sys/kernel/numa_balancing; echo here"), "here\n");
         let told = lab.forge(&["facts", "alike.yaml", "--outliers"]);
-        let odd = "6 hosts alike (H100 SXM; in gpu): gpu-[01:06]\n  \
-                   pci[0x10de 0x2330 -]: 8 — 5 hosts; odd: 7 — gpu-03\n  \
-                   gpus: 8 entries — 5 hosts; odd: without 0000:9d:00.0 — gpu-03\n  \
-                   gpus[0000:1b:00.0].pcie.width: 16 — 5 hosts; odd: 8 — gpu-03\n  \
-                   governor.numa_balancing: true — 5 hosts; odd: false — gpu-05\n";
+        let odd = "6 similar hosts (H100 SXM; in gpu): gpu-[01:06]\n  \
+                   pci[0x10de 0x2330 -]: 8 — 5 hosts; outlier: 7 — gpu-03\n  \
+                   gpus: 8 entries — 5 hosts; outlier: without 0000:9d:00.0 — gpu-03\n  \
+                   gpus[0000:1b:00.0].pcie.width: 16 — 5 hosts; outlier: 8 — gpu-03\n  \
+                   governor.numa_balancing: true — 5 hosts; outlier: false — gpu-05\n";
         assert!(told.starts_with(&format!("{head}{odd}{alone}outliers: 4 of ")), "{told}");
         lab.forge(&["sandbox", "reset", "-i", "alike.yaml"]);
         lab.nothing_is_left();
@@ -206,7 +207,7 @@ fn a_sandbox_is_a_boot_of_its_own_and_stays_until_reset() {
             "exit 0\na  ended\n1 sandbox ended\n"
         );
         let listed = lab.forge(&["sandbox", "list", "-i", "inventory.yaml"]);
-        assert!(listed.starts_with("exit 0\nb  running, kept by process "), "{listed}");
+        assert!(listed.starts_with("exit 0\nb  running, process "), "{listed}");
         assert_ne!(boot("a"), a);
         assert_eq!(lab.inside("inventory.yaml", "a", "ls /etc/kept 2>/dev/null; uname -n"), "a\n");
         let facts = lab.forge(&["facts", "inventory.yaml", "--on", "a"]);
@@ -214,10 +215,7 @@ fn a_sandbox_is_a_boot_of_its_own_and_stays_until_reset() {
         let facts = lab.forge(&["facts", "inventory.yaml", "--on", "a", "--format", "json"]);
         assert!(facts.contains("\"simulated\": true,"), "{facts}");
         let none = lab.forge(&["sandbox", "reset", "c", "-i", "inventory.yaml"]);
-        assert_eq!(
-            none,
-            "exit 64\nerror: there is no sandbox of `c`\n  hint: `forge sandbox list` shows those that there are\n"
-        );
+        assert_eq!(none, "exit 64\nerror: sandbox `c` not found\n  hint: list sandboxes with `forge sandbox list`\n");
     });
 }
 
@@ -232,7 +230,7 @@ fn the_readme_shows(lab: &Lab) {
     if std::env::var_os("FORGE_BLESS").is_some() {
         std::fs::write(PAGE, format!("{until}<!-- screen -->\n```\n{told}```\n{after}")).unwrap();
     } else {
-        assert!(told == screen, "the README's screen is not true any more: bless it, and read the difference\n{told}");
+        assert!(told == screen, "the README's screen is outdated: run with FORGE_BLESS=1 and review the diff\n{told}");
     }
 }
 
@@ -243,7 +241,7 @@ fn the_page_that_teaches_recipes_is_true() {
         let page = std::fs::read_to_string(PAGE).unwrap();
         let (until, rest) = page.split_once("\n## From nothing to a tested recipe\n").unwrap();
         let (lesson, after) = rest.split_once("\n## ").unwrap();
-        // The lesson writes an inventory of its own over this one.
+        // The page writes its own inventory over this one.
         lab.forge(&["sandbox", "reset", "-i", "inventory.yaml"]);
         let told = tutorial::follow(lesson, lab);
         let told = told.trim_end();
@@ -253,7 +251,7 @@ fn the_page_that_teaches_recipes_is_true() {
         } else {
             assert!(
                 told == lesson.trim_end(),
-                "the page is not true any more: bless it, and read the difference\n{told}"
+                "the page is outdated: run with FORGE_BLESS=1 and review the diff\n{told}"
             );
         }
     });
@@ -262,7 +260,7 @@ fn the_page_that_teaches_recipes_is_true() {
 #[test]
 fn a_sandbox_of_root_is_not_ended_by_a_user() {
     if Who::all() != [Who::Root, Who::User] {
-        eprintln!("skipped: a sandbox of another user: only root can be both");
+        eprintln!("skipped: a sandbox of another user: needs root");
         return;
     }
     let mut lab = match Lab::new(Who::Root, &[("inventory.yaml", ONE), ("recipes/r.yaml", RECIPE)]) {
@@ -273,7 +271,7 @@ fn a_sandbox_of_root_is_not_ended_by_a_user() {
     let (head, rest) = refused.split_once("cannot end process ").unwrap_or_else(|| panic!("{refused}"));
     assert_eq!(head, "exit 1\nerror: ");
     let after = ", which keeps sandbox `a`: Operation not permitted (os error 1)\n  \
-                 hint: run this as the user who made the sandbox, or with sudo\n";
+                 hint: run this as the user who created the sandbox, or with sudo\n";
     assert!(rest.ends_with(after), "{refused}");
 }
 
@@ -289,7 +287,7 @@ fn several_commands_at_once_make_one_sandbox() {
     });
 }
 
-/// A command transport that leads into a sandbox: a host on which nothing can be harmed.
+/// The command transport enters a sandbox here, so that the host cannot be harmed.
 #[test]
 fn a_program_that_gives_a_shell_is_a_host() {
     as_everybody(|lab| {
@@ -315,14 +313,18 @@ fn a_program_that_gives_a_shell_is_a_host() {
         let apply = lab.forge(&["apply", "command.yaml", "--trust", "--yes"]);
         assert!(apply.starts_with("exit 4\n") && apply.contains("\nbox     changed "), "{apply}");
         assert!(apply.contains("cannot run `no-such-program`: No such file or directory"), "{apply}");
-        assert!(apply.contains("`true` gave no shell\n    hint: the program must run a shell on its stdin"), "{apply}");
+        assert!(
+            apply.contains("`true` did not start a shell\n    hint: the program must run a shell on its stdin"),
+            "{apply}"
+        );
         assert_eq!(lab.inside("inventory.yaml", "a", "cat /etc/lab"), "lab\n");
         let again = lab.forge(&["apply", "command.yaml", "--trust", "--yes", "--on", "box"]);
-        assert_eq!(again.lines().last(), Some("nothing to do: 1 host, 1 step as declared"), "{again}");
+        assert_eq!(again.lines().last(), Some("no changes: 1 host, 1 step matches"), "{again}");
     });
 }
 
-/// Two units of its own of which one is enabled, one of the machine's, a setting that is kept, and what memory holds.
+/// Creates two units, one of them enabled; a sysctl setting in a file and one in memory only; and files on disk and in
+/// memory. Then it reboots.
 const BEFORE: &str = r#"
 mkdir -p /etc/systemd/system /etc/sysctl.d
 for u in kept lost; do printf '[Service]\nExecStart=/bin/sleep 600\n[Install]\nWantedBy=multi-user.target\n' >/etc/systemd/system/$u.service; done
@@ -342,7 +344,7 @@ fn a_reboot_ends_processes_and_forgets_memory_alone() {
         let before = lab.inside("inventory.yaml", "a", BEFORE);
         assert_eq!(before.lines().count(), 1, "{before}");
         let boot = before.trim();
-        // Who enters while processes are being ended is ended too.
+        // A process that enters while the sandbox ends its processes is ended too.
         let ask = |_| lab.inside("inventory.yaml", "a", &format!("B={boot}; {AFTER}"));
         let after = (0..20).map(ask).find(|after| !after.is_empty()).unwrap_or_default();
         let (told, id) = after.trim_end().rsplit_once('\n').unwrap();
@@ -351,7 +353,7 @@ fn a_reboot_ends_processes_and_forgets_memory_alone() {
     });
 }
 
-/// What the stand-in for systemctl says of units that do all kinds of things.
+/// Exercises the stand-in for systemctl with various units.
 const UNITS: &str = r#"
 unit() { printf '[Unit]\nDescription=%s\n[Service]\n%s\n[Install]\nWantedBy=multi-user.target\n' "$1" "$2" >"/etc/systemd/system/$1.service"; }
 mkdir -p /etc/systemd/system

@@ -1,10 +1,10 @@
-//! Plans without hosts: projects under `tests/scenarios`, what hosts would answer, and the plan that follows, word
-//! for word. `FORGE_BLESS=1` writes the plans that a run gives, to be read before they are kept.
+//! Plans without hosts: projects in `tests/scenarios`, the answers of their hosts, and the exact text of the resulting
+//! plan. `FORGE_BLESS=1` writes the plans of the run; review them before you commit them.
 //!
-//! A case is `NAME.json` beside an inventory: `hosts` maps hosts to answers or to `"unreachable"`, `all` answers for
-//! every host, `step` and `skip` filter, `verbose` shows more. An answer's key is the question: `path /etc/motd`,
-//! `package nginx`, `unit nginx.service`, `user x`, `fact os`, `record recipe/step`, and `sh SCRIPT` for
-//! commands; `account` names whom forge acts as, if not root.
+//! A case is `NAME.json` next to an inventory: `hosts` maps hosts to answers or to `"unreachable"`, `all` has the
+//! answers of every host, `step` and `skip` filter, `verbose` shows more. The key of an answer is the probe: `path
+//! /etc/motd`, `package nginx`, `unit nginx.service`, `user x`, `fact os`, `record recipe/step`, and `sh SCRIPT` for
+//! commands; `account` is the user that forge acts as, if it is not root.
 
 #![allow(
     clippy::print_stdout,
@@ -12,7 +12,7 @@
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test looks from outside, and one that panics has failed"
+    reason = "tests may start programs, and a panic fails the test"
 )]
 
 #[path = "scenarios/dashboard.rs"]
@@ -38,14 +38,14 @@ use forge::plan::{self, Chosen, Ground, HostSeen, Plan, Policy};
 use forge::view::{Text, Writer};
 use serde_json::Value;
 
-/// What hosts say in one case, and what the command line asks for.
+/// A case: the answers of hosts, and the options of the command line.
 pub struct Case {
     pub answers: Value,
     pub filter: StepFilter,
     pub verbose: u8,
 }
 
-/// Everything that a plan is made from.
+/// All inputs of a plan.
 pub struct Look {
     pub seen: Vec<HostSeen>,
     pub chosen: Chosen,
@@ -63,7 +63,8 @@ pub fn load(inventory: &Utf8Path) -> Project {
     project.unwrap_or_else(|| panic!("{}", said.join("\n")))
 }
 
-/// Observes as the engine does: facts and what needs none, then the rest, then what needed values of others.
+/// Observes like the engine: first facts and probes that need no facts, then the rest, then probes that need exported
+/// values of other hosts.
 pub fn look(project: &Project, case: &Case, backwards: bool) -> Look {
     let expander = Expander::new(project);
     let mut look = Look {
@@ -110,7 +111,7 @@ fn make(project: &Project, case: &Case) -> Plan {
     plan_of(project, case, &look(project, case, false))
 }
 
-/// Returns the plan as a terminal without colours shows it, and the exit codes that it means.
+/// Returns the plan's text without colors, and its exit codes.
 fn shown(plan: &Plan, verbose: u8, root: &Utf8Path) -> String {
     let mut out = Vec::new();
     let text = Text { verbose, target: None };
@@ -133,7 +134,7 @@ fn read(path: &Utf8Path) -> Case {
     }
 }
 
-/// Every case with its inventory.
+/// Returns the inventory folder and the file of every case.
 fn cases() -> Vec<(Utf8PathBuf, Utf8PathBuf)> {
     let root = Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
     let entries = |folder: &Utf8Path| -> Vec<Utf8PathBuf> {
@@ -171,13 +172,17 @@ fn planning_is_pure() {
         let (first, second) = (make(&project, &case), make(&project, &case));
         assert_eq!(first.id, second.id, "{path}");
         let text = serde_json::to_string(&first).unwrap();
-        assert!(!text.contains("hunter2"), "{path} holds a secret");
-        assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), first, "{path}: a plan survives its file");
+        assert!(!text.contains("hunter2"), "{path} contains a secret");
+        assert_eq!(
+            serde_json::from_str::<Plan>(&text).unwrap(),
+            first,
+            "{path}: parsing the plan's JSON gives the same plan"
+        );
     }
 }
 
-/// What a host's plan says does not depend on who was looked at first. (Who runs a `one` step that nobody ran
-/// yet does: those cases are left out.)
+/// The plan of a host does not depend on the order in which hosts are observed. (The host chosen for a `one` step that
+/// has not run yet does: those cases are skipped.)
 #[test]
 fn the_order_of_hosts_does_not_matter() {
     for (folder, path) in cases() {

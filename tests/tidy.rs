@@ -1,16 +1,17 @@
-//! The walls between rooms, sizes and heads of files. What it finds, it names with file and line.
+//! Checks the dependencies between modules, banned calls, and the length and doc comment of files. Findings have file
+//! and line.
 
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
     clippy::unwrap_used,
-    reason = "a test looks from outside, and one that panics has failed"
+    reason = "tests may start programs, and a panic fails the test"
 )]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Every room, highest first, in the order of `src/lib.rs`: a room imports only rooms below its own.
+/// Every module, highest layer first, in the order of `src/lib.rs`. A module imports only modules below it.
 const ROOMS: &[&str] = &[
     "cli",
     "view",
@@ -32,13 +33,13 @@ const ROOMS: &[&str] = &[
     "model",
 ];
 
-/// Text that may stand only in some places, with the reason.
+/// Text that is allowed in some places only, with the reason.
 struct Ban {
-    /// Whole words or paths, as they stand in code.
+    /// Whole words or paths, as written in code.
     words: &'static [&'static str],
-    /// Prefixes of paths under `src/` where they may not stand; empty for all.
+    /// Prefixes of paths under `src/` where they are banned; empty for all.
     within: &'static [&'static str],
-    /// Prefixes of paths under `src/` where they may stand all the same.
+    /// Prefixes of paths under `src/` where they are allowed nevertheless.
     but: &'static [&'static str],
     reason: &'static str,
 }
@@ -48,21 +49,26 @@ const BANS: &[Ban] = &[
         words: &["tokio", "std::fs", "fs_err", "std::process::Command", "std::net", "openssh"],
         within: &["resource/", "drift/", "plan/", "probe/", "script/", "facts/", "graph/", "diag/", "model/"],
         but: &[],
-        reason: "these rooms do no I/O",
+        reason: "these modules do no I/O",
     },
     Ban {
         words: &["serde_saphyr"],
         within: &[],
         but: &["config/yaml", "kube/yaml"],
-        reason: "one file calls the YAML reader for what people wrote, and one for what programs wrote",
+        reason: "one file calls the YAML parser for files written by people, and one for output of programs",
     },
     Ban {
         words: &["ureq", "rustls", "rustls_native_certs"],
         within: &[],
         but: &["artifact/", "notify/"],
-        reason: "only `artifact` decides what is fetched, and only `notify` sends what people are told",
+        reason: "only `artifact` fetches files, and only `notify` sends notifications",
     },
-    Ban { words: &["::kube", "k8s_openapi"], within: &[], but: &["kube/"], reason: "only `kube` talks to the cluster" },
+    Ban {
+        words: &["::kube", "k8s_openapi"],
+        within: &[],
+        but: &["kube/"],
+        reason: "only `kube` connects to the cluster",
+    },
     Ban { words: &["openssh"], within: &[], but: &["transport/"], reason: "only `transport` opens sessions" },
     Ban {
         words: &["println!", "eprintln!", "print!", "eprint!", "dbg!", "anstream"],
@@ -74,9 +80,9 @@ const BANS: &[Ban] = &[
         words: &["std::env::var", "env::var", "env::vars"],
         within: &[],
         but: &["cli/env.rs"],
-        reason: "variables are declared once",
+        reason: "environment variables are declared in one place",
     },
-    Ban { words: &["process::exit"], within: &[], but: &[], reason: "the exit code is returned" },
+    Ban { words: &["process::exit"], within: &[], but: &[], reason: "`main` returns the exit code" },
     Ban {
         words: &["SystemTime::now", "Instant::now", "Zoned::now", "Timestamp::now"],
         within: &[
@@ -92,26 +98,27 @@ const BANS: &[Ban] = &[
             "model/",
         ],
         but: &[],
-        reason: "planning reads no clock",
+        reason: "planning does not read the clock",
     },
 ];
 
 const MAX_LINES: usize = 700;
 
-/// A source file: its path under `src/` and its lines.
+/// A source file: its path under `src/` and its text.
 struct Source {
     path: String,
     text: String,
 }
 
 impl Source {
-    /// Lines with code, numbered from 1, without comments and what stands after `mod tests {`.
+    /// Returns the lines of code, numbered from 1, without comments and without the lines after `mod tests {`.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = self.text.lines().take_while(|line| !line.starts_with("mod tests {"));
         lines.enumerate().map(|(at, line)| (at + 1, line)).filter(|(_, line)| !line.trim_start().starts_with("//"))
     }
 
-    /// The folder of the modules that this file declares: `probe/` for `probe/mod.rs`, `cli/run/` for `cli/run.rs`.
+    /// Returns the folder of the modules that this file declares: `probe/` for `probe/mod.rs`, `cli/run/` for
+    /// `cli/run.rs`.
     fn modules(&self) -> String {
         let stem = self.path.trim_end_matches(".rs");
         match stem {
@@ -120,7 +127,8 @@ impl Source {
         }
     }
 
-    /// Modules that only tests compile, as paths without their ending: `#[cfg(test)]`, then `mod name;`.
+    /// Returns the modules that are compiled for tests only, as paths without extension: `#[cfg(test)]`, then `mod
+    /// name;`.
     fn test_modules(&self) -> Vec<String> {
         let lines: Vec<&str> = self.text.lines().collect();
         let pairs = lines.windows(2).filter(|pair| pair[0] == "#[cfg(test)]");
@@ -133,7 +141,7 @@ impl Source {
     }
 }
 
-/// Everything that is compiled into forge itself.
+/// Returns the sources that are compiled into forge itself.
 fn code() -> Vec<Source> {
     let mut sources = sources();
     let tests: Vec<String> = sources.iter().flat_map(Source::test_modules).collect();
@@ -172,7 +180,7 @@ fn layer(room: &str) -> Option<usize> {
     ROOMS.iter().position(|known| *known == room)
 }
 
-/// Rooms named after `crate::` in a line, also in `crate::{a, b}`.
+/// Returns the modules named after `crate::` in a line, also in `crate::{a, b}`.
 fn imports(line: &str) -> Vec<&str> {
     let after = line
         .match_indices("crate::")
@@ -199,7 +207,7 @@ fn rooms_import_only_rooms_below() {
         let Some(own) = source.room().and_then(layer) else { continue };
         for (number, line) in source.code() {
             let above = imports(line).into_iter().filter(|room| layer(room).is_some_and(|other| other < own));
-            found.extend(above.map(|room| format!("src/{}:{number}: imports `{room}`, which lies above", source.path)));
+            found.extend(above.map(|room| format!("src/{}:{number}: imports `{room}` of a higher layer", source.path)));
         }
     }
     assert_none(&found);
@@ -211,8 +219,8 @@ fn every_room_has_a_layer_and_the_order_is_that_of_lib() {
     let rooms: Vec<&str> =
         lib.text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
     let layers: Vec<Option<usize>> = rooms.iter().map(|room| layer(room)).collect();
-    assert!(layers.iter().all(Option::is_some), "a room without a layer: {rooms:?}");
-    assert!(layers.is_sorted(), "the order of `src/lib.rs` is not that of the layers: {rooms:?}");
+    assert!(layers.iter().all(Option::is_some), "a module without a layer: {rooms:?}");
+    assert!(layers.is_sorted(), "the order of `src/lib.rs` differs from that of the layers: {rooms:?}");
 }
 
 #[test]
@@ -232,7 +240,7 @@ fn bans_hold() {
     assert_none(&found);
 }
 
-/// Whether `word` stands in the line as code, not as part of another word or inside a string.
+/// Reports whether the line contains `word` as code, not as part of another word or inside a string.
 fn mentions(line: &str, word: &str) -> bool {
     let word_like = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
@@ -248,7 +256,7 @@ fn every_file_has_a_head_and_a_bearable_length() {
     let mut found = Vec::new();
     for source in sources() {
         if !source.text.starts_with("//! ") {
-            found.push(format!("src/{}:1: no `//!` head that says its one job", source.path));
+            found.push(format!("src/{}:1: no `//!` comment that describes the file", source.path));
         }
         let lines = source.text.lines().count();
         if lines > MAX_LINES {

@@ -1,4 +1,4 @@
-//! Addresses of artifacts: `http` and `https` URLs, their origins, and where redirects lead.
+//! Addresses of artifacts: `http` and `https` URLs, their origins, and redirect targets.
 
 use std::fmt;
 use ureq::http::Uri;
@@ -14,10 +14,10 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// Why it cannot be the address of an artifact, as a lowercase fragment without the URL itself.
+    /// The text is not a valid address of an artifact: the reason, as a lowercase fragment without the URL itself.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.split('#').next().unwrap_or_default();
         let uri: Uri = text.parse().map_err(|_| "is not a URL")?;
@@ -27,7 +27,7 @@ impl Address {
             Some(_) => return Err("is neither http nor https"),
             None => return Err("is not an absolute URL"),
         };
-        let authority = uri.authority().filter(|a| !a.host().is_empty()).ok_or("names no host")?;
+        let authority = uri.authority().filter(|a| !a.host().is_empty()).ok_or("has no host")?;
         if authority.as_str().contains('@') {
             return Err("holds credentials, which would be shown");
         }
@@ -40,49 +40,47 @@ impl Address {
         self.https
     }
 
-    /// Returns whether it names this machine, whose traffic nobody else sees.
+    /// Reports whether it is this machine, whose traffic is not visible on the network.
     pub fn is_this_machine(&self) -> bool {
         let (_, host, _) = self.origin();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// Returns scheme, host and port, the port written out.
+    /// Returns scheme, host and port. The port is always explicit.
     fn origin(&self) -> (bool, &str, &str) {
-        // In brackets, colons belong to an address of IPv6.
+        // Colons inside brackets belong to an IPv6 address.
         let split = self.authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
         let (host, port) = split.unwrap_or((&self.authority, ""));
         let port = if port.is_empty() { if self.https { "443" } else { "80" } } else { port };
         (self.https, host, port)
     }
 
-    /// Returns whether credentials for this address may be shown to `other`.
+    /// Reports whether credentials for this address may be sent to `other`.
     pub fn shares_origin(&self, other: &Self) -> bool {
         self.origin() == other.origin()
     }
 
-    /// Returns it without its query: that of a signed URL opens the file to anybody who reads it.
+    /// Returns it without its query: the query of a signed URL gives anyone who reads it access to the file.
     pub fn without_query(&self) -> Self {
         Self { path: self.path.split('?').next().unwrap_or_default().to_owned(), ..self.clone() }
     }
 
-    /// Returns where a redirect from here leads.
+    /// Returns the target of a redirect from this address.
     ///
     /// # Errors
-    /// It leads nowhere that may be followed: why, as a lowercase fragment.
+    /// The target must not be followed: the reason, as a lowercase fragment.
     pub fn follow(&self, location: &str) -> Result<Self, String> {
         let next = self
             .resolve(location)
-            .map_err(|why| format!("a redirect leads to `{}`, which {why}", without_secrets(location)))?;
+            .map_err(|why| format!("redirect to `{}`, which {why}", without_secrets(location)))?;
         match self.https && !next.https {
-            true => {
-                Err(format!("a redirect leads from https to `{}`, where anybody could change it", next.without_query()))
-            }
+            true => Err(format!("redirect from https to `{}`, which is not encrypted", next.without_query())),
             false => Ok(next),
         }
     }
 
-    /// Reads a reference as RFC 3986 5.2 does, without removing dots: servers do that themselves.
+    /// Resolves a reference by RFC 3986 5.2, without removing dot segments: servers do that themselves.
     fn resolve(&self, location: &str) -> Result<Self, &'static str> {
         let location = location.trim();
         let scheme = if self.https { "https" } else { "http" };
@@ -106,7 +104,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Returns a location as messages name it: without its query and without credentials.
+/// Returns a location for messages: without query and credentials.
 fn without_secrets(location: &str) -> String {
     let plain = location.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = plain.split_once("//") else { return plain.to_owned() };
@@ -156,12 +154,9 @@ mod tests {
         assert_eq!(to("?v=2").unwrap(), "https://h/a/b.run?v=2");
         assert_eq!(
             to("http://h/a/b.run").unwrap_err(),
-            "a redirect leads from https to `http://h/a/b.run`, where anybody could change it"
+            "redirect from https to `http://h/a/b.run`, which is not encrypted"
         );
-        assert_eq!(
-            to("file:///etc/shadow").unwrap_err(),
-            "a redirect leads to `file:///etc/shadow`, which is not a URL"
-        );
+        assert_eq!(to("file:///etc/shadow").unwrap_err(), "redirect to `file:///etc/shadow`, which is not a URL");
         assert!(address("http://h/x").follow("https://h/x").is_ok());
     }
 
@@ -171,20 +166,17 @@ mod tests {
         for (location, why) in [
             (
                 "http://cdn.example/z?sig=hunter2",
-                "a redirect leads from https to `http://cdn.example/z`, where anybody could change it",
+                "redirect from https to `http://cdn.example/z`, which is not encrypted",
             ),
             (
                 "https://me:hunter2@cdn.example/z?sig=hunter2",
-                "a redirect leads to `https://cdn.example/z`, which holds credentials, which would be shown",
+                "redirect to `https://cdn.example/z`, which holds credentials, which would be shown",
             ),
             (
                 "//me:hunter2@cdn.example?sig=hunter2",
-                "a redirect leads to `//cdn.example`, which holds credentials, which would be shown",
+                "redirect to `//cdn.example`, which holds credentials, which would be shown",
             ),
-            (
-                "ftp://cdn.example/@z?sig=hunter2",
-                "a redirect leads to `ftp://cdn.example/@z`, which is neither http nor https",
-            ),
+            ("ftp://cdn.example/@z?sig=hunter2", "redirect to `ftp://cdn.example/@z`, which is neither http nor https"),
         ] {
             assert_eq!(from.follow(location).unwrap_err(), why);
         }

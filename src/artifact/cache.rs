@@ -1,4 +1,4 @@
-//! The cache of artifacts on the controller: files under their SHA-256, and what is still coming beside them.
+//! The artifact cache on the controller: files named by their SHA-256, and partial downloads.
 
 use super::Sha256;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -8,13 +8,13 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 
-/// A folder with a file per digest.
+/// A folder with one file per digest.
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: Utf8PathBuf,
 }
 
-/// A file of the cache, whose digest was checked when it was put there.
+/// A file in the cache. Its digest was checked when it was added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     pub path: Utf8PathBuf,
@@ -22,18 +22,18 @@ pub struct Held {
     pub bytes: u64,
 }
 
-/// A file that is still coming. Who holds it is the only one that writes it.
+/// A partial download. Only the holder of its lock writes it.
 #[derive(Debug)]
 pub(super) struct Part {
     pub file: File,
     path: Utf8PathBuf,
 }
 
-/// Bytes read at once.
+/// Size of one read in bytes.
 const CHUNK: usize = 256 * 1024;
 
 impl Cache {
-    /// Returns the cache in `root`; nothing is made yet.
+    /// Returns the cache in `root`; nothing is created yet.
     pub fn new(root: impl Into<Utf8PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -46,10 +46,10 @@ impl Cache {
         self.root.join(name)
     }
 
-    /// Returns the file with that digest, if it is there.
+    /// Returns the file with that digest, if it exists.
     ///
     /// # Errors
-    /// The cache cannot be looked at.
+    /// The cache cannot be read.
     pub fn find(&self, sha256: &Sha256) -> io::Result<Option<Held>> {
         let path = self.path(sha256.as_str());
         match fs::metadata(&path) {
@@ -59,10 +59,10 @@ impl Cache {
         }
     }
 
-    /// Reads a file of the cache again and takes it away if it is not what its name says: disks and people err.
+    /// Checks the digest of a cached file again and deletes the file if it does not match: disks fail, users err.
     ///
     /// # Errors
-    /// It cannot be read or removed.
+    /// The file cannot be read or deleted.
     pub fn check(&self, sha256: &Sha256) -> io::Result<Option<Held>> {
         let Some(held) = self.find(sha256)? else { return Ok(None) };
         if digest(fs::File::open(&held.path)?.into_file(), u64::MAX)? == *sha256 {
@@ -72,18 +72,18 @@ impl Cache {
         Ok(None)
     }
 
-    /// Opens the place of a file that is to come, with what an earlier try left. Waits while another run writes it.
-    /// `key` names it: the digest where it is known.
+    /// Opens a partial download, with the data of an earlier attempt. Waits while another run writes it. `key` names
+    /// it: the digest, if it is known.
     ///
     /// # Errors
-    /// The folder or the file cannot be made or locked.
+    /// The folder or the file cannot be created or locked.
     pub(super) fn part(&self, key: &str) -> io::Result<Part> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.root)?;
         let path = self.path(&format!("{key}.part"));
         loop {
             let file = File::options().read(true).append(true).create(true).mode(0o600).open(&path)?;
             rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
-            // Who held it before may have finished and renamed it.
+            // The previous lock holder may have finished and renamed the file.
             let same = fs::metadata(&path).is_ok_and(|there| is_same(&there, &file));
             if same {
                 return Ok(Part { file, path });
@@ -91,18 +91,18 @@ impl Cache {
         }
     }
 
-    /// Takes a part away that nobody goes on with.
+    /// Deletes a partial download that is no longer needed.
     ///
     /// # Errors
-    /// It cannot be removed.
+    /// The file cannot be deleted.
     pub(super) fn discard(&self, part: Part) -> io::Result<()> {
         fs::remove_file(&part.path)
     }
 
-    /// Puts a part in its place under its digest.
+    /// Moves a finished download to its digest.
     ///
     /// # Errors
-    /// It cannot be synced or renamed.
+    /// The file cannot be synced or renamed.
     pub(super) fn keep(&self, part: Part, sha256: &Sha256) -> io::Result<Held> {
         let path = self.path(sha256.as_str());
         part.file.sync_all()?;
@@ -118,17 +118,17 @@ fn is_same(there: &std::fs::Metadata, file: &File) -> bool {
 }
 
 impl Part {
-    /// Returns how many bytes came so far.
+    /// Returns the number of bytes received so far.
     pub fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Throws away what came.
+    /// Discards the received bytes.
     pub fn clear(&mut self) -> io::Result<()> {
         self.file.set_len(0)
     }
 
-    /// Returns the digest of what came so far.
+    /// Returns the digest of the received bytes.
     pub fn digest(&self) -> io::Result<Sha256> {
         digest(self.file.try_clone()?, u64::MAX)
     }
@@ -138,7 +138,7 @@ impl Held {
     /// Returns the digest of the first `bytes` of the file.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     pub fn digest_of_first(&self, bytes: u64) -> io::Result<Sha256> {
         digest(fs::File::open(&self.path)?.into_file(), bytes)
     }

@@ -1,4 +1,4 @@
-//! Where artifacts are had from: the cache, else the network, else an error that says why.
+//! Provides artifacts: from the cache, else from the network.
 
 use super::cache::Part;
 use super::error::plain;
@@ -10,39 +10,39 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Mutex, OnceCell};
 
-/// Told how many bytes came, and how many there are where that is known.
+/// Receives the number of received bytes, and the total if it is known.
 pub type Told = Arc<dyn Fn(u64, Option<u64>) + Send + Sync>;
 
-/// Tries without any byte coming, before an artifact is given up.
+/// Maximum number of attempts without progress.
 const TRIES: u32 = 5;
-/// The first pause between tries; each later one is twice as long.
+/// The pause after the first attempt; each later pause is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Bytes written at once.
+/// Size of one write in bytes.
 const CHUNK: usize = 128 * 1024;
 
-/// Artifacts that are here, or on their way, by source and digest.
+/// Artifacts that are available or being fetched, by source and digest.
 type Had = BTreeMap<(Source, Sha256), Arc<OnceCell<Held>>>;
 
-/// Gives artifacts to a run: each is fetched once, however many hosts need it.
+/// Provides artifacts to a run: each is fetched once, however many hosts need it.
 #[derive(Debug)]
 pub struct Depot {
     cache: Cache,
     offline: bool,
     pause: Duration,
     client: OnceLock<Client>,
-    /// What this run has already, by its source and digest.
+    /// The artifacts of this run so far, by source and digest.
     had: Mutex<Had>,
 }
 
-/// An artifact, and how it was had.
+/// An artifact, and whether it was fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
     pub held: Held,
-    /// Whether it came just now; else it was here.
+    /// Whether this call fetched it; otherwise it was available locally.
     pub new: bool,
 }
 
-/// An artifact whose digest nobody declared, and where its bytes came from.
+/// An artifact without a declared digest, and its final address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedDigest {
     pub fetched: Fetched,
@@ -51,12 +51,12 @@ pub struct FetchedDigest {
 }
 
 impl Depot {
-    /// Returns a depot that keeps what it fetches in `cache`. `offline`: what is not there is an error.
+    /// Returns a depot with this cache. With `offline`, an artifact that is not cached is an error.
     pub fn new(cache: Cache, offline: bool) -> Self {
         Self { cache, offline, pause: PAUSE, client: OnceLock::new(), had: Mutex::default() }
     }
 
-    /// Uses `client` instead of one that trusts what this machine trusts, and waits `pause` between tries.
+    /// Uses `client` instead of the default one, and waits `pause` between attempts.
     #[cfg(test)]
     pub(super) fn with(mut self, client: Client, pause: Duration) -> Self {
         self.client = OnceLock::from(client);
@@ -72,10 +72,10 @@ impl Depot {
         self.offline
     }
 
-    /// Returns an artifact as a file on this machine. What a broken connection left is gone on with.
+    /// Returns an artifact as a file on this machine. Resumes partial downloads.
     ///
     /// # Errors
-    /// It cannot be had, or is not what is declared.
+    /// The artifact is not available, or has another digest than declared.
     pub async fn get(&self, artifact: &Artifact, secrets: &SecretStore, told: &Told) -> Result<Held, FetchError> {
         let key = (artifact.source.clone(), artifact.sha256.clone());
         let cell = self.had.lock().await.entry(key).or_default().clone();
@@ -83,14 +83,14 @@ impl Depot {
         cell.get_or_try_init(|| work).await.cloned()
     }
 
-    /// Looks again at what the cache holds of an artifact that a host did not want, and throws away what is damaged.
+    /// Checks the cached copy of an artifact that a host rejected, and deletes it if it is damaged.
     pub async fn doubt(&self, artifact: &Artifact) {
         self.had.lock().await.remove(&(artifact.source.clone(), artifact.sha256.clone()));
-        // A cache that cannot be looked at is told by the next one who needs it.
+        // The next user of the artifact reports a cache that cannot be read.
         let _ = self.cached(&artifact.source, &artifact.sha256, true).await;
     }
 
-    /// As [`get`](Self::get), reading again what the cache holds.
+    /// Like [`get`](Self::get), but checks the digest of a cached copy again.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -103,10 +103,10 @@ impl Depot {
         self.bring(artifact, secrets, told, true).await
     }
 
-    /// Fetches what nobody knows the digest of yet.
+    /// Fetches an artifact whose digest is not known yet.
     ///
     /// # Errors
-    /// It cannot be had.
+    /// The artifact is not available.
     pub async fn learn(
         &self,
         source: &Source,
@@ -152,7 +152,7 @@ impl Depot {
         }
     }
 
-    /// Returns what the cache holds under a digest, looked at again when `again` says so.
+    /// Returns the cached file with a digest; checks it again if `again` is set.
     async fn cached(&self, source: &Source, sha256: &Sha256, again: bool) -> Result<Option<Held>, FetchError> {
         let (cache, sha256) = (self.cache.clone(), sha256.clone());
         let look = move || {
@@ -162,7 +162,8 @@ impl Depot {
         blocking(source, look).await
     }
 
-    /// Downloads into the cache. Returns what is there then, and the address that it came from, unless it was there before.
+    /// Downloads into the cache. Returns the cached file and its final address; no address if another run has fetched
+    /// it already.
     async fn download(
         &self,
         source: &Source,
@@ -176,7 +177,7 @@ impl Depot {
         let cache = self.cache.clone();
         let opened = move || cache.part(&key).map_err(|error| FetchError::cache(cache.root(), &error));
         let mut part = blocking(source, opened).await?;
-        // While this waited for another run, that may have brought it.
+        // Another run may have fetched it while this one waited for the lock.
         if let Some(sha256) = declared
             && let Some(held) = self.cached(source, sha256, false).await?
         {
@@ -184,7 +185,7 @@ impl Depot {
             return Ok((held, None));
         }
         if declared.is_none() {
-            // What an earlier try left may be of another file, and no digest would tell.
+            // An earlier attempt may have left data of another file, and there is no digest to detect that.
             part.clear().map_err(|error| failed(&error))?;
         }
         let mut left = part.len().map_err(|error| failed(&error))? > 0;
@@ -196,7 +197,7 @@ impl Depot {
             let found = found.map_err(|error| failed(&error))?;
             match declared {
                 Some(declared) if *declared != found => {
-                    // What an earlier try left may be of another file: once more, from its beginning.
+                    // An earlier attempt may have left data of another file: start again once.
                     if std::mem::take(&mut left) {
                         part.clear().map_err(|error| failed(&error))?;
                     } else {
@@ -214,7 +215,7 @@ impl Depot {
         }
     }
 
-    /// Fetches the rest of a part; a connection that breaks is made again, as long as something comes.
+    /// Fetches the rest of a partial download. Reconnects after errors, as long as there is progress.
     async fn patiently(
         &self,
         source: &Source,
@@ -246,16 +247,16 @@ impl Depot {
     }
 }
 
-/// Runs what reads and writes files on a thread that may wait.
+/// Runs blocking file operations on a separate thread.
 async fn blocking<T: Send + 'static>(
     source: &Source,
     work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
 ) -> Result<T, FetchError> {
     let ended = tokio::task::spawn_blocking(work).await;
-    ended.unwrap_or_else(|_| Err(FetchError::new(source, "forge is about to end")))
+    ended.unwrap_or_else(|_| Err(FetchError::new(source, "forge is shutting down")))
 }
 
-/// Names the part of a file whose digest is not known.
+/// Returns the name of a partial download whose digest is not known.
 fn name_of(source: &Source) -> String {
     use sha2::Digest;
     let mut hasher = sha2::Sha256::new();
@@ -263,7 +264,7 @@ fn name_of(source: &Source) -> String {
     format!("of-{}", Sha256::of(hasher).short())
 }
 
-/// Fetches what is missing of a part, once. Returns the address that it came from.
+/// Fetches the missing rest of a partial download, in one attempt. Returns the final address.
 fn fetch(
     client: &Client,
     source: &Source,
@@ -293,14 +294,14 @@ fn fetch(
         done += count as u64;
     }
     match answer.total {
-        Some(total) if total != done => Err(cut(source, done, answer.total, "the server ended it")),
+        Some(total) if total != done => Err(cut(source, done, answer.total, "the server closed it")),
         _ => Ok(answer.address),
     }
 }
 
 fn cut(source: &Source, done: u64, total: Option<u64>, why: &str) -> FetchError {
     let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
-    FetchError::new(source, format!("the connection broke after {done}{of} bytes: {why}"))
+    FetchError::new(source, format!("the connection was interrupted after {done}{of} bytes: {why}"))
         .passing()
-        .hint("run it again: it goes on where it stopped")
+        .hint("run again: the download will be resumed")
 }

@@ -1,15 +1,15 @@
-//! Why an artifact cannot be had.
+//! Errors of fetching artifacts.
 
 use super::{Sha256, Source};
 
-/// Why an artifact cannot be had: exit code 69.
+/// An artifact is not available: exit code 69.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FetchError {
     /// A lowercase fragment that names the artifact.
     pub message: String,
     pub hint: Option<String>,
-    /// Whether the same may work a little later.
+    /// Whether a retry may succeed.
     pub(super) passing: bool,
 }
 
@@ -28,42 +28,39 @@ impl FetchError {
 
     pub(super) fn wrong_digest(source: &Source, declared: &Sha256, found: &Sha256) -> Self {
         let message = format!("`{}` has the sha256 {found}, declared is {declared}", source.name());
-        let hint = "take the right file, or the right digest; what was fetched was thrown away";
+        let hint = "use the right file, or correct `sha256`; the download was discarded";
         Self { message, hint: Some(hint.to_owned()), passing: false }
     }
 
     pub(super) fn offline(source: &Source) -> Self {
-        let message = format!("`{}` is not in the cache, and `--offline` forbids to fetch it", source.name());
-        let hint = "run `forge fetch` where the network can be reached, and bring the cache along";
+        let message = format!("`{}` is not in the cache, and `--offline` is set", source.name());
+        let hint = "run `forge fetch` on a machine with network access, and copy the cache here";
         Self { message, hint: Some(hint.to_owned()), passing: false }
     }
 
     pub(super) fn unknown_offline(source: &Source) -> Self {
-        let message = format!(
-            "`{}` has no `sha256` to look for in the cache, and `--offline` forbids to fetch it",
-            source.name()
-        );
-        let hint = "write its `sha256`, or run `forge fetch` without `--offline`";
+        let message = format!("`{}` has no `sha256` to find it in the cache, and `--offline` is set", source.name());
+        let hint = "declare its `sha256`, or run `forge fetch` without `--offline`";
         Self { message, hint: Some(hint.to_owned()), passing: false }
     }
 
-    /// The cache itself cannot be used.
+    /// The cache cannot be read or written.
     pub(super) fn cache(path: &camino::Utf8Path, error: &std::io::Error) -> Self {
         let hint = "choose another folder with `--state`";
         Self {
-            message: format!("the artifact cache `{path}` cannot be used: {}", plain(error)),
+            message: format!("the artifact cache `{path}` is not usable: {}", plain(error)),
             hint: Some(hint.to_owned()),
             passing: false,
         }
     }
 }
 
-/// Returns the operating system's word for an error, without the path that stands in the message anyway.
+/// Returns the description of an I/O error without the path, which the message already contains.
 pub(super) fn plain(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "no such file".to_owned(),
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        std::io::ErrorKind::StorageFull => "no space is left on this machine".to_owned(),
+        std::io::ErrorKind::StorageFull => "no space left on this machine".to_owned(),
         _ => error.to_string(),
     }
 }

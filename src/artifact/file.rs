@@ -1,14 +1,14 @@
-//! Artifacts that are files on the controller: checked, and sent from where they are.
+//! Artifacts that are files on the controller: checked, and sent from their own path.
 
 use super::cache::digest;
 use super::error::plain;
 use super::{FetchError, Held, Sha256, Source};
 use camino::Utf8Path;
 
-/// Returns the file, whose digest is `declared` if one is.
+/// Returns the file after comparing its digest with `declared`, if given.
 ///
 /// # Errors
-/// It cannot be read, or has another digest.
+/// The file cannot be read, or has another digest.
 pub(super) fn held(source: &Source, path: &Utf8Path, declared: Option<&Sha256>) -> Result<Held, FetchError> {
     let failed = |error: std::io::Error| FetchError {
         message: format!("`{path}` cannot be read: {}", plain(&error)),
@@ -21,7 +21,7 @@ pub(super) fn held(source: &Source, path: &Utf8Path, declared: Option<&Sha256>) 
     let found = digest(fs_err::File::open(path).map_err(failed)?.into_file(), u64::MAX).map_err(failed)?;
     match declared {
         Some(declared) if *declared != found => {
-            Err(FetchError::wrong_digest(source, declared, &found).hint("take the right file, or the right digest"))
+            Err(FetchError::wrong_digest(source, declared, &found).hint("use the right file, or correct `sha256`"))
         }
         _ => Ok(Held { path: path.to_owned(), sha256: found, bytes: meta.len() }),
     }

@@ -1,4 +1,4 @@
-//! One GET of a part of a file: redirects followed by forge's own rules, statuses as what they mean.
+//! One GET of a part of a file: redirects by forge's own rules, and status codes as errors with hints.
 
 use super::{Address, FetchError, Login, Source};
 use crate::model::SecretStore;
@@ -12,35 +12,35 @@ use ureq::http::{HeaderValue, Response};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
-/// Redirects that are followed at most.
+/// Maximum number of redirects.
 const REDIRECTS: usize = 10;
-/// How long a server may take to take a connection, and to say something.
+/// Time limits for connecting, and for each wait for data.
 const CONNECT: Duration = Duration::from_secs(30);
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Speaks HTTP. Cheap to clone.
+/// An HTTP client. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
     agent: Agent,
 }
 
-/// A body that begins at byte `from` of the file.
+/// A response body that starts at byte `from` of the file.
 pub(super) struct Answer {
-    /// Where it came from, once every redirect was followed, without its query.
+    /// The final address after all redirects, without its query.
     pub address: Address,
     pub from: u64,
-    /// Bytes of the whole file, where the server says so.
+    /// The size of the whole file in bytes, if the server reports it.
     pub total: Option<u64>,
     pub body: Box<dyn Read + Send>,
 }
 
 impl Client {
-    /// Trusts what this machine trusts: its store of certificates, or `SSL_CERT_FILE`.
+    /// Trusts the certificate authorities of this machine: its certificate store, or `SSL_CERT_FILE`.
     pub fn new() -> Self {
         Self::with(trusted())
     }
 
-    /// Trusts these certificates, and no others.
+    /// Trusts only these certificates.
     pub fn trusting(roots: Vec<Certificate<'static>>) -> Self {
         Self::with(trusting(roots))
     }
@@ -49,7 +49,7 @@ impl Client {
         let config = Agent::config_builder()
             .tls_config(tls)
             .http_status_as_error(false)
-            // Each step is judged here: the library's own would follow from https to http.
+            // Redirects are followed in `get`: the library would follow one from https to http.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .user_agent(concat!("forge/", env!("CARGO_PKG_VERSION")))
@@ -60,13 +60,13 @@ impl Client {
         Self { agent: config.into() }
     }
 
-    /// Asks for a file from byte `from` on. The answer may begin earlier: see its own `from`.
+    /// Requests a file from byte `from` on. The response may start earlier: see its own `from`.
     ///
     /// # Errors
-    /// No answer with a body.
+    /// There is no response with a body.
     pub(super) fn get(&self, source: &Source, secrets: &SecretStore, from: u64) -> Result<Answer, FetchError> {
         let Source::Url { address: first, login } = source else {
-            return Err(FetchError::new(source, "it is no URL"));
+            return Err(FetchError::new(source, "not a URL"));
         };
         let credentials = authorization(login, secrets);
         let mut address = first.clone();
@@ -78,7 +78,7 @@ impl Client {
                 None => return answer(source, response, from, address.without_query()),
             }
         }
-        Err(FetchError::new(source, format!("it is redirected more than {REDIRECTS} times")))
+        Err(FetchError::new(source, format!("more than {REDIRECTS} redirects")))
     }
 
     fn ask(
@@ -100,7 +100,7 @@ impl Client {
     }
 }
 
-/// Trusts what this machine trusts: its store of certificates, or `SSL_CERT_FILE`.
+/// Trusts the certificate authorities of this machine: its certificate store, or `SSL_CERT_FILE`.
 pub fn trusted() -> TlsConfig {
     let found = rustls_native_certs::load_native_certs();
     trusting(found.certs.iter().map(|der| Certificate::from_der(der).to_owned()).collect())
@@ -133,7 +133,7 @@ fn authorization(login: &Login, secrets: &SecretStore) -> Option<SecretString> {
     }
 }
 
-/// Returns where a redirect leads, if it is one.
+/// Returns the target of a redirect; `None` for any other response.
 fn location(response: &Response<Body>) -> Option<String> {
     let redirects = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let value = redirects.then(|| response.headers().get(LOCATION))??;
@@ -148,14 +148,14 @@ fn answer(source: &Source, response: Response<Body>, from: u64, address: Address
     match (status, range) {
         (200, _) => Ok(Answer { address, from: 0, total: length, body: body(response) }),
         (206, Some((begins, total))) if begins == from => Ok(Answer { address, from, total, body: body(response) }),
-        (206, _) => Err(FetchError::new(source, "the server sent another part than it was asked for")),
-        // What is here is as long as the file, or longer: begun anew.
+        (206, _) => Err(FetchError::new(source, "the server sent another range than requested")),
+        // The local part is as long as the file, or longer: start again.
         (416, _) if from > 0 => Ok(Answer { address, from: 0, total: None, body: Box::new(std::io::empty()) }),
         _ => Err(refused(source, status)),
     }
 }
 
-/// Reads `bytes 5-9/10`: where it begins, and the length of the whole where it is known.
+/// Parses `bytes 5-9/10`: the start, and the length of the whole file if it is known.
 fn range(text: &str) -> Option<(u64, Option<u64>)> {
     let (part, total) = text.strip_prefix("bytes ")?.split_once('/')?;
     Some((part.split_once('-')?.0.parse().ok()?, total.parse().ok()))
@@ -164,8 +164,8 @@ fn range(text: &str) -> Option<(u64, Option<u64>)> {
 fn refused(source: &Source, status: u16) -> FetchError {
     let error = FetchError::new(source, format!("the server answered {status}{}", meaning(status)));
     match status {
-        401 | 403 => error.hint("give `user` and `password`, or `token`, if the server wants to know who asks"),
-        404 | 410 => error.hint("look whether the address still holds; a mirror may have moved on to a newer version"),
+        401 | 403 => error.hint("set `user` and `password`, or `token`, if the server requires credentials"),
+        404 | 410 => error.hint("check the address; a mirror may have moved on to a newer version"),
         408 | 425 | 429 | 500..=599 => error.passing(),
         _ => error,
     }
@@ -173,18 +173,18 @@ fn refused(source: &Source, status: u16) -> FetchError {
 
 fn meaning(status: u16) -> &'static str {
     match status {
-        401 => " (who asks is not known)",
+        401 => " (unauthorized)",
         403 => " (forbidden)",
         404 => " (not found)",
-        407 => " (a proxy wants to know who asks)",
+        407 => " (proxy authentication required)",
         410 => " (gone)",
         429 => " (too many requests)",
-        500..=599 => " (the server failed)",
+        500..=599 => " (server error)",
         _ => "",
     }
 }
 
-/// Nothing came: the network, or TLS.
+/// Converts an error without a response: of the network, or TLS.
 pub(super) fn broken(source: &Source, error: &ureq::Error) -> FetchError {
     use ureq::Error;
     let failed = |why: String| FetchError::new(source, why);
@@ -192,20 +192,20 @@ pub(super) fn broken(source: &Source, error: &ureq::Error) -> FetchError {
         return failed(why).hint(TRUST);
     }
     match error {
-        Error::HostNotFound => failed("the name of the server is not known".to_owned()).passing(),
-        Error::Timeout(_) => failed("the server did not answer in time".to_owned()).passing(),
-        Error::ConnectionFailed => failed("no connection to the server".to_owned()).passing(),
+        Error::HostNotFound => failed("could not resolve the server's name".to_owned()).passing(),
+        Error::Timeout(_) => failed("timed out".to_owned()).passing(),
+        Error::ConnectionFailed => failed("could not connect to the server".to_owned()).passing(),
         Error::Io(error) => failed(error.to_string()).passing(),
-        Error::Protocol(why) => failed(format!("the answer is no HTTP: {why}")).passing(),
+        Error::Protocol(why) => failed(format!("the response is not valid HTTP: {why}")).passing(),
         other => failed(other.to_string()),
     }
 }
 
-/// What there is to do where a certificate is not trusted.
+/// The hint for an untrusted certificate.
 pub const TRUST: &str = "the server's certificate must be signed by an authority that this machine trusts \
                          (`ca-certificates`, or the file of `SSL_CERT_FILE`)";
 
-/// Returns why there is no TLS with a server, if that is it. A certificate that is not trusted comes as an error of I/O.
+/// Returns the TLS error, if it is one. An untrusted certificate arrives as an I/O error.
 pub fn distrust(error: &ureq::Error) -> Option<String> {
     let why = match error {
         ureq::Error::Tls(why) => (*why).to_owned(),

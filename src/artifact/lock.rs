@@ -1,4 +1,4 @@
-//! The lock file beside an inventory: digests of artifacts, by the name of their source.
+//! The lock file next to an inventory: digests of artifacts, by the name of their source.
 
 use super::{Sha256, Source};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// The form of a lock file.
+/// The version of the lock file format.
 pub const LOCK_VERSION: u32 = 1;
 
-/// What `forge fetch --lock` noted.
+/// The digests recorded by `forge fetch --lock`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lock {
@@ -19,7 +19,7 @@ pub struct Lock {
     pub artifacts: BTreeMap<String, String>,
 }
 
-/// Why a lock file cannot be used: a lowercase fragment.
+/// A lock file cannot be used: a lowercase fragment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lock file `{path}` cannot be {what}: {why}")]
 pub struct LockError {
@@ -28,7 +28,7 @@ pub struct LockError {
     why: String,
 }
 
-/// Returns where the lock file of an inventory lies: `cluster.yaml.lock` beside `cluster.yaml`.
+/// Returns the path of an inventory's lock file: `cluster.yaml.lock` next to `cluster.yaml`.
 pub fn lock_path(inventory: &Utf8Path) -> Utf8PathBuf {
     Utf8PathBuf::from(format!("{inventory}.lock"))
 }
@@ -40,10 +40,10 @@ impl Default for Lock {
 }
 
 impl Lock {
-    /// Reads a lock file; one that is not there is empty.
+    /// Reads a lock file; a missing file counts as empty.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// The file cannot be read, or is not a valid lock file.
     pub fn read(path: &Utf8Path) -> Result<Self, LockError> {
         let failed = |why: String| LockError { path: path.to_owned(), what: "read", why };
         let text = match fs_err::read_to_string(path) {
@@ -53,25 +53,25 @@ impl Lock {
         };
         let lock: Self = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
         if lock.version != LOCK_VERSION {
-            return Err(failed(format!("its version is {}, this forge reads {LOCK_VERSION}", lock.version)));
+            return Err(failed(format!("version {} is not supported, only {LOCK_VERSION}", lock.version)));
         }
         match lock.artifacts.iter().find(|(_, digest)| Sha256::parse(digest).is_none()) {
-            Some((name, _)) => Err(failed(format!("`{name}` has no sha256 of 64 hexadecimal digits"))),
+            Some((name, _)) => Err(failed(format!("invalid sha256 of `{name}`: expected 64 hexadecimal digits"))),
             None => Ok(lock),
         }
     }
 
-    /// Returns the digest that was noted for what has that name.
+    /// Returns the recorded digest of a name.
     pub fn get(&self, name: &str) -> Option<Sha256> {
         self.artifacts.get(name).and_then(|digest| Sha256::parse(digest))
     }
 
-    /// Notes the digest of a source.
+    /// Records the digest of a source.
     pub fn note(&mut self, source: &Source, root: &Utf8Path, sha256: &Sha256) {
         self.artifacts.insert(name(source, root), sha256.to_string());
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes the file atomically.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -85,14 +85,14 @@ impl Lock {
         let text = serde_json::to_string_pretty(self).map_err(|error| failed(&error.into()))?;
         let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
         writeln!(file, "{text}").map_err(|error| failed(&error))?;
-        // It belongs to the inventory, which others read too.
+        // The file is part of the inventory, which other users read, too.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
         file.as_file().set_permissions(mode).map_err(|error| failed(&error))?;
         file.persist(path).map(drop).map_err(|error| failed(&error.error))
     }
 }
 
-/// Names a source: files by their place in the inventory's tree, which may lie elsewhere tomorrow.
+/// Returns the name of a source. Files are named relative to the inventory's tree, which may move.
 pub(super) fn name(source: &Source, root: &Utf8Path) -> String {
     match source {
         Source::File(path) => path.strip_prefix(root).unwrap_or(path).to_string(),

@@ -1,9 +1,9 @@
-//! Artifacts: large files that steps need, by digest. The only room that decides what is fetched, from where and by whom.
+//! Artifacts: large files that steps need, by digest. Only this module decides what is fetched, from where and by whom.
 //!
-//! Architecture Invariants: nothing is used before its SHA-256 was seen to be the declared one. What lies in the cache
-//! under its digest was checked there; what comes by a broken connection goes on where it stopped, and is checked as a
-//! whole. A redirect never leaves https, and credentials never follow it to another origin. Of where it leads, scheme,
-//! host and path are kept and printed, never the query: a signature in it opens the file to anybody.
+//! Architecture Invariants: nothing is used before its SHA-256 matches the declared one. A file in the cache was
+//! checked against the digest in its name; a broken download is resumed, and checked as a whole. A redirect never
+//! leaves https, and credentials are never sent to another origin. Of a redirect target, scheme, host and path are
+//! stored and printed, never the query: a signature in it gives anyone access to the file.
 
 mod address;
 mod cache;
@@ -33,13 +33,13 @@ use std::fmt;
 pub struct Sha256(String);
 
 impl Sha256 {
-    /// Reads 64 hex digits; `None` for anything else.
+    /// Parses 64 hex digits; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let whole = text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
         whole.then(|| Self(text.to_ascii_lowercase()))
     }
 
-    /// Returns what stands for a digest that is going to be learned: nothing is known that has it.
+    /// Returns a placeholder for a digest that is not known yet: no file has it.
     pub fn unknown() -> Self {
         Self("0".repeat(64))
     }
@@ -58,7 +58,7 @@ impl Sha256 {
         &self.0
     }
 
-    /// Returns the first digits, which people are shown.
+    /// Returns the first digits, for display.
     pub fn short(&self) -> &str {
         &self.0[..12]
     }
@@ -70,7 +70,7 @@ impl fmt::Display for Sha256 {
     }
 }
 
-/// Where an artifact comes from.
+/// The origin of an artifact.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     Url {
@@ -82,7 +82,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Returns what messages and the lock file call it.
+    /// Returns its name in messages and in the lock file.
     pub fn name(&self) -> String {
         match self {
             Self::Url { address, .. } => address.to_string(),
@@ -90,7 +90,7 @@ impl Source {
         }
     }
 
-    /// Returns a name that is the same wherever the inventory's tree lies: a file's own name.
+    /// Returns a name that does not depend on the location of the inventory's tree: the file name, without folders.
     pub fn short(&self) -> String {
         match self {
             Self::File(path) => path.file_name().unwrap_or(path.as_str()).to_owned(),
@@ -98,13 +98,13 @@ impl Source {
         }
     }
 
-    /// Returns what the lock file calls it: files are named by their place in the inventory's tree, which may lie elsewhere tomorrow.
+    /// Returns its name in the lock file. Files are named relative to the inventory's tree, which may move.
     pub fn name_in(&self, root: &camino::Utf8Path) -> String {
         lock::name(self, root)
     }
 }
 
-/// How a server is asked for something that is not for everybody. Secrets stand as placeholders.
+/// Credentials for a server. Placeholders stand for secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Login {
     #[default]
@@ -123,6 +123,6 @@ pub enum Login {
 pub struct Artifact {
     pub source: Source,
     pub sha256: Sha256,
-    /// Whether the host fetches it by itself; else the controller does, and sends it.
+    /// Whether the host fetches it itself; otherwise the controller fetches and sends it.
     pub by_host: bool,
 }

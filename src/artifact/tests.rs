@@ -1,4 +1,4 @@
-//! Fetching from a server that misbehaves: nothing is had that is not what was declared.
+//! Fetching from a misbehaving server: an artifact is available only if its digest matches the declared one.
 
 use super::server::{Reply, Request, Server};
 use super::*;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use ureq::tls::Certificate;
 
-/// Larger than what is written at once, and no part of it like another.
+/// Larger than one write, without repeated parts.
 fn body() -> Vec<u8> {
     (0..500_000_u32).flat_map(|n| n.to_le_bytes()).collect()
 }
@@ -48,7 +48,7 @@ impl Place {
         Depot::new(Cache::new(self.path()), offline).with(client, Duration::from_millis(1))
     }
 
-    /// What lies in the cache, by name.
+    /// Returns the names of the files in the cache.
     fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).unwrap();
         let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -114,7 +114,7 @@ async fn a_server_that_always_breaks_is_given_up_and_the_next_run_goes_on() {
     let wanted = artifact(&server.url("/x"), Login::None, &body());
     let error = get(&place.depot(false), &wanted).await.unwrap_err();
     let url = server.url("/x");
-    assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 503 (the server failed)"));
+    assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 503 (server error)"));
     assert_eq!(place.files(), [format!("{}.part", wanted.sha256)]);
     *broken.lock().unwrap() = false;
     assert!(get(&place.depot(false), &wanted).await.is_ok());
@@ -131,7 +131,7 @@ async fn what_is_left_of_another_file_is_begun_anew() {
     std::fs::write(&part, b"another file").unwrap();
     assert!(get(&place.depot(false), &wanted).await.is_ok());
     assert_eq!(froms(&server), [Some(12), None]);
-    // Longer than the file itself: the server has no such part.
+    // The local part is longer than the file: the server does not have that range.
     let wanted = artifact(&server.url("/y"), Login::None, &body());
     std::fs::remove_file(place.path().join(wanted.sha256.as_str())).unwrap();
     std::fs::write(&part, vec![7; 3_000_000]).unwrap();
@@ -170,10 +170,7 @@ async fn what_is_not_there_is_told_at_once() {
     let error = get(&place.depot(false), &artifact(&server.url("/x"), Login::None, b"")).await.unwrap_err();
     let url = server.url("/x");
     assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 404 (not found)"));
-    assert_eq!(
-        error.hint.unwrap(),
-        "look whether the address still holds; a mirror may have moved on to a newer version"
-    );
+    assert_eq!(error.hint.unwrap(), "check the address; a mirror may have moved on to a newer version");
     let error = get(&place.depot(false), &artifact(&server.url("/y"), Login::None, b"")).await.unwrap_err();
     let url = server.url("/y");
     assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 403 (forbidden)"));
@@ -187,7 +184,7 @@ async fn offline_nothing_is_asked() {
     let wanted = artifact(&server.url("/x"), Login::None, &body());
     let error = get(&place.depot(true), &wanted).await.unwrap_err();
     let url = server.url("/x");
-    assert_eq!(error.message, format!("`{url}` is not in the cache, and `--offline` forbids to fetch it"));
+    assert_eq!(error.message, format!("`{url}` is not in the cache, and `--offline` is set"));
     assert_eq!(server.asked(), []);
 }
 
@@ -238,7 +235,7 @@ async fn a_token_is_shown_to_the_server_and_to_nobody_else() {
     assert!(place.depot(false).get(&wanted, &secrets, &silent()).await.is_ok());
     let error = get(&place.depot(false), &artifact(&server.url("/z"), Login::None, b"z")).await.unwrap_err();
     let url = server.url("/z");
-    assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 401 (who asks is not known)"));
+    assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 401 (unauthorized)"));
 }
 
 #[tokio::test]
@@ -247,7 +244,7 @@ async fn redirects_that_go_in_circles_end() {
     let place = Place::new();
     let error = get(&place.depot(false), &artifact(&server.url("/x"), Login::None, b"")).await.unwrap_err();
     let url = server.url("/x");
-    assert_eq!(error.message, format!("`{url}` cannot be fetched: it is redirected more than 10 times"));
+    assert_eq!(error.message, format!("`{url}` cannot be fetched: more than 10 redirects"));
 }
 
 #[tokio::test]
@@ -264,7 +261,7 @@ async fn https_is_spoken_and_never_left() {
     let (from, to) = (url("/away"), plain.url("/x"));
     assert_eq!(
         error.message,
-        format!("`{from}` cannot be fetched: a redirect leads from https to `{to}`, where anybody could change it")
+        format!("`{from}` cannot be fetched: redirect from https to `{to}`, which is not encrypted")
     );
     assert_eq!(plain.asked(), []);
     assert!(get(&place.depot(false), &artifact(&url("/x"), Login::None, &body())).await.is_ok());
@@ -300,7 +297,7 @@ async fn what_nobody_declared_is_learned_and_noted() {
     let server = Server::start(|request| Reply::file(&body(), request));
     let place = Place::new();
     let own = artifact(&server.url("/x.run"), Login::None, b"");
-    // What a broken try left may be of another file: without a digest nothing would tell.
+    // A failed attempt may have left data of another file, and without a digest that is not detectable.
     let digest = sha256(server.url("/x.run").as_bytes());
     std::fs::write(place.path().join(format!("of-{}.part", digest.short())), b"of another").unwrap();
     let learned = place.depot(false).learn(&own.source, &SecretStore::default(), &silent()).await.unwrap();
@@ -343,9 +340,9 @@ fn a_lock_file_that_is_none_is_an_error() {
     };
     let head = format!("the lock file `{path}` cannot be read: ");
     assert!(told("{").starts_with(&head));
-    assert_eq!(told(r#"{"version": 9, "artifacts": {}}"#), format!("{head}its version is 9, this forge reads 1"));
+    assert_eq!(told(r#"{"version": 9, "artifacts": {}}"#), format!("{head}version 9 is not supported, only 1"));
     assert_eq!(
         told(r#"{"version": 1, "artifacts": {"https://h/x": "12"}}"#),
-        format!("{head}`https://h/x` has no sha256 of 64 hexadecimal digits")
+        format!("{head}invalid sha256 of `https://h/x`: expected 64 hexadecimal digits")
     );
 }

@@ -19,56 +19,56 @@ use crate::view::progress::RunState;
 use crate::view::{count, places};
 use camino::Utf8PathBuf;
 
-/// Carry out what is declared, and prove it
+/// Apply the declared state and verify it
 ///
-/// Plans, shows the plan, asks, carries it out in order and verifies every step. One bad host never stops a
-/// good one. Ctrl-C finishes the steps that are running and stops; a second Ctrl-C leaves them running on
-/// their hosts, where the next run picks them up. A terminal that is closed counts as one Ctrl-C.
+/// Plans, shows the plan, asks for confirmation, applies the changes in order and verifies every step. A failing host
+/// does not stop the others. Ctrl-C stops after the running steps; a second Ctrl-C leaves them running on their hosts,
+/// where the next run resumes them. A closed terminal counts as one Ctrl-C.
 ///
-/// In place of the inventory a saved plan may be given. It is carried out only if its inputs are what they were (65
-/// otherwise, and nothing is contacted), and only on hosts that are as it saw them: others are stale, are left alone
-/// and told (6). It runs once on each host.
+/// Accepts a saved plan instead of an inventory. It is applied only if its inputs are unchanged (otherwise exits 65
+/// before contacting a host), and only on hosts whose state has not changed since the plan: the others are stale, are
+/// skipped and reported (exit code 6). A saved plan runs once on each host.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
-  forge apply cluster.yaml                    plan, ask, change, prove
-  forge apply cluster.yaml --yes              without being asked, for scripts
+  forge apply cluster.yaml                    plan, confirm, apply, verify
+  forge apply cluster.yaml --yes              skip the confirmation, for scripts
   forge apply cluster.yaml --on 'gpu:!canary' --step nvidia-driver
-  forge apply cluster.yaml --offline          artifacts from the cache only
-  forge apply cluster.yaml --dry-run          the plan only
-  forge apply plan.json                       the plan that `forge plan cluster.yaml -o plan.json` kept")]
+  forge apply cluster.yaml --offline          use cached artifacts only
+  forge apply cluster.yaml --dry-run          show the plan only
+  forge apply plan.json                       the plan saved by `forge plan cluster.yaml -o plan.json`")]
 pub struct Args {
-    /// The inventory, or a saved plan; else -i, else $FORGE_INVENTORY, else ./inventory.yaml
+    /// Inventory file or saved plan; defaults to -i, then $FORGE_INVENTORY, then ./inventory.yaml
     #[arg(value_name = "INVENTORY|PLAN")]
     pub given: Option<Utf8PathBuf>,
-    /// Do not ask; JSON output never implies it
+    /// Skip the confirmation prompt; JSON output never implies this
     #[arg(long)]
     pub yes: bool,
-    /// Fetch no artifact: what is not in the cache is an error
+    /// Use cached artifacts only; fail if one is missing
     #[arg(long)]
     pub offline: bool,
-    /// Show the plan and stop, as `forge plan` does
+    /// Show the plan and exit, as `forge plan` does
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
     pub policy: PolicyArgs,
-    /// Refuse a plan in which something could not be told: a step, a verification, a host that does not answer
+    /// Fail if any step or verification could not be evaluated, or a host is unreachable
     #[arg(long)]
     pub no_unknown: bool,
-    /// Carry a saved plan out also on hosts that it ran on before
+    /// Apply a saved plan again on hosts where it already ran
     #[arg(long)]
     pub replay: bool,
-    /// Carry a saved plan out only if somebody of this list signed it: see `forge sign`
+    /// Apply a saved plan only if a key of this allowed-signers file signed it: see `forge sign`
     #[arg(long, value_name = "ALLOWED_SIGNERS")]
     pub require_signature: Option<Utf8PathBuf>,
-    /// End processes that hold GPU or RDMA devices before a window opens; the reason is kept with the run
+    /// Terminate processes that hold GPU or RDMA devices before a window opens; the reason is recorded with the run
     #[arg(long, value_name = "WHY", value_parser = reason)]
     pub evict_busy: Option<String>,
 }
 
-/// A forced action says why.
+/// Parses the reason that a forced action requires.
 fn reason(text: &str) -> Result<String, String> {
     match text.trim() {
-        "" => Err("say why".to_owned()),
+        "" => Err("a reason is required".to_owned()),
         why => Ok(why.to_owned()),
     }
 }
@@ -80,8 +80,8 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     }
     let flags = [(args.replay, "--replay"), (args.require_signature.is_some(), "--require-signature")];
     if let Some((_, flag)) = flags.iter().find(|(given, _)| *given) {
-        return Err(CliError::usage(format!("`{flag}` is for a saved plan, and none is given"))
-            .hint("`forge plan INVENTORY -o FILE` makes one, `forge apply FILE` carries it out"));
+        return Err(CliError::usage(format!("`{flag}` requires a saved plan"))
+            .hint("save one with `forge plan INVENTORY -o FILE`, then run `forge apply FILE`"));
     }
     let inventory = InventoryArg { inventory: args.given.clone() };
     if args.dry_run {
@@ -103,12 +103,12 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     block_on(apply(cx, args, &output, &loaded))
 }
 
-/// Checks, before anything is contacted, that somebody can be asked.
+/// Checks before contacting a host that the user can be asked for confirmation.
 pub fn possible(console: &Console, yes: bool) -> Result<(), CliError> {
     match yes || console.can_ask {
         true => Ok(()),
-        false => Err(CliError::usage("apply asks before it changes hosts, and there is no terminal to ask on")
-            .hint("give `--yes` to apply without being asked, or `--dry-run` to see the plan")),
+        false => Err(CliError::usage("apply requires confirmation, but there is no terminal")
+            .hint("pass `--yes` to skip the confirmation, or `--dry-run` to show the plan")),
     }
 }
 
@@ -133,10 +133,10 @@ async fn apply<B: Backend>(cx: &Cx<'_, B>, args: &Args, output: &Output<'_>, loa
     carry_out(cx, &mut stop, output, loaded, &plan, seen).await
 }
 
-/// Asks whether to go on, unless that was answered on the command line.
+/// Asks for confirmation, unless `--yes` was given.
 ///
 /// # Errors
-/// Interrupted: another answer than yes.
+/// Interrupted: the answer is not yes.
 pub async fn confirmed<B>(cx: &Cx<'_, B>, args: &Args, stop: &mut Interrupts, plan: &Plan) -> Result<(), CliError> {
     match args.yes || confirm::ask(stop, cx.console, &question(plan)).await? {
         true => Ok(()),
@@ -144,7 +144,7 @@ pub async fn confirmed<B>(cx: &Cx<'_, B>, args: &Args, stop: &mut Interrupts, pl
     }
 }
 
-/// Carries out a plan that was agreed to, and reports.
+/// Applies a confirmed plan and reports the result.
 pub async fn carry_out<B: Backend>(
     cx: &Cx<'_, B>,
     stop: &mut Interrupts,
@@ -164,7 +164,7 @@ pub async fn carry_out<B: Backend>(
     write(cx, output, plan, &report)
 }
 
-/// Has everything at hand that is going to be sent, before a host is touched.
+/// Fetches every artifact that the plan sends, before a host is changed.
 async fn provision<B: Backend>(
     cx: &Cx<'_, B>,
     stop: &mut Interrupts,
@@ -180,7 +180,7 @@ async fn provision<B: Backend>(
     };
     let Some(first) = lacking.first() else { return Ok(()) };
     let what = count(lacking.len(), "artifact");
-    let error = lacking.iter().fold(CliError::artifact(format!("{what} cannot be had; nothing was changed")), told);
+    let error = lacking.iter().fold(CliError::artifact(format!("{what} unavailable; nothing was changed")), told);
     Err(match &first.had {
         Had::Failed { hint: Some(hint), .. } => error.hint(hint.raw()),
         _ => error,
@@ -190,10 +190,10 @@ async fn provision<B: Backend>(
 fn told(error: CliError, lacking: &ArtifactLine) -> CliError {
     let Had::Failed { why, .. } = &lacking.had else { return error };
     let steps: Vec<String> = lacking.steps.iter().map(|step| format!("`{step}`")).collect();
-    error.note(format!("{}; {} needs it on {}", why.raw(), steps.join(", "), count(lacking.hosts.len(), "host")))
+    error.note(format!("{}; needed by {} on {}", why.raw(), steps.join(", "), count(lacking.hosts.len(), "host")))
 }
 
-/// Where nothing was to be done, the plan has said all that a person wants to read.
+/// Writes the report; skips the text form after a plan without changes, which already printed the result.
 fn write<B>(cx: &Cx<'_, B>, output: &Output<'_>, plan: &Plan, report: &Report) -> Ending {
     let exit = report.exit_code();
     let said = exit == ExitCode::Done && plan.counts().change == 0 && cx.settings.format == Format::Text;

@@ -1,4 +1,4 @@
-//! What can be typed. Parsing has no side effects; what it means is in `settings`.
+//! Command-line arguments. Parsing has no side effects; `settings` interprets the values.
 
 use super::{
     apply, completions, doctor, drift, duration, exec, explain, facts, fetch, graph, init, man, plan, recipes, runs,
@@ -10,10 +10,10 @@ use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::time::Duration;
 
-/// Declarative provisioning for GPU and RDMA clusters: plan, apply, prove.
+/// Declarative provisioning for GPU and RDMA clusters: plan, apply, verify.
 ///
-/// An inventory says which hosts there are and what must be true on them. `plan` shows what would change,
-/// where, why, and what it disturbs; `apply` does it and proves every step; `verify` proves it again.
+/// An inventory declares the hosts of a cluster and their desired state. `plan` shows what would change, where and why,
+/// and how disruptive it is; `apply` makes the changes and verifies every step; `verify` repeats the verification.
 #[derive(Debug, Parser)]
 #[command(name = "forge", version, max_term_width = 110, subcommand_required = true, arg_required_else_help = true)]
 pub struct Cli {
@@ -23,7 +23,7 @@ pub struct Cli {
     pub global: Global,
 }
 
-/// One verb per file beside this one; its doc comment is its help.
+/// One verb per file in this directory; the doc comment of its `Args` is its help text.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     Init(init::Args),
@@ -49,7 +49,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Returns whether the verb writes its result in that format.
+    /// Reports whether the verb supports `format`.
     pub fn writes(&self, format: Format) -> bool {
         match format {
             Format::Text => true,
@@ -63,105 +63,105 @@ impl Verb {
     }
 }
 
-/// The inventory of a verb that works on one.
+/// The positional inventory argument.
 #[derive(Clone, Debug, Default, Args)]
 pub struct InventoryArg {
-    /// The inventory; else -i, else $FORGE_INVENTORY, else ./inventory.yaml
+    /// Inventory file; defaults to -i, then $FORGE_INVENTORY, then ./inventory.yaml
     pub inventory: Option<Utf8PathBuf>,
 }
 
-/// Flags of every verb.
+/// Global flags.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Everywhere")]
+#[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// The inventory, where a script would rather not give it as an argument
+    /// Inventory file (alternative to the positional argument)
     #[arg(short = 'i', long = "inventory", global = true, value_name = "FILE")]
     pub inventory_flag: Option<Utf8PathBuf>,
-    /// Work on these hosts only: names, groups, globs and ranges, as in `gpu:&rack_a:!canary`
+    /// Limit to these hosts: names, groups, globs and ranges, as in `gpu:&rack_a:!canary`
     #[arg(long, global = true, value_name = "SELECTOR")]
     pub on: Option<String>,
-    /// Work on these steps only: `recipe`, `recipe/step`, with globs; may be given several times
+    /// Limit to these steps: `recipe` or `recipe/step`, globs allowed; repeatable
     #[arg(long, global = true, value_name = "PATTERN")]
     pub step: Vec<String>,
-    /// Leave these steps out; may be given several times
+    /// Skip these steps; repeatable
     #[arg(long, global = true, value_name = "PATTERN")]
     pub skip: Vec<String>,
-    /// How the result is written to stdout
+    /// Output format on stdout
     #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Write the result as JSON to a file too
+    /// Also write the result as JSON to this file
     #[arg(long, global = true, value_name = "FILE")]
     pub json_into: Option<Utf8PathBuf>,
-    /// Hosts worked on at once
+    /// Maximum number of hosts to work on in parallel
     #[arg(long, global = true, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     pub parallel: u16,
-    /// The limit of a check or step that names none: 500ms, 30s, 10m, 4h
+    /// Timeout of checks and steps that declare none: 500ms, 30s, 10m, 4h
     #[arg(long, global = true, value_name = "DURATION", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
-    /// The folder for runs and history; else $FORGE_STATE, else .forge beside the inventory
+    /// State directory for runs and history; defaults to $FORGE_STATE, then .forge next to the inventory
     #[arg(long, global = true, value_name = "DIR")]
     pub state: Option<Utf8PathBuf>,
-    /// Let the inventory run programs on this machine (command transports, secret commands)
+    /// Allow the inventory to run programs on this machine (command transports, secret commands)
     #[arg(long, global = true)]
     pub trust: bool,
-    /// When to colour
+    /// When to color the output
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub color: Color,
-    /// Show no progress; what goes wrong is still said
+    /// Suppress progress output; errors are still printed
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Say more: -v what each step decided, -vv also its commands, -vvv also what they printed
+    /// Increase verbosity: -v prints the decision on each step, -vv also its commands, -vvv also their output
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
 
-/// How much a run may disturb.
+/// Limits on disruption.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PolicyArgs {
-    /// Leave alone what disturbs more: D0 nothing, D1 restarts of services, D2 module reloads, D3 reboots
+    /// Skip changes above this disruption class: D0 none, D1 service restarts, D2 module reloads, D3 reboots
     #[arg(long, value_name = "CLASS", default_value = "D3", value_parser = class)]
     pub max_disruption: Disruption,
 }
 
 impl PolicyArgs {
-    /// Returns what it means.
+    /// Returns the policy that the flags select.
     pub fn policy(&self) -> Policy {
         Policy { max_disruption: self.max_disruption, ..Policy::default() }
     }
 }
 
 fn class(text: &str) -> Result<Disruption, String> {
-    Disruption::parse(text).ok_or_else(|| "a class is `D0`, `D1`, `D2` or `D3`".to_owned())
+    Disruption::parse(text).ok_or_else(|| "expected `D0`, `D1`, `D2` or `D3`".to_owned())
 }
 
-/// How a result is written.
+/// Output format of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Human-readable text
     #[default]
     Text,
-    /// One JSON document
+    /// A single JSON document
     Json,
-    /// A JSON message a line; `drift` only
+    /// One JSON message per line (`drift` only)
     Ndjson,
-    /// For Graphviz; `graph` only
+    /// Graphviz (`graph` only)
     Dot,
-    /// For Markdown; `graph` only
+    /// Mermaid diagram for Markdown (`graph` only)
     Mermaid,
-    /// For a comment or a chat; plans and `drift`
+    /// Markdown for a review comment or a chat (plans and `drift` only)
     Markdown,
-    /// For what shows the tests of a pipeline; `drift` only
+    /// JUnit XML for test reports of a pipeline (`drift` only)
     Junit,
-    /// For what shows findings beside the code, version 2.1.0; `drift` only
+    /// SARIF 2.1.0 for code scanning tools (`drift` only)
     Sarif,
-    /// For the node exporter's folder of text files; `drift` only
+    /// Metrics for the textfile collector of node_exporter (`drift` only)
     Prometheus,
-    /// One page that needs nothing else; `drift` only
+    /// A self-contained HTML page (`drift` only)
     Html,
 }
 
 impl Format {
-    /// Returns the word for it on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -178,10 +178,10 @@ impl Format {
     }
 }
 
-/// When colours are written.
+/// When to color the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Color {
-    /// On a terminal, unless NO_COLOR is set
+    /// Color on a terminal, unless NO_COLOR is set
     #[default]
     Auto,
     Always,

@@ -1,4 +1,4 @@
-//! What verbs ask of the rest of the crate: one interface, so that verbs are tested without hosts.
+//! The interface between the verbs and the rest of the crate, so that verbs can be tested without hosts.
 
 use super::drift::Since;
 use super::settings::Settings;
@@ -17,55 +17,56 @@ use camino::{Utf8Path, Utf8PathBuf};
 use std::future::Future;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Where events go.
+/// The channel for events.
 pub type Events = UnboundedSender<Event>;
 
-/// What an observation is for.
+/// The purpose of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// What the declared steps and verifications need.
+    /// Read what the declared steps and verifications need.
     Declared,
-    /// The same, with sessions left open for the changes that follow.
+    /// The same, and leave sessions open for the changes that follow.
     Change,
-    /// What the declared steps and verifications need, and how the hardware is; what fails is asked once more.
+    /// Read what the declared steps and verifications need and the state of the hardware; failed probes are retried
+    /// once.
     Drift {
-        /// Whether every fact is asked that hosts are compared by.
+        /// Whether to read every fact by which hosts are compared.
         outliers: bool,
     },
-    /// Every fact.
+    /// Read every fact.
     Facts,
 }
 
 /// The sandboxes of a project.
 pub struct Boxes {
-    /// The folder on this machine where they are noted.
+    /// The directory on this machine that records them.
     pub root: Utf8PathBuf,
-    /// Hosts that are declared to be sandboxes, each with its board.
+    /// Hosts that are declared as sandboxes, each with its board.
     pub hosts: Vec<(HostName, Option<Board>)>,
 }
 
 /// The library behind the verbs.
 pub trait Backend {
-    /// What a load comes to.
+    /// A loaded project.
     type Project;
-    /// Hosts as they were observed, with whatever sessions stay open for what follows.
+    /// Observed hosts, with the sessions that stay open for later use.
     type Seen: AsRef<[HostSeen]>;
-    /// A wish to stop.
+    /// A request to stop.
     type Cancel: Clone + Default;
 
-    /// Reads an inventory and its recipes.
+    /// Loads an inventory and its recipes.
     fn load(&self, path: &Utf8Path, settings: &Settings) -> (Option<Self::Project>, Diags, Sources);
 
-    /// Returns what was loaded, for verbs that only read it.
+    /// Returns the loaded project, for verbs that only read it.
     fn project<'p>(&self, project: &'p Self::Project) -> &'p config::Project;
 
-    /// Returns how much the project declares.
+    /// Returns the number of declared hosts, recipes and steps.
     fn size(&self, project: &Self::Project) -> Size;
 
-    /// Returns the hosts that `--on` picks, in inventory order; all of them without one.
+    /// Returns the hosts that `--on` selects, in inventory order; all hosts without `--on`.
     ///
     /// # Errors
-    /// A selector, or a pattern of `--step` and `--skip`, that is malformed or picks nothing.
+    /// A selector, or a pattern of `--step` or `--skip`, is malformed or matches nothing.
     fn select(&self, project: &Self::Project, settings: &Settings) -> Result<Vec<HostName>, Box<Diag>>;
 
     /// Returns the project's sandboxes.
@@ -81,20 +82,20 @@ pub trait Backend {
         events: Events,
     ) -> impl Future<Output = Self::Seen>;
 
-    /// Returns the raw answers of an observation that kept them.
+    /// Returns the raw answers of an observation that recorded them.
     fn recording(&self, project: &Self::Project, seen: &Self::Seen) -> Recording;
 
-    /// Returns the same with machine ids, UUIDs and serial numbers replaced.
+    /// Returns the raw answers with machine ids, UUIDs and serial numbers replaced.
     ///
     /// # Errors
-    /// A pattern that finds them is invalid: a lowercase fragment.
+    /// A search pattern is invalid: a lowercase fragment.
     fn redacted_recording(&self, project: &Self::Project, seen: &Self::Seen) -> Result<Recording, String>;
 
-    /// Plans, purely.
+    /// Computes the plan without contacting a host.
     fn plan(&self, project: &Self::Project, seen: &Self::Seen, settings: &Settings) -> Plan;
 
-    /// Returns a plan with everything that it was made from, to be kept. Beside it stands the plan that the recording
-    /// alone gives.
+    /// Returns the plan with all its inputs, to be saved. `plan` is a pair: the plan, and the plan computed from the
+    /// recording alone.
     fn save(
         &self,
         project: &Self::Project,
@@ -104,7 +105,8 @@ pub trait Backend {
         settings: &Settings,
     ) -> SavedPlan;
 
-    /// Returns what differs from the files and the artifacts that a plan was made from. `seen` holds the plan's own answers.
+    /// Returns the changed files and artifacts among the inputs of a plan. `seen` is the replay of the plan's own
+    /// answers.
     fn changed(
         &self,
         project: &Self::Project,
@@ -113,7 +115,7 @@ pub trait Backend {
         settings: &Settings,
     ) -> Vec<String>;
 
-    /// Returns the plan to carry out on hosts as they are now, and notes at each why it is not carried out there.
+    /// Returns the plan to apply to the hosts in their current state, and marks stale hosts in `seen` with the reason.
     fn bind(
         &self,
         project: &Self::Project,
@@ -123,10 +125,10 @@ pub trait Backend {
         settings: &Settings,
     ) -> Plan;
 
-    /// Tells what is not as declared any more, and why.
+    /// Detects drift and its causes.
     fn drift(&self, project: &Self::Project, seen: &Self::Seen, settings: &Settings) -> Drift;
 
-    /// Tells who made what drift found: asks the hosts on which the machine changed for evidence, and no others.
+    /// Determines who changed what drift found: collects evidence only from hosts on which the machine changed.
     fn accuse(
         &self,
         project: &Self::Project,
@@ -135,13 +137,14 @@ pub trait Backend {
         settings: &Settings,
     ) -> impl Future<Output = ()>;
 
-    /// Returns what each of `drift.notify` is to be told.
+    /// Returns the notification for each recipient of `drift.notify`.
     ///
     /// # Errors
-    /// The history cannot be read or written: why.
+    /// The history cannot be read or written: the reason.
     fn errands(&self, project: &Self::Project, drift: &Drift, settings: &Settings) -> Result<Errands, String>;
 
-    /// Has hosts keep since when their findings are there, where it is declared. Returns those that could not, and why.
+    /// Stores on hosts when their findings were first seen, if the inventory declares it. Returns the hosts that
+    /// failed, with the reasons.
     fn keep(
         &self,
         project: &Self::Project,
@@ -149,13 +152,13 @@ pub trait Backend {
         settings: &Settings,
     ) -> impl Future<Output = Vec<(HostName, String)>>;
 
-    /// Returns the time, for signatures.
+    /// Returns the current time, for signatures.
     fn now(&self) -> jiff::Timestamp;
 
-    /// Returns what drift found over time.
+    /// Returns the history of findings.
     ///
     /// # Errors
-    /// The state folder cannot be read: why.
+    /// The state directory cannot be read: the reason.
     fn drift_history(
         &self,
         project: &Self::Project,
@@ -163,10 +166,10 @@ pub trait Backend {
         settings: &Settings,
     ) -> Result<History, String>;
 
-    /// Returns how long steps took in runs of the past; nothing where none is known.
+    /// Returns the durations of steps in past runs; empty if there are none.
     fn past_durations(&self, project: &Self::Project, settings: &Settings) -> PastDurations;
 
-    /// Carries a plan out and proves it.
+    /// Applies a plan and verifies it.
     fn apply(
         &self,
         project: &Self::Project,
@@ -177,7 +180,7 @@ pub trait Backend {
         cancel: Self::Cancel,
     ) -> impl Future<Output = Report>;
 
-    /// Judges what is declared to hold.
+    /// Evaluates the declared steps and verifications.
     fn verify(
         &self,
         project: &Self::Project,
@@ -198,7 +201,7 @@ pub trait Backend {
         cancel: Self::Cancel,
     ) -> impl Future<Output = ExecReport>;
 
-    /// Looks whether hosts, and this machine, are ready. `can_ask`: somebody is at a terminal.
+    /// Checks whether hosts and this machine are ready. `can_ask`: a user is at a terminal.
     fn doctor(
         &self,
         project: &Self::Project,
@@ -208,13 +211,14 @@ pub trait Backend {
         events: Events,
     ) -> impl Future<Output = Checkup>;
 
-    /// As [`load`](Self::load), for learning digests that nobody declared.
+    /// Like [`load`](Self::load), but accepts artifacts without a declared digest, to compute it.
     fn load_to_learn(&self, path: &Utf8Path, settings: &Settings) -> (Option<Self::Project>, Diags, Sources);
 
-    /// Fetches what is declared into the cache; with `lock`, writes computed digests to the lock file of the inventory.
+    /// Fetches the declared artifacts into the cache; with `lock`, writes computed digests to the inventory's lock
+    /// file.
     ///
     /// # Errors
-    /// They cannot be noted: why.
+    /// The digests cannot be written: the reason.
     fn fetch(
         &self,
         project: &Self::Project,
@@ -224,7 +228,7 @@ pub trait Backend {
         events: Events,
     ) -> impl Future<Output = Result<FetchReport, String>>;
 
-    /// Fetches what a plan is going to send. Returns what cannot be had.
+    /// Fetches the artifacts that a plan sends. Returns the unavailable ones.
     fn provision(
         &self,
         project: &Self::Project,
@@ -234,6 +238,6 @@ pub trait Backend {
         events: Events,
     ) -> impl Future<Output = Vec<ArtifactLine>>;
 
-    /// Wishes to stop: once finishes what runs, twice leaves it running.
+    /// Requests a stop: the first request finishes running steps, the second leaves them running.
     fn stop(&self, cancel: &Self::Cancel);
 }

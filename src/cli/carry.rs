@@ -1,4 +1,4 @@
-//! `forge apply PLAN`: a saved plan is bound to its inputs, then to its hosts, then carried out.
+//! `forge apply PLAN`: checks a saved plan against its inputs, then against its hosts, then applies it.
 
 use super::apply::{self, Args};
 use super::args::InventoryArg;
@@ -21,7 +21,7 @@ use indexmap::IndexMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Carries out the plan in `text`, which was read from `path`.
+/// Applies the plan in `text`, which was read from `path`.
 pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args, path: &Utf8Path, text: &str) -> Ending {
     let saved = saved::parse(path, text)?;
     signed(cx, args, path, text)?;
@@ -38,13 +38,13 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args, path: &Utf8Path, text: &str)
     block_on(bound(cx, args, &output, &loaded, path, saved))
 }
 
-/// Checks the signature, where one is required.
+/// Checks the signature if one is required.
 fn signed<B>(cx: &Cx<'_, B>, args: &Args, path: &Utf8Path, text: &str) -> Result<(), CliError> {
     let Some(allowed) = &args.require_signature else { return Ok(()) };
     block_on(async { sign::required(cx, path, text, allowed).await.map(|()| ExitCode::Done) }).map(drop)
 }
 
-/// What was reviewed is what runs: hosts, steps and policy are the plan's.
+/// Rejects flags that would change what was reviewed: a saved plan has its own hosts, steps and policy.
 fn own_selection<B>(cx: &Cx<'_, B>, args: &Args, saved: &SavedPlan) -> Result<(), CliError> {
     let flags = [
         (cx.typed.on.is_some(), "--on"),
@@ -55,26 +55,26 @@ fn own_selection<B>(cx: &Cx<'_, B>, args: &Args, saved: &SavedPlan) -> Result<()
     match flags.iter().find(|(given, _)| *given) {
         None => Ok(()),
         Some((_, flag)) => {
-            Err(CliError::usage(format!("`{flag}` cannot be given with a saved plan: it says itself what it is about"))
-                .hint(format!("make another plan with `forge plan {flag} … -o FILE`")))
+            Err(CliError::usage(format!("`{flag}` cannot be used with a saved plan, which sets it itself"))
+                .hint(format!("make a new plan with `forge plan {flag} … -o FILE`")))
         }
     }
 }
 
-/// Refuses a plan in which something is not known, where that is wanted.
+/// Refuses a plan with unknown results if `wanted`.
 ///
 /// # Errors
-/// Unknown: how much is not known, with the first of it.
+/// Unknown: the number of unknown results and the first five.
 pub fn known(plan: &Plan, wanted: bool) -> Result<(), CliError> {
     let unknown = if wanted { plan.unknown() } else { Vec::new() };
     if unknown.is_empty() {
         return Ok(());
     }
-    let error = CliError::unknown(format!("the plan holds {} that could not be told", count(unknown.len(), "thing")));
+    let error = CliError::unknown(format!("{} of the plan could not be evaluated", count(unknown.len(), "item")));
     let noted = unknown.iter().take(5).fold(error, |error, one| error.note(one.clone()));
     let more = unknown.len().saturating_sub(5);
     let noted = if more > 0 { noted.note(format!("and {more} more")) } else { noted };
-    Err(noted.hint("find out with `forge plan -v`, or leave `--no-unknown` out"))
+    Err(noted.hint("run `forge plan -v` for details, or omit `--no-unknown`"))
 }
 
 fn settings(settings: &Settings, args: &Args, saved: &SavedPlan) -> Settings {
@@ -85,7 +85,7 @@ fn settings(settings: &Settings, args: &Args, saved: &SavedPlan) -> Settings {
     settings
 }
 
-/// Returns where the inventory lies: where `-i` says, else where it lay when the plan was made.
+/// Returns the inventory's path: that of `-i`, else the one recorded in the plan.
 fn place<B>(cx: &Cx<'_, B>, path: &Utf8Path, saved: &SavedPlan) -> Result<InventoryArg, CliError> {
     if cx.typed.inventory_flag.is_some() {
         return Ok(InventoryArg::default());
@@ -93,21 +93,21 @@ fn place<B>(cx: &Cx<'_, B>, path: &Utf8Path, saved: &SavedPlan) -> Result<Invent
     let inventory = Utf8Path::new(&saved.plan.inventory);
     match inventory.is_file() {
         true => Ok(InventoryArg { inventory: Some(inventory.to_owned()) }),
-        false => Err(CliError::input(format!("the inventory of `{path}` is not here: `{inventory}`"))
-            .hint("go to the folder where the plan was made, or say with `-i FILE` where the inventory lies")),
+        false => Err(CliError::input(format!("inventory `{inventory}` of plan `{path}` not found"))
+            .hint("run from the directory where the plan was made, or pass the inventory with `-i FILE`")),
     }
 }
 
-/// Ends with what differs, if anything does.
+/// Returns an error that lists the changed inputs, if any.
 fn refuse(path: &Utf8Path, changed: Vec<String>) -> Result<(), CliError> {
     if changed.is_empty() {
         return Ok(());
     }
-    let error = CliError::input(format!("`{path}` was made from other inputs; nothing was contacted"));
+    let error = CliError::input(format!("the inputs of `{path}` have changed; nothing was contacted"));
     Err(changed
         .into_iter()
         .fold(error, CliError::note)
-        .hint("make a new plan with `forge plan INVENTORY -o FILE`, and have it reviewed"))
+        .hint("make a new plan with `forge plan INVENTORY -o FILE` and have it reviewed"))
 }
 
 async fn bound<B: Backend>(
@@ -123,18 +123,16 @@ async fn bound<B: Backend>(
     refuse(path, cx.backend.changed(&loaded.0, &saved, &then, cx.settings))?;
     if let Some(what) = saved.difference(&again) {
         return Err(CliError::input(format!(
-            "`{path}` is not the plan that its own inputs give; nothing was contacted"
+            "`{path}` does not match the plan computed from its own inputs; nothing was contacted"
         ))
         .note(what)
-        .hint(
-            "it was altered, or made by another build of forge: make a new plan with `forge plan INVENTORY -o FILE`",
-        ));
+        .hint("altered, or written by another build of forge: make a new plan with `forge plan INVENTORY -o FILE`"));
     }
     drop((then, again));
     let mut seen = cx.observe(&mut stop, output, loaded, Ask::Change).await?;
     let plan = cx.backend.bind(&loaded.0, &saved, &mut seen, args.replay, cx.settings);
     output.people(&|writer, out| writer.plan(&saved.plan, ExitCode::Done, out))?;
-    // The report tells it otherwise.
+    // Otherwise the report lists the stale hosts.
     if args.dry_run || !args.yes {
         let stale = told(output, seen.as_ref())?;
         if args.dry_run {
@@ -148,7 +146,7 @@ async fn bound<B: Backend>(
     apply::carry_out(cx, &mut stop, output, loaded, &plan, seen).await
 }
 
-/// Says where the plan is not carried out, and why. Returns at how many hosts.
+/// Prints the stale hosts with the reasons. Returns their number.
 fn told(output: &Output<'_>, seen: &[HostSeen]) -> Result<usize, CliError> {
     let mut reasons: IndexMap<&str, Vec<&str>> = IndexMap::new();
     for (host, stale) in seen.iter().filter_map(|seen| Some((&seen.host, seen.stale.as_ref()?))) {
@@ -162,7 +160,7 @@ fn told(output: &Output<'_>, seen: &[HostSeen]) -> Result<usize, CliError> {
     Ok(reasons.values().map(Vec::len).sum())
 }
 
-/// Returns what of a plan is carried out.
+/// Returns the plan without stale hosts.
 fn fresh(plan: &Plan, seen: &[HostSeen]) -> Plan {
     let stale: BTreeSet<_> = seen.iter().filter(|seen| seen.stale.is_some()).map(|seen| &seen.host).collect();
     let hosts = plan.hosts.iter().filter(|host| !stale.contains(&host.host));

@@ -1,17 +1,17 @@
-//! The question before hosts are changed.
+//! The confirmation prompt before hosts are changed.
 
 use super::console::Console;
 use super::error::CliError;
 use super::interrupt::Interrupts;
 use std::io::Write;
 
-/// Asks whether to go on: `question [y/N]`. An end of input is a no.
+/// Asks for confirmation: `question [y/N]`. End of input counts as no.
 ///
 /// # Errors
-/// Interrupted at the question; stdin cannot be read.
+/// Interrupted at the prompt; stdin cannot be read.
 pub async fn ask(stop: &mut Interrupts, console: &Console, question: &str) -> Result<bool, CliError> {
     let mut err = (console.err)();
-    // A question that cannot be shown is answered by no one; reading then tells.
+    // If the prompt cannot be written, reading the answer reports the failure.
     let _ = write!(err, "{question} [y/N] ").and_then(|()| err.flush());
     let answer = console.answer.clone();
     let read = tokio::task::spawn_blocking(move || answer());
@@ -19,7 +19,7 @@ pub async fn ask(stop: &mut Interrupts, console: &Console, question: &str) -> Re
         line = read => line,
         () = stop.next() => {
             end_line(&mut err);
-            return Err(CliError::interrupted("interrupted at the question; nothing was changed"));
+            return Err(CliError::interrupted("interrupted at the prompt; nothing was changed"));
         }
     };
     match line {
@@ -28,12 +28,12 @@ pub async fn ask(stop: &mut Interrupts, console: &Console, question: &str) -> Re
             Ok(is_yes(&line))
         }
         Ok(Ok(line)) => Ok(is_yes(&line)),
-        Ok(Err(error)) => Err(CliError::unexpected(format!("the answer cannot be read: {error}"))),
-        Err(error) => Err(CliError::unexpected(format!("the answer cannot be read: {error}"))),
+        Ok(Err(error)) => Err(CliError::unexpected(format!("cannot read the answer: {error}"))),
+        Err(error) => Err(CliError::unexpected(format!("cannot read the answer: {error}"))),
     }
 }
 
-/// Nobody ended the line of the question, and what follows begins a line of its own.
+/// Ends the line of the prompt when the answer did not, so that later output starts on its own line.
 fn end_line(err: &mut dyn Write) {
     let _ = writeln!(err);
 }

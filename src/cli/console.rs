@@ -1,25 +1,25 @@
-//! The process's streams, and what a test puts in their place.
+//! The process's streams, replaceable in tests.
 
 use super::args::Color;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
-/// A stream that writes where the process writes.
+/// A stream of the process.
 pub type Stream = Box<dyn Write + Send>;
 
-/// Reads one line of an answer.
+/// Reads one line from the user.
 pub type Answer = Arc<dyn Fn() -> io::Result<String> + Send + Sync>;
 
-/// Where results go, where everything else goes, and whether a person is there.
+/// The streams for results and messages, and whether the user can be asked.
 pub struct Console {
     /// Opens stdout: results only.
     pub out: Box<dyn Fn() -> Stream>,
     /// Opens stderr: progress, questions, errors.
     pub err: Box<dyn Fn() -> Stream>,
     pub answer: Answer,
-    /// Whether somebody can be asked.
+    /// Whether the user can be asked for confirmation: stdin and stderr are terminals.
     pub can_ask: bool,
-    /// Whether progress may draw, and in colour.
+    /// Whether live progress may be drawn, and whether in color.
     pub live: bool,
     pub live_colour: bool,
 }

@@ -22,46 +22,45 @@ use std::io::Write as _;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Tell what is not as declared any more, why, and change nothing
+/// Detect drift from the declared state and report its cause (read-only)
 ///
-/// Compares what is declared with what hosts show and with what they remember of the last apply: that tells a machine
-/// that was changed from a recipe that was changed. Nothing is written on a host, and nothing is asked that would
-/// change one. One line where everything is as declared. Ends with 0 when it is, 2 when something is not; what is
-/// pending or blocked is not.
+/// Compares the declared state with the state of the hosts and with their records of the last apply, which
+/// distinguishes a changed machine from a changed recipe. Prints one line if there is no drift. Exits 0 if there is no
+/// drift, 2 if there is. Pending and blocked steps count as drift.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
-  forge drift cluster.yaml                     what moved, equal findings once
-  forge drift cluster.yaml -v                  also who applied it last, when, and where it is declared
+  forge drift cluster.yaml                     drift, identical findings grouped
+  forge drift cluster.yaml -v                  also who applied it last and when, and the declaration
   forge drift cluster.yaml --on gpu --format json
-  forge drift cluster.yaml --format ndjson     one message a line, the version first
+  forge drift cluster.yaml --format ndjson     one message per line, the version first
   forge drift cluster.yaml --report html=drift.html --report prometheus=/var/lib/node_exporter/forge.prom
-  forge drift cluster.yaml --history --since 7d   what came and went, how long it took, who is found most often
-  forge drift cluster.yaml --plan-out fix.json    keep the plan of the repair, for `forge apply fix.json`
-  forge drift cluster.yaml --outliers          also which host is unlike the others of its kind
-  forge drift cluster.yaml --notify-dry-run    what those in `drift.notify` would be sent
-  forge drift cluster.yaml --install-timer     every 15 minutes, by systemd on this machine
-  forge drift cluster.yaml --record seen.json  also keep what hosts answered; `plan --observed` reads it")]
+  forge drift cluster.yaml --history --since 7d   past findings, their duration, most affected hosts
+  forge drift cluster.yaml --plan-out fix.json    save the repair plan for `forge apply fix.json`
+  forge drift cluster.yaml --outliers          also hosts that differ from their peers
+  forge drift cluster.yaml --notify-dry-run    print the notifications without sending them
+  forge drift cluster.yaml --install-timer     run every 15 minutes from a systemd timer on this machine
+  forge drift cluster.yaml --record seen.json  also record the hosts' answers for `plan --observed`")]
 pub struct Args {
     #[command(flatten)]
     pub inventory: InventoryArg,
     #[command(flatten)]
     pub recorded: Recorded,
-    /// Keep the plan that would repair what was found in a file, which `forge apply FILE` carries out; secrets are left out
+    /// Save the plan that would repair the drift to this file, for `forge apply FILE`; secrets are left out
     #[arg(long, value_name = "FILE", conflicts_with_all = ["history", "install_timer"])]
     pub plan_out: Option<Utf8PathBuf>,
-    /// Write what was found to a file too: text, json, ndjson, markdown, junit, sarif, prometheus or html; may be given several times
+    /// Also write the findings to a file: text, json, ndjson, markdown, junit, sarif, prometheus or html; repeatable
     #[arg(long, value_name = "FORMAT=FILE", conflicts_with = "history")]
     pub report: Vec<Report>,
-    /// Look as deep as this: L0 present, L1 versions agree, L2 loaded and active, L3 hardware, L4 in Kubernetes, L5 how fast
+    /// Deepest level to check: L0 present, L1 versions, L2 active, L3 hardware, L4 Kubernetes, L5 performance
     #[arg(long, value_name = "LEVEL", default_value = "L4", value_parser = level)]
     pub level: Level,
-    /// Show what earlier runs found; no host is contacted
+    /// Show the findings of earlier runs; no host is contacted
     #[arg(long, conflicts_with_all = ["record", "observed"])]
     pub history: bool,
-    /// With --history: from then on: 12h, 7d, or a day as in 2026-11-21
+    /// With --history: start of the period: 12h, 7d, or a date such as 2026-11-21
     #[arg(long, value_name = "TIME", requires = "history")]
     pub since: Option<Since>,
-    /// Also show what few of the hosts that are alike have, against the majority of them; `count`: as found, so that forge ends with 2
+    /// Also show how outliers differ from the majority of their peers; `count` counts outliers as drift (exit code 2)
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "show")]
     pub outliers: Option<OutlierMode>,
     #[command(flatten)]
@@ -71,10 +70,10 @@ pub struct Args {
 }
 
 fn level(text: &str) -> Result<Level, String> {
-    Level::parse(text).ok_or_else(|| "a level is `L0`, `L1`, `L2`, `L3`, `L4` or `L5`".to_owned())
+    Level::parse(text).ok_or_else(|| "expected `L0`, `L1`, `L2`, `L3`, `L4` or `L5`".to_owned())
 }
 
-/// From when on a history is shown.
+/// Start of the period that a history covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
     Ago(Duration),
@@ -87,13 +86,13 @@ impl FromStr for Since {
     fn from_str(text: &str) -> Result<Self, String> {
         let ago = duration::parse(text).map(Self::Ago);
         ago.or_else(|_| text.parse().map(Self::Day))
-            .map_err(|_: jiff::Error| "a time is `30m`, `12h`, `7d` or a day as in `2026-11-21`".to_owned())
+            .map_err(|_: jiff::Error| "expected a duration such as `7d` or a date such as `2026-11-21`".to_owned())
     }
 }
 
 pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     let keep = Keep { output: args.plan_out.clone() };
-    // A repair is of all levels, as every plan is.
+    // The repair plan covers all levels, as every plan does.
     let repair = &keep.settings(&args.recorded.settings(cx.settings)?)?;
     let mut settings = repair.clone();
     settings.filter = settings.filter.down_to(args.level);
@@ -120,16 +119,19 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         tokio::select! {
             () = cx.backend.accuse(&loaded.0, &seen, &mut drift, cx.settings) => {}
             () = stop.next() => {
-                return Err(CliError::interrupted("interrupted while asking who it was; nothing was changed"));
+                return Err(CliError::interrupted("interrupted while collecting evidence; nothing was changed"));
             }
         }
         tokio::select! {
             unkept = cx.backend.keep(&loaded.0, &seen, cx.settings) => say_unkept(cx, &unkept),
-            () = stop.next() => return Err(CliError::interrupted("interrupted while hosts keep their findings")),
+            () = stop.next() => return Err(CliError::interrupted("interrupted while storing findings on hosts")),
         }
         tokio::select! {
             notified = notify::tell(cx, args.notify, &loaded.0, &drift) => drift.notified = notified,
-            () = stop.next() => return Err(CliError::interrupted("interrupted while telling people; who was not told is with the next run")),
+            () = stop.next() => {
+                let why = "interrupted while sending notifications; the next run sends the rest";
+                return Err(CliError::interrupted(why));
+            }
         }
         notify::say(cx, &drift.notified);
         let formats = args.report.iter().map(|report| report.format).chain([cx.settings.format]);
@@ -161,33 +163,32 @@ fn told<B>(cx: &Cx<'_, B>, output: &Output<'_>, found: &Found) -> Result<(), Cli
     }
 }
 
-/// Says which hosts could not keep their findings: the result is as good without, and the next run tries again.
+/// Warns about hosts that could not store their findings. The result is valid without; the next run tries again.
 fn say_unkept<B>(cx: &Cx<'_, B>, unkept: &[(HostName, String)]) {
     let mut err = (cx.console.err)();
     for (host, why) in unkept {
-        // A stderr that is gone leaves nobody to tell.
-        let _ =
-            writeln!(err, "warning: {host} could not keep since when its findings are there: {}", escape::line(why));
+        // Ignore a closed stderr: no other stream could report it.
+        let _ = writeln!(err, "warning: {host}: cannot store when its findings were first seen: {}", escape::line(why));
     }
 }
 
-/// Writes for people: to stdout, or to stderr where a program reads that.
+/// Writes human-readable text: to stdout, or to stderr if stdout carries a machine-readable format.
 fn people<B: Backend>(cx: &Cx<'_, B>, text: &str) -> Result<(), CliError> {
     let mut out = if cx.settings.format == Format::Text { (cx.console.out)() } else { (cx.console.err)() };
     let written = write!(out, "{text}").and_then(|()| out.flush());
-    written.map_err(|error| CliError::unexpected(format!("the output cannot be written: {error}")))
+    written.map_err(|error| CliError::unexpected(format!("cannot write the output: {error}")))
 }
 
 fn history<B: Backend>(cx: &Cx<'_, B>, output: &Output<'_>, project: &B::Project, since: Option<Since>) -> Ending {
     let history = cx.backend.drift_history(project, since, cx.settings).map_err(|why| {
-        CliError::unexpected(format!("the history of drift cannot be read: {why}"))
-            .hint("name another state folder with `--state`")
+        CliError::unexpected(format!("cannot read the drift history: {why}"))
+            .hint("pass another state directory with `--state`")
     })?;
     match cx.settings.format {
         Format::Text | Format::Json => output.result(&|writer, out| writer.drift_history(&history, out))?,
         format => {
-            let error = CliError::usage(format!("a history is not written as `--format {}`", format.name()));
-            return Err(error.hint("`--format json` writes it as one document"));
+            let error = CliError::usage(format!("`--format {}` is not supported with `--history`", format.name()));
+            return Err(error.hint("use `--format text` or `--format json`"));
         }
     }
     Ok(ExitCode::Done)
@@ -206,7 +207,7 @@ fn install<B: Backend>(
     Ok(ExitCode::Done)
 }
 
-/// Returns the command that the timer runs: this one, by absolute paths.
+/// Returns the command that the timer runs: this one, with absolute paths.
 fn command<B>(cx: &Cx<'_, B>, args: &Args, inventory: &Utf8Path) -> Result<Vec<String>, CliError> {
     let absolute = |path: &Utf8Path| {
         let path = camino::absolute_utf8(path);
@@ -214,7 +215,7 @@ fn command<B>(cx: &Cx<'_, B>, args: &Args, inventory: &Utf8Path) -> Result<Vec<S
     };
     let program = std::env::current_exe().map_err(|error| CliError::unexpected(error.to_string()))?;
     let program = program.into_os_string().into_string();
-    let program = program.map_err(|_| CliError::unexpected("the path of forge itself is not text"))?;
+    let program = program.map_err(|_| CliError::unexpected("the path of the forge executable is not valid UTF-8"))?;
     let mut words = vec![program, "drift".to_owned(), absolute(inventory)?, "--quiet".to_owned()];
     let mut flag = |name: &str, value: String| words.extend([name.to_owned(), value]);
     flag("--state", absolute(&cx.settings.state(inventory))?);

@@ -1,19 +1,19 @@
-//! Every environment variable that forge reads, once, with its meaning.
+//! Every environment variable that forge reads, with its meaning.
 
 use camino::Utf8PathBuf;
 
-/// Names of the variables with their meanings, in the order of the help.
+/// Names and meanings of the variables, in the order of the help text.
 pub const VARIABLES: &[(&str, &str)] = &[
-    ("FORGE_INVENTORY", "the inventory of verbs that are given none"),
-    ("FORGE_STATE", "the folder for runs and history, `.forge` beside the inventory otherwise"),
-    ("FORGE_SSH_ENV", "more variables for ssh and what it starts, by name: `AWS_* TEAM`"),
-    ("NO_COLOR", "no colours, whatever its value"),
-    ("XDG_RUNTIME_DIR", "where sockets of open connections live; /tmp/forge-UID otherwise"),
-    ("HOME", "where your own systemd units lie, for `drift --install-timer`"),
-    ("SUDO_USER, USER, LOGNAME", "who runs forge, for the records on hosts and the lock's owner"),
+    ("FORGE_INVENTORY", "default inventory file"),
+    ("FORGE_STATE", "state directory for runs and history; defaults to `.forge` next to the inventory"),
+    ("FORGE_SSH_ENV", "names of additional variables passed to ssh and its child processes: `AWS_* TEAM`"),
+    ("NO_COLOR", "disables colors if set to any value"),
+    ("XDG_RUNTIME_DIR", "directory for connection sockets; defaults to /tmp/forge-UID"),
+    ("HOME", "location of your systemd user units, for `drift --install-timer`"),
+    ("SUDO_USER, USER, LOGNAME", "user name recorded on hosts and shown as lock holder"),
 ];
 
-/// The environment as far as forge looks at it. Colours are the stream's business.
+/// The environment variables that forge uses. The output stream handles `NO_COLOR`.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     pub inventory: Option<Utf8PathBuf>,
@@ -25,7 +25,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Reads the process's environment. An empty variable is as good as none.
+    /// Reads the process's environment. An empty variable counts as unset.
     pub fn read() -> Self {
         let path = |name| variable(name).map(Into::into);
         Self {
@@ -41,7 +41,7 @@ impl Environment {
     }
 }
 
-/// Returns a variable's value, for secrets that an inventory takes from the environment too.
+/// Returns a variable's value. Secrets that an inventory takes from the environment use it too.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())

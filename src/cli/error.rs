@@ -1,14 +1,14 @@
-//! Errors of the command line: a message, what to do, and the exit code each means.
+//! Errors of the command line: message, notes, hint and exit code.
 
 use crate::model::ExitCode;
 use crate::view::escape;
 use std::io::{self, Write};
 
-/// Why a verb did not get to its result.
+/// The reason why a verb failed.
 #[derive(Debug)]
 pub struct CliError {
     pub exit: ExitCode,
-    /// A lowercase fragment; `None` when all was said already.
+    /// A lowercase fragment; `None` if the error was already reported.
     message: Option<String>,
     notes: Vec<String>,
     hint: Option<String>,
@@ -19,42 +19,42 @@ impl CliError {
         Self { exit, message: Some(message.into()), notes: Vec::new(), hint: None }
     }
 
-    /// What was typed makes no sense.
+    /// Invalid command line.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(ExitCode::Usage, message)
     }
 
-    /// What people wrote is wrong; nothing was contacted.
+    /// Invalid input file; nothing was contacted.
     pub fn input(message: impl Into<String>) -> Self {
         Self::new(ExitCode::Input, message)
     }
 
-    /// An artifact cannot be had, or is not what is declared.
+    /// An artifact is unavailable or does not match its declared digest.
     pub fn artifact(message: impl Into<String>) -> Self {
         Self::new(ExitCode::Artifact, message)
     }
 
-    /// Something could not be evaluated, and it was asked that all could be.
+    /// Something could not be evaluated, and the user required that everything can be.
     pub fn unknown(message: impl Into<String>) -> Self {
         Self::new(ExitCode::Unknown, message)
     }
 
-    /// A bug or the environment.
+    /// A bug, or a failure of the environment.
     pub fn unexpected(message: impl Into<String>) -> Self {
         Self::new(ExitCode::Unexpected, message)
     }
 
-    /// What was asked for was done on the host, and failed there.
+    /// The requested action ran on the host and failed there.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(ExitCode::HostsFailed, message)
     }
 
-    /// The user stopped it.
+    /// The user interrupted the run.
     pub fn interrupted(message: impl Into<String>) -> Self {
         Self::new(ExitCode::Interrupted, message)
     }
 
-    /// What is wrong was written already, for example as diagnostics.
+    /// The error was already reported, for example as diagnostics.
     pub fn said(exit: ExitCode) -> Self {
         Self { message: None, ..Self::new(exit, "") }
     }
@@ -69,7 +69,7 @@ impl CliError {
         self
     }
 
-    /// Writes the error for people.
+    /// Writes the error as text.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let Some(message) = &self.message else { return Ok(()) };
         let style = anstyle::AnsiColor::Red.on_default().bold();

@@ -14,29 +14,30 @@ use crate::model::HostName;
 use crate::view::{count, escape, fold};
 use std::io::Write;
 
-/// Run one command on many hosts; equal outputs are shown once
+/// Run one command on many hosts; identical outputs are shown once
 ///
-/// One argument after `--` is text for a shell on the host, several are a program with its arguments, passed on as
-/// they were typed. It runs in the home folder as `connect` says (root where it says `sudo`), with C locale, UTC and
-/// nothing on stdin, and is stopped after --timeout (10m). Asks before more than one host. What it changes is not
-/// known to `plan`, and it waits for no run: to change hosts for good, declare it.
+/// A single argument after `--` is a script for the shell on the host; several arguments are a program and its
+/// arguments, passed on unchanged. The command runs in the home directory of the `connect` user (of root with `sudo`),
+/// with the C locale, UTC and an empty stdin, and is stopped after --timeout (default 10m). Asks for confirmation
+/// before it runs on more than one host. `plan` does not know what the command changes, and the command does not wait
+/// for other runs: declare permanent changes in the inventory instead.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "forge exec [OPTIONS] [SELECTOR] -- COMMAND...",
     after_long_help = "Examples:
   forge exec gpu-01 -- uptime
   forge exec gpu -i cluster.yaml --yes -- nvidia-smi --query-gpu=driver_version --format=csv,noheader
-  forge exec gpu --yes -- 'dmesg | grep -c Xid'       a pipe runs on the hosts, in one quoted text
+  forge exec gpu --yes -- 'dmesg | grep -c Xid'       quoted as one argument, the pipe runs on the hosts
   forge exec 'gpu:!canary' --timeout 30s --yes -- systemctl is-active nvidia-persistenced
   forge exec --yes --format json -- uname -r | jq -r '.exec.hosts[] | [.host, .stdout] | @tsv'"
 )]
 pub struct Args {
-    /// The hosts: names, groups, globs and ranges, as in `gpu:&rack_a:!canary`; without it all of the inventory
+    /// Hosts: names, groups, globs and ranges, as in `gpu:&rack_a:!canary`; defaults to all hosts of the inventory
     pub selector: Option<String>,
-    /// Do not ask; JSON output never implies it
+    /// Skip the confirmation prompt; JSON output never implies this
     #[arg(long)]
     pub yes: bool,
-    /// What to run: a program with its arguments, or one text for a shell
+    /// Program with its arguments, or one argument for a shell
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
@@ -52,43 +53,40 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     block_on(exec(cx, args, &command, &output, &loaded))
 }
 
-/// Hosts stand where other verbs have the inventory, and `--on` says the same.
+/// Applies the positional selector, which means the same as `--on`.
 fn settings<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Result<Settings, CliError> {
     let mut settings = cx.settings.clone();
     let Some(selector) = &args.selector else { return Ok(settings) };
     if selector.ends_with(".yaml") || selector.ends_with(".yml") {
-        let error = CliError::usage(format!("`{selector}` stands where hosts are named"));
-        return Err(error.hint(format!("give the inventory as `-i {selector}`")));
+        let error = CliError::usage(format!("`{selector}` is not a host selector"));
+        return Err(error.hint(format!("pass the inventory as `-i {selector}`")));
     }
     if let Some(on) = settings.on.replace(selector.clone()) {
-        let error = CliError::usage(format!("hosts are named twice: `{selector}` and `--on {on}`"));
-        return Err(error.hint("give one of them"));
+        let error = CliError::usage(format!("hosts are selected twice: `{selector}` and `--on {on}`"));
+        return Err(error.hint("pass only one of them"));
     }
     Ok(settings)
 }
 
-/// One argument is what a shell reads; more are words.
+/// Returns the command: one argument is a script for a shell, several are words.
 fn command(args: &Args) -> Result<Command, CliError> {
     match args.command.as_slice() {
-        [] => {
-            Err(CliError::usage("no command is given")
-                .hint("it stands after `--`, as in `forge exec gpu-01 -- uptime`"))
-        }
+        [] => Err(CliError::usage("no command given").hint("pass it after `--`, as in `forge exec gpu-01 -- uptime`")),
         [text] if text.trim().is_empty() => Err(CliError::usage("the command is empty")),
         [text] => Ok(Command::Shell(text.clone())),
         words => Ok(Command::Words(words.to_vec())),
     }
 }
 
-/// Checks, before anything is contacted, that somebody can be asked.
+/// Checks before contacting a host that the user can be asked for confirmation.
 fn possible(console: &Console, yes: bool, hosts: &[HostName]) -> Result<(), CliError> {
     match yes || console.can_ask || hosts.len() < 2 {
         true => Ok(()),
         false => Err(CliError::usage(format!(
-            "exec asks before it runs on more than one host ({}), and there is no terminal to ask on",
+            "exec on more than one host ({}) requires confirmation, but there is no terminal",
             count(hosts.len(), "host")
         ))
-        .hint("give `--yes` to run without being asked, or name one host")),
+        .hint("pass `--yes` to skip the confirmation, or select one host")),
     }
 }
 
@@ -96,7 +94,7 @@ fn question(command: &Command, hosts: &[HostName]) -> String {
     const CHARS: usize = 100;
     let text = match command {
         Command::Shell(text) => text.clone(),
-        // Only a NUL, which cannot be typed, cannot be quoted.
+        // Quoting fails only for a NUL byte, which cannot be typed.
         Command::Words(words) => shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default(),
     };
     let names = fold::fold(hosts.iter().map(HostName::as_str));
@@ -124,7 +122,8 @@ async fn exec<B: Backend>(
     Ok(exit)
 }
 
-/// As for other verbs, and says what an interrupt does: a command may run for long, and nothing picks it up again.
+/// Runs `work` and stops it on interrupts. Prints how to abandon it: a command may run for long, and no later run
+/// resumes it.
 async fn stoppable<B: Backend>(
     cx: &Cx<'_, B>,
     stop: &mut Interrupts,
@@ -137,8 +136,9 @@ async fn stoppable<B: Backend>(
             report = &mut work => return report,
             () = stop.next() => {
                 cx.backend.stop(cancel);
-                // A stderr that is gone leaves nobody to tell.
-                let _ = writeln!((cx.console.err)(), "stopping after what is running; interrupt again to leave it running");
+                // Ignore a closed stderr: no other stream could report it.
+                let text = "stopping after the running commands; interrupt again to leave them running";
+                let _ = writeln!((cx.console.err)(), "{text}");
             }
         }
     }

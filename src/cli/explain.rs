@@ -14,18 +14,18 @@ use crate::view::{ManualPage, manual_page, manual_topics};
 /// Explain a value, a step, a kind of resource, a topic or an error code; no host is contacted
 ///
 /// THING is one of
-///   HOST:RECIPE.PARAM or HOST:vars.NAME   a value: who decides it, and who is overruled
-///   RECIPE/STEP                           a step: what it comes to, what it reads, who waits for whom
+///   HOST:RECIPE.PARAM or HOST:vars.NAME   a value: its source and the values that it overrides
+///   RECIPE/STEP                           a step: rendered fields, inputs, dependencies
 ///   KIND                                  a kind of resource: an example, its behaviour and fields
 ///   TOPIC                                 a page of the documentation, such as `rollout` or `security`
 ///   F0301                                 an error code: an example, and how to fix it
-/// HOST may be any selector; without it the hosts of --on count, or all. `forge explain kinds` lists the kinds.
+/// HOST can be any selector; the default is the hosts of --on, else all. `forge explain kinds` lists the kinds.
 #[derive(Debug, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_long_help = "Examples:
   forge explain gpu-01:nvidia-driver.version     one value on one host
-  forge explain nvidia-driver.version            on all hosts, equal ones together
+  forge explain nvidia-driver.version            on all hosts, equal values grouped
   forge explain gpu-01:vars.rack -i cluster.yaml
   forge explain nvidia-driver/packages --on gpu  a step
   forge explain file                             a kind of resource
@@ -37,7 +37,7 @@ pub struct Args {
     pub thing: String,
 }
 
-/// What can be asked for.
+/// Everything that can be explained.
 #[derive(Debug, PartialEq)]
 enum Thing<'t> {
     Code(Code),
@@ -47,7 +47,7 @@ enum Thing<'t> {
 }
 
 impl<'t> Thing<'t> {
-    /// Tells things apart by how they are spelt: names of recipes hold neither `/` nor `:`.
+    /// Parses by spelling: recipe names contain neither `/` nor `:`.
     fn parse(text: &'t str) -> Option<Self> {
         if let Some(code) = Code::parse(text) {
             return Some(Self::Code(code));
@@ -108,15 +108,15 @@ fn value<B: Backend>(cx: &Cx<'_, B>, on: Option<&str>, name: &ValueName) -> Resu
 fn narrowed(settings: &Settings, on: Option<&str>) -> Result<Settings, CliError> {
     match (on, &settings.on) {
         (Some(on), Some(other)) => {
-            let message = format!("two selections are given: `{on}` and `--on {other}`");
-            Err(CliError::usage(message).hint("give one of them"))
+            let message = format!("hosts are selected twice: `{on}` and `--on {other}`");
+            Err(CliError::usage(message).hint("pass only one of them"))
         }
         (Some(on), None) => Ok(settings.narrowed(on)),
         (None, _) => Ok(settings.clone()),
     }
 }
 
-/// Names what is near, of everything that could be meant; an inventory that is not there has nothing.
+/// Returns the error for an unknown `thing`, with the nearest known name; a missing inventory contributes no names.
 fn unknown<B: Backend>(cx: &Cx<'_, B>, thing: &str) -> CliError {
     let mut known: Vec<String> = Code::ALL.iter().map(|code| code.id().to_owned()).collect();
     known.extend(manual_topics().map(str::to_owned));

@@ -9,23 +9,23 @@ use crate::engine;
 use crate::model::ExitCode;
 use crate::plan::HostSeen;
 
-/// Show what is known of the hosts, and change nothing
+/// Show the facts of hosts (read-only)
 ///
-/// One line per value, with the hosts that share it. A fact that could not be read is unknown, with the
+/// Prints one line per value, with the hosts that share it. A fact that could not be read is shown as unknown, with the
 /// reason; it is never shown as empty.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge facts cluster.yaml --on gpu
-  forge facts cluster.yaml --outliers          which host is unlike the others of its kind, and in what
-  forge facts cluster.yaml -v                  long lists in full
-  forge facts cluster.yaml --record seen.json  keep the raw answers; --observed reads them again
+  forge facts cluster.yaml --outliers          hosts that differ from their peers, and how
+  forge facts cluster.yaml -v                  show long lists in full
+  forge facts cluster.yaml --record seen.json  save the raw answers for --observed
   forge facts cluster.yaml --format json | jq '.facts[] | {host, kernel: .facts.kernel.value}'")]
 pub struct Args {
     #[command(flatten)]
     pub inventory: InventoryArg,
     #[command(flatten)]
     pub recorded: Recorded,
-    /// Show what few of the hosts that are alike have, against the majority of them, rarest first
+    /// Show how outliers differ from the majority of their peers, rarest first
     #[arg(long)]
     pub outliers: bool,
 }
@@ -52,9 +52,9 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     })
 }
 
-/// Returns the exit code that the shown facts mean.
+/// Returns the exit code for the shown facts.
 pub fn exit_code(seen: &[HostSeen]) -> ExitCode {
-    // A fact that a host does not tell is shown as unknown, with the reason: that is what was asked for.
+    // An unknown fact is shown with its reason, which is a complete answer, so it does not change the exit code.
     let of_host = |host: &HostSeen| match host.is_observed() {
         false => ExitCode::Unreachable,
         true => ExitCode::Done,

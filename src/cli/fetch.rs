@@ -6,32 +6,32 @@ use super::error::CliError;
 use super::interrupt::Interrupts;
 use super::run::{Cx, Ending, block_on};
 
-/// Fetch the artifacts and charts that are declared into the cache; no host is contacted
+/// Fetch the declared artifacts and charts into the cache; no host is contacted
 ///
-/// Each is fetched once and compared with its SHA-256; what lies in the cache is read again. A download whose connection
-/// broke goes on where it stopped. What depends on facts of hosts is named: `forge apply` fetches it.
+/// Fetches each artifact once and checks its SHA-256; cached artifacts are checked again. An interrupted download is
+/// resumed. Artifacts that depend on facts of hosts are listed: `forge apply` fetches them.
 ///
-/// If an artifact has no SHA-256, it is computed from the download, and the line to paste into the inventory is printed
-/// with the address that the bytes came from. Exits 65 then, since nothing is applied without a declared digest; with
-/// --lock the digest is written to INVENTORY.lock instead. Exits 69 if an artifact is not available or does not match
-/// its digest.
+/// If an artifact declares no SHA-256, forge computes it from the download and prints the line to add to the
+/// inventory, with the address that the bytes came from. It then exits 65, because only artifacts with a declared
+/// digest are applied; with --lock it writes the digest to INVENTORY.lock instead. Exits 69 if an artifact is
+/// unavailable or does not match its digest.
 ///
-/// Charts of repositories and registries are fetched with `helm`. Their `sha256` may be left out: the line is printed all
-/// the same, and never written to the lock file.
+/// Charts of repositories and registries are fetched with `helm`. Their `sha256` is optional: forge still prints the
+/// line, but never writes it to the lock file.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge fetch cluster.yaml
   forge fetch cluster.yaml --on canary --step nvidia-driver
-  forge fetch cluster.yaml --lock        write missing digests to cluster.yaml.lock
-  forge fetch cluster.yaml --offline     look whether the cache has everything
+  forge fetch cluster.yaml --lock        save missing digests to cluster.yaml.lock
+  forge fetch cluster.yaml --offline     check that the cache is complete
   forge fetch cluster.yaml && forge apply cluster.yaml --offline")]
 pub struct Args {
     #[command(flatten)]
     pub inventory: InventoryArg,
-    /// Write the computed digests of artifacts that declare none to INVENTORY.lock
+    /// Write computed digests of artifacts that declare none to INVENTORY.lock
     #[arg(long)]
     pub lock: bool,
-    /// Fetch nothing: what is not in the cache is an error
+    /// Use cached artifacts only; fail if one is missing
     #[arg(long)]
     pub offline: bool,
 }
@@ -49,7 +49,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
             report = work => report.map_err(CliError::unexpected)?,
             () = stop.next() => {
                 let error = CliError::interrupted("interrupted while fetching");
-                return Err(error.hint("run it again: it goes on where it stopped"));
+                return Err(error.hint("run the command again to resume"));
             }
         };
         let exit = report.exit_code();

@@ -1,37 +1,37 @@
-//! A file that readers see whole or not at all.
+//! Atomic file writes: readers see the whole file or none of it.
 
 use super::error::CliError;
 use camino::Utf8Path;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 
-/// Replaces the file at `path` by what `write` writes. What is no regular file (a pipe, `/dev/stdout`) is
-/// written to as it stands, and the target of a symbolic link is replaced, not the link.
+/// Replaces the content of the file at `path` with the output of `write`. A path that is not a regular file (a pipe,
+/// `/dev/stdout`) is written in place. The target of a symbolic link is replaced, not the link.
 ///
 /// # Errors
-/// The file cannot be made or written; the old one is then untouched.
+/// The file cannot be created or written; the old file is then unchanged.
 pub fn replace(path: &Utf8Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
     replace_with(path, SHARED, write)
 }
 
-/// As [`replace`], readable for its owner only.
+/// Like [`replace`], with a file that only its owner can read.
 pub fn replace_private(path: &Utf8Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
     replace_with(path, PRIVATE, write)
 }
 
-/// Bytes of a plan or a recording: those of 10,000 hosts are some hundred MiB.
+/// Maximum size in bytes of a plan or a recording: those of 10,000 hosts take a few hundred MiB.
 const MAX_READ: u64 = 1 << 30;
 
-/// Reads a text that somebody else may have written: a device or a pipe without end is given up.
+/// Reads a text file that another user may have written; stops at the size limit, so endless devices and pipes fail.
 ///
 /// # Errors
-/// It cannot be read, or is too large.
+/// The file cannot be read or is too large.
 pub fn read_text(path: &Utf8Path) -> io::Result<String> {
     read_at_most(path, MAX_READ)
 }
 
 fn read_at_most(path: &Utf8Path, limit: u64) -> io::Result<String> {
-    let too_large = || io::Error::other(format!("it is larger than {} MiB", limit >> 20));
+    let too_large = || io::Error::other(format!("larger than {} MiB", limit >> 20));
     let file = fs_err::File::open(path)?;
     let meta = file.metadata()?;
     if meta.is_file() && meta.len() > limit {
@@ -42,7 +42,7 @@ fn read_at_most(path: &Utf8Path, limit: u64) -> io::Result<String> {
     if text.len() as u64 > limit { Err(too_large()) } else { Ok(text) }
 }
 
-/// The umask takes away from these bits, as it does for a file that a shell makes.
+/// Permission bits before the umask, which applies as for a file created by a shell.
 const SHARED: u32 = 0o666;
 const PRIVATE: u32 = 0o600;
 
@@ -59,7 +59,7 @@ fn replace_with(
     replaced.map_err(|error| refused(path, &error))
 }
 
-/// Writes a file that is not there yet; readers see it whole. Returns whether it was made: one that is there stays.
+/// Creates a file atomically. Returns false if the path exists; the existing file is unchanged.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -72,15 +72,15 @@ pub fn create(path: &Utf8Path, text: &str) -> Result<bool, CliError> {
     match written {
         Ok(Ok(_)) => Ok(true),
         Ok(Err(error)) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Ok(Err(error)) => Err(CliError::unexpected(format!("`{path}` cannot be written: {}", error.error))),
-        Err(error) => Err(CliError::unexpected(format!("`{path}` cannot be written: {error}"))),
+        Ok(Err(error)) => Err(CliError::unexpected(format!("cannot write `{path}`: {}", error.error))),
+        Err(error) => Err(CliError::unexpected(format!("cannot write `{path}`: {error}"))),
     }
 }
 
-/// Checks that [`replace`] has a place to write to, before anything is done whose result would be lost.
+/// Checks that [`replace`] can write to `path`, before work starts whose result would be lost.
 ///
 /// # Errors
-/// The path is a folder, or no file can be made beside it.
+/// The path is a directory, or no file can be created next to it.
 pub fn check(path: &Utf8Path) -> Result<(), CliError> {
     let checked = match fs_err::metadata(path) {
         Ok(meta) if meta.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
@@ -92,8 +92,8 @@ pub fn check(path: &Utf8Path) -> Result<(), CliError> {
 }
 
 fn refused(path: &Utf8Path, error: &io::Error) -> CliError {
-    CliError::unexpected(format!("`{path}` cannot be written: {error}"))
-        .hint("name a file in a folder that exists and can be written to")
+    CliError::unexpected(format!("cannot write `{path}`: {error}"))
+        .hint("choose a file in an existing, writable directory")
 }
 
 fn folder(path: &std::path::Path) -> &std::path::Path {
@@ -119,7 +119,7 @@ fn atomically(
     Ok(())
 }
 
-/// Opens a temporary file beside `path`.
+/// Opens a temporary file next to `path`.
 fn fresh(path: &std::path::Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {
     let mode = std::fs::Permissions::from_mode(mode);
     tempfile::Builder::new().prefix(".forge-").permissions(mode).tempfile_in(folder(path))
@@ -171,9 +171,9 @@ mod tests {
         fs_err::write(&path, vec![b'x'; 2 << 20]).unwrap();
         assert_eq!(said(&path), Ok(2 << 20));
         fs_err::write(&path, vec![b'x'; (2 << 20) + 1]).unwrap();
-        assert_eq!(said(&path), Err("it is larger than 2 MiB".to_owned()));
-        // It has no end, and no size either.
-        assert_eq!(said(Utf8Path::new("/dev/zero")), Err("it is larger than 2 MiB".to_owned()));
+        assert_eq!(said(&path), Err("larger than 2 MiB".to_owned()));
+        // Endless, and reports no size.
+        assert_eq!(said(Utf8Path::new("/dev/zero")), Err("larger than 2 MiB".to_owned()));
     }
 
     #[test]
@@ -208,6 +208,6 @@ mod tests {
         let mut said = Vec::new();
         error.write(&mut said).unwrap();
         let said = anstream::adapter::strip_str(std::str::from_utf8(&said).unwrap()).to_string();
-        assert!(said.starts_with("error: `/nonexistent/forge/x.json` cannot be written: "), "{said}");
+        assert!(said.starts_with("error: cannot write `/nonexistent/forge/x.json`: "), "{said}");
     }
 }

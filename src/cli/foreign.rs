@@ -1,18 +1,18 @@
-//! Flags of other tools, and what they are called here: an unknown flag that many know gets a hint that names ours.
+//! Flags of other tools: an unknown flag that is known from another tool gets a hint with forge's equivalent.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 use std::ffi::OsString;
 
-/// Flags of `ansible-playbook` and `terraform`, with what does the same.
+/// Flags of `ansible-playbook` and `terraform`, each with forge's equivalent.
 const FLAGS: &[(&[&str], &str)] = &[
     (&["--limit", "-l"], "to select hosts, use `--on SELECTOR`"),
     (&["--check", "-C"], "for a dry run, use `forge plan`"),
-    (&["--diff", "-D"], "`forge plan` shows the differences"),
+    (&["--diff", "-D"], "to show differences, use `forge plan`"),
     (&["--tags", "-t", "--target", "-target", "--start-at-task"], "to select steps, use `--step PATTERN`"),
-    (&["--skip-tags"], "to leave steps out, use `--skip PATTERN`"),
+    (&["--skip-tags"], "to skip steps, use `--skip PATTERN`"),
     (&["--list-tasks", "--list-tags"], "to list steps, use `forge graph`"),
-    (&["--syntax-check"], "to check the files alone, use `forge validate`"),
+    (&["--syntax-check"], "to check only the files, use `forge validate`"),
     (
         &["--become", "-b", "--become-user", "--become-method", "--sudo"],
         "set it in the inventory: `connect: { sudo: true }`",
@@ -37,19 +37,19 @@ const FLAGS: &[(&[&str], &str)] = &[
         "secrets come from the environment or files: `{ env: NAME }`",
     ),
     (&["--connection", "-c"], "set it in the inventory: `connect: { transport: local }`"),
-    (&["--auto-approve", "-auto-approve"], "to apply without a question, use `--yes`"),
-    (&["--out", "-out"], "to keep the plan, use `-o FILE`"),
+    (&["--auto-approve", "-auto-approve"], "to skip the confirmation, use `--yes`"),
+    (&["--out", "-out"], "to save the plan, use `-o FILE`"),
     (&["--dry-run"], "for a dry run, use `forge plan`"),
 ];
 
-/// Returns an error of clap with a hint, where it is about a flag of another tool.
+/// Adds a hint to a clap error about a flag of another tool.
 pub fn with_hint(error: Error, command: &Command) -> Error {
     let typed = match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(ContextValue::String(typed))) => typed.clone(),
         _ => return error,
     };
     let Some(hint) = hint(&typed) else { return error };
-    // Made anew: clap's own guess, which is by spelling, cannot be taken out of an error.
+    // Builds a new error: clap's own suggestion, which is by spelling, cannot be removed from an error.
     let mut hinted = unknown(command, typed, hint);
     if let Some(usage) = error.get(ContextKind::Usage) {
         hinted.insert(ContextKind::Usage, usage.clone());
@@ -57,7 +57,7 @@ pub fn with_hint(error: Error, command: &Command) -> Error {
     hinted
 }
 
-/// Refuses long flags with one dash: clap would read `-out=FILE` as `-o ut=FILE`, and write a file of that name.
+/// Rejects long flags with a single dash: clap would read `-out=FILE` as `-o ut=FILE` and write a file of that name.
 pub fn refuse_terraform_flags(argv: &[OsString], command: &Command) -> Result<(), Error> {
     let own = argv.iter().filter_map(|typed| typed.to_str()).take_while(|typed| *typed != "--");
     let is_long = |typed: &&str| !typed.starts_with("--") && typed.len() > 2;

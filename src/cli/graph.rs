@@ -7,14 +7,14 @@ use crate::config;
 use crate::model::ExitCode;
 use crate::view;
 
-/// Show who waits for whom; no host is contacted
+/// Show the dependency graph; no host is contacted
 ///
-/// Text shows waves: what could run at once, in order, and what each step waits for, with the phase of it. A
-/// barrier between hosts says how many of them are enough. `-v` also shows the order inside of recipes.
+/// The text format prints waves, which are the sets of steps that can run in parallel, in order, with the dependencies
+/// of each step and their phases. A barrier between hosts shows its quorum. `-v` also shows the order within recipes.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
-  forge graph cluster.yaml                       waves of everything
-  forge graph cluster.yaml --on gpu-01           of one host
+  forge graph cluster.yaml                       all waves
+  forge graph cluster.yaml --on gpu-01           waves of one host
   forge graph cluster.yaml --format dot | dot -Tsvg > graph.svg
   forge graph cluster.yaml --format mermaid      for Markdown")]
 pub struct Args {

@@ -1,9 +1,9 @@
-//! The parts of the help that are made from types, so that they cannot lag behind.
+//! The parts of the help that are generated from types, so that they stay complete.
 
 use super::env;
 use crate::model::ExitCode;
 
-/// Returns the end of `forge --help`: variables and exit codes.
+/// Returns the last part of `forge --help`: environment variables and exit codes.
 pub fn closing() -> String {
     format!("{}\n\n{}", variables(), exit_codes())
 }
@@ -18,5 +18,6 @@ fn exit_codes() -> String {
     codes.sort_by_key(|code| code.code());
     let lines = codes.iter().map(|code| format!("  {:>3}  {}", code.code(), code.meaning()));
     let order = ExitCode::WORST_FIRST.map(|code| code.code().to_string()).join(", ");
-    format!("Exit codes:\n{}\nWhen several hold, the first of: {order}.", lines.collect::<Vec<_>>().join("\n"))
+    let lines = lines.collect::<Vec<_>>().join("\n");
+    format!("Exit codes:\n{lines}\nIf several apply, forge exits with the first of: {order}.")
 }

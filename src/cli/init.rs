@@ -10,15 +10,15 @@ use crate::model::{ExitCode, Value};
 use crate::view::{self, Init, RecipeFile, starting};
 use camino::{Utf8Path, Utf8PathBuf};
 
-/// Write an inventory to begin with, and a tiny recipe beside it
+/// Create a starter inventory and an example recipe
 ///
-/// Hosts are typed as in an inventory, with ranges: `gpu[01:08]`, `admin@login:2222`, `gpu[1:4]=10.0.0.[11:14]`.
-/// Without any, the inventory holds this machine. An Ansible inventory, in INI or YAML, a file or a folder, with
-/// `group_vars` and `host_vars` beside it, is laid out as one of forge; what cannot be carried (vaulted values,
-/// templates in variables, settings that forge has no place for) is listed. No file is ever overwritten.
+/// Hosts are written as in an inventory, with ranges: `gpu[01:08]`, `admin@login:2222`, `gpu[1:4]=10.0.0.[11:14]`.
+/// Without hosts, the inventory contains this machine. `--from-ansible` converts an Ansible inventory (INI or YAML,
+/// file or directory, with its `group_vars` and `host_vars`) and lists what cannot be converted: vaulted values,
+/// templates in variables, settings without a counterpart. Existing files are never overwritten.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
-  forge init                                  this machine, to look around
+  forge init                                  this machine only
   forge init gpu[01:08] admin@login:2222      hosts by name
   forge init --from-ansible hosts.ini --into cluster.yaml
   forge init --from-ansible inventories/prod --into prod.yaml --format json | jq '.init.differences'")]
@@ -26,13 +26,13 @@ pub struct Args {
     /// Hosts: [USER@]NAME[=ADDRESS][:PORT], names and addresses with ranges
     #[arg(value_name = "HOST")]
     pub hosts: Vec<String>,
-    /// The file to write
+    /// Inventory file to create
     #[arg(long, value_name = "FILE", default_value = "inventory.yaml")]
     pub into: Utf8PathBuf,
-    /// Lay out this Ansible inventory, a file or a folder
+    /// Convert this Ansible inventory, a file or a directory
     #[arg(long, value_name = "INVENTORY", conflicts_with = "hosts")]
     pub from_ansible: Option<Utf8PathBuf>,
-    /// The name of the cluster; else that of the folder
+    /// Cluster name; defaults to the name of the directory
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
 }
@@ -47,7 +47,10 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     let (_, diags, sources) = cx.backend.load(&args.into, cx.settings);
     output.diags(&diags, &sources)?;
     if diags.has_errors() {
-        return Err(CliError::input(format!("`{}` is written, but needs a hand before it validates", args.into)));
+        return Err(CliError::input(format!(
+            "`{}` was written, but is not valid yet: fix the errors above",
+            args.into
+        )));
     }
     let groups = starting.groups.keys().filter(|name| *name != "all").count();
     let init = Init { inventory: args.into.to_string(), recipe, hosts: starting.host_count(), groups, differences };
@@ -75,7 +78,7 @@ fn converted(
     output.diags(&converted.diags, &converted.sources)?;
     match converted.starting {
         Some(starting) if starting.hosts.is_empty() => {
-            let error = CliError::input(format!("`{path}` names no host; nothing was written"));
+            let error = CliError::input(format!("`{path}` has no hosts; nothing was written"));
             let notes = converted.differences.iter().map(|other| format!("{}: {}", other.at.join(", "), other.what));
             Err(notes.fold(error, CliError::note))
         }
@@ -92,7 +95,7 @@ fn this_machine(cluster: String) -> Starting {
     Starting { cluster, hosts: [("localhost".to_owned(), host)].into(), ..Starting::default() }
 }
 
-/// Returns the name of the folder that the file is written to.
+/// Returns the name of the directory that the file is written to.
 fn folder_name(path: &Utf8Path) -> String {
     let folder = folder(path).canonicalize_utf8().ok();
     folder.and_then(|folder| folder.file_name().map(str::to_owned)).unwrap_or_default()
@@ -117,11 +120,11 @@ fn refuse_overwriting(path: &Utf8Path) -> Result<(), CliError> {
 }
 
 fn there(path: &Utf8Path) -> CliError {
-    CliError::usage(format!("`{path}` is there already, and init overwrites nothing"))
-        .hint("give another name with `--into`, or move the file away")
+    CliError::usage(format!("`{path}` already exists; init does not overwrite files"))
+        .hint("choose another path with `--into`, or move the file away")
 }
 
-/// Writes the inventory, and the recipe where none of its name lies there.
+/// Writes the inventory, and the example recipe unless a recipe of that name exists.
 fn write(path: &Utf8Path, text: &str) -> Result<RecipeFile, CliError> {
     let recipes = folder(path).join("recipes");
     fs_err::create_dir_all(&recipes).map_err(|error| CliError::unexpected(error.to_string()))?;

@@ -1,30 +1,29 @@
-//! Ctrl-C, the request to end that a service manager or a pipeline sends, and a terminal that was closed.
+//! Interrupts: Ctrl-C, the termination signal of a service manager or pipeline, and a closed terminal.
 
 use super::error::CliError;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Interrupts from the moment it is made: one that comes while nobody waits is kept for the next wait.
+/// Signals since creation: one that arrives between two waits is returned by the next wait.
 pub struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
-    /// `None` where it counts no more.
+    /// `None` once it no longer counts.
     hangup: Option<Signal>,
 }
 
 impl Interrupts {
-    /// Catches interrupts from now on. Needs the runtime.
+    /// Starts to catch interrupts. Requires the runtime.
     ///
     /// # Errors
-    /// Unexpected: the machine does not let signals be caught.
+    /// Unexpected: the system refuses a signal handler.
     pub fn catch() -> Result<Self, CliError> {
-        let catch =
-            |kind| signal(kind).map_err(|error| CliError::unexpected(format!("signals cannot be caught: {error}")));
+        let catch = |kind| signal(kind).map_err(|error| CliError::unexpected(format!("cannot catch signals: {error}")));
         let hangup = if ignores_hangup() { None } else { Some(catch(SignalKind::hangup())?) };
         Ok(Self { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())?, hangup })
     }
 
-    /// Returns at the next interrupt. A closed terminal is one interrupt: the kernel and the shell both send a signal for
-    /// it, and the second must not count as the wish to leave running steps.
+    /// Returns at the next interrupt. A closed terminal counts as one interrupt: the kernel and the shell both send a
+    /// signal for it, and the second must not count as the request to abandon running steps.
     pub async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -41,13 +40,13 @@ async fn next_of(signal: &mut Option<Signal>) {
     }
 }
 
-/// Returns whether forge was started by `nohup` or the like: then it is to outlive the terminal, and to catch the signal
-/// would undo that. Where the system does not tell, it was not.
+/// Reports whether forge was started by `nohup` or similar: it must then outlive the terminal, and catching the signal
+/// would undo that. Returns false if the system does not report ignored signals.
 fn ignores_hangup() -> bool {
     fs_err::read_to_string("/proc/self/status").is_ok_and(|status| is_hangup_ignored(&status))
 }
 
-/// Reads the mask of ignored signals of `/proc/PID/status`; signal 1 is its lowest bit.
+/// Parses the mask of ignored signals in `/proc/PID/status`; signal 1 is its lowest bit.
 fn is_hangup_ignored(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)

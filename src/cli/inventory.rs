@@ -1,4 +1,4 @@
-//! Which inventory a verb works on, and how a next command names it.
+//! Selection of the inventory of a verb, and the arguments that a suggested next command repeats.
 
 use super::args::{Global, InventoryArg};
 use super::env::Environment;
@@ -7,18 +7,18 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 const DEFAULT: &str = "inventory.yaml";
 
-/// An inventory's path and the arguments that name it again.
+/// An inventory's path and the arguments that select it again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     pub path: Utf8PathBuf,
-    /// Quoted for a shell; empty where none are needed.
+    /// Quoted for a shell; empty if none are needed.
     pub arguments: String,
 }
 
-/// Finds the inventory: the argument, `-i`, `$FORGE_INVENTORY`, `./inventory.yaml`.
+/// Finds the inventory: the argument, then `-i`, then `$FORGE_INVENTORY`, then `./inventory.yaml`.
 ///
 /// # Errors
-/// Usage: given twice, or none of these is there.
+/// Usage: given twice, or none of these exists.
 pub fn resolve(
     argument: &InventoryArg,
     typed: &Global,
@@ -37,7 +37,7 @@ pub fn resolve(
     Ok(Target { path, arguments: joined(&arguments) })
 }
 
-/// Returns whether [`resolve`] finds one, or a mistake in how it is given.
+/// Reports whether [`resolve`] finds an inventory, or an error in how it is given.
 pub fn is_named(
     argument: &InventoryArg,
     typed: &Global,
@@ -48,7 +48,7 @@ pub fn is_named(
     named || exists(Utf8Path::new(DEFAULT))
 }
 
-/// Flags that a next command has to repeat to speak of the same hosts and steps.
+/// Returns the flags that a next command repeats to select the same hosts and steps.
 fn narrowing(typed: &Global) -> Vec<String> {
     let on = typed.on.iter().map(|on| ("--on", on));
     let step = typed.step.iter().map(|step| ("--step", step));
@@ -56,24 +56,24 @@ fn narrowing(typed: &Global) -> Vec<String> {
     on.chain(step).chain(skip).flat_map(|(flag, value)| [flag.to_owned(), value.clone()]).collect()
 }
 
-/// An argument with a NUL byte cannot be typed, so quoting cannot fail.
+/// Joins and quotes arguments. Quoting fails only for a NUL byte, which cannot be typed.
 fn joined(arguments: &[String]) -> String {
     shlex::try_join(arguments.iter().map(String::as_str)).unwrap_or_default()
 }
 
-/// Returns one argument as a next command repeats it.
+/// Quotes one argument for a next command.
 pub fn quoted(argument: &str) -> String {
     joined(&[argument.to_owned()])
 }
 
 fn twice(argument: &Utf8Path, flag: &Utf8Path) -> CliError {
-    CliError::usage(format!("two inventories are given: `{argument}` and `-i {flag}`")).hint("give one of them")
+    CliError::usage(format!("two inventories given: `{argument}` and `-i {flag}`")).hint("pass only one of them")
 }
 
 fn none() -> CliError {
-    CliError::usage("no inventory is given")
-        .note("tried: the argument and `-i` (not given), `$FORGE_INVENTORY` (not set), `./inventory.yaml` (not there)")
-        .hint("name one, as in `forge plan cluster.yaml`")
+    CliError::usage("no inventory given")
+        .note("tried: the argument and `-i` (not given), `$FORGE_INVENTORY` (not set), `./inventory.yaml` (not found)")
+        .hint("pass one, as in `forge plan cluster.yaml`")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The real library behind the verbs.
+//! The backend that calls the real library.
 
 use super::backend::{Ask, Backend, Boxes, Events};
 use super::drift::Since;
@@ -21,11 +21,11 @@ use crate::view::Size;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// Calls the rooms below.
+/// The library, with the state that the whole verb shares.
 pub struct Library {
-    /// Names this run.
+    /// The name of this run.
     run: String,
-    /// One for the whole verb: what it fetched it has.
+    /// Shared by the whole verb: an artifact is fetched once.
     depot: OnceLock<Arc<Depot>>,
 }
 
@@ -72,13 +72,13 @@ impl Library {
         }
     }
 
-    /// Opens the run's folder; where that fails the run goes on and says so.
+    /// Opens the run's directory. If that fails, the run continues and reports that it has no history.
     fn journal(&self, project: &Project, settings: &Settings, events: &Events) -> Option<RunDir> {
         let begun = store(project, settings).begin(&self.run);
         match begun.and_then(|run| run.write("run.json", &self.info(project, settings)).map(|_| run)) {
             Ok(run) => Some(run),
             Err(error) => {
-                // Nobody listens any more only when the process is about to end.
+                // The receiver is closed only when the process is about to exit.
                 let _ = events.send(Event::NoHistory { why: error.to_string().into() });
                 None
             }
@@ -95,7 +95,7 @@ fn depot(project: &Project, settings: &Settings) -> Arc<Depot> {
     Arc::new(Depot::new(Cache::new(folder), settings.offline))
 }
 
-/// Returns how every verb reads an inventory: built-in recipes are part of it, whatever it is read for.
+/// Returns the options for loading an inventory: every verb includes the built-in recipes.
 fn load_options(settings: &Settings) -> LoadOptions<'static> {
     LoadOptions { trust: settings.trust, embedded: config::shipped::RECIPES, env: &env::variable }
 }
@@ -104,7 +104,7 @@ fn simulated(project: &Project) -> Vec<HostName> {
     project.hosts.keys().filter(|host| project.is_simulated(host)).cloned().collect()
 }
 
-/// Adds the cluster's API, which is looked at with the hosts where none are picked.
+/// Adds the cluster's API, which is observed with the hosts unless `--on` selects hosts.
 fn with_cluster(project: &Project, hosts: &[HostName], settings: &Settings) -> Vec<HostName> {
     let own = project.member().filter(|own| settings.on.is_none() && !hosts.contains(own));
     hosts.iter().chain(own).cloned().collect()
@@ -115,19 +115,19 @@ fn boxes(project: &Project) -> Vec<(HostName, Option<Board>)> {
     simulated(project).into_iter().filter_map(of).collect()
 }
 
-/// Returns where the sandboxes of a cluster are noted. Absolute: a sandbox outlives this run's working folder.
+/// Returns the directory of a cluster's sandboxes. Absolute, because a sandbox outlives this run's working directory.
 fn sandboxes(project: &Project, settings: &Settings) -> Utf8PathBuf {
     let folder = store(project, settings).root().join("sandbox");
     camino::absolute_utf8(&folder).unwrap_or(folder)
 }
 
-/// Returns the boot id of this machine, where it has one.
+/// Returns the boot id of this machine, if it has one.
 fn boot_id() -> Option<String> {
     let text = fs_err::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place that looks at the clock and hands it in")]
+#[expect(clippy::disallowed_methods, reason = "the only place that reads the clock and hands it in")]
 fn now() -> jiff::Timestamp {
     jiff::Timestamp::now()
 }
@@ -177,7 +177,7 @@ impl Backend for Library {
             Ask::Declared => engine::observe(project, &all, &options, &events).await,
             Ask::Change => engine::observe_to_change(project, &all, &options, &events).await,
             Ask::Drift { outliers } => engine::observe_drift(project, &all, outliers, &options, &events).await,
-            // A recording is to plan from: it holds what the declared steps need too.
+            // A recording is planned from later, so it also needs the answers of the declared steps.
             Ask::Facts if settings.replay.record => engine::observe(project, hosts, &options, &events).await,
             Ask::Facts => engine::observe_facts(project, hosts, &options, &events).await,
         }
@@ -190,7 +190,7 @@ impl Backend for Library {
     fn redacted_recording(&self, project: &Project, seen: &Observed) -> Result<Recording, String> {
         let facts = seen.seen.iter().map(|host| &host.facts);
         let redacted = self.recording(project, seen).redacted(facts, &project.written_texts());
-        redacted.map_err(|error| format!("the recording cannot be redacted: {error}"))
+        redacted.map_err(|error| format!("cannot redact the recording: {error}"))
     }
 
     fn plan(&self, project: &Project, seen: &Observed, settings: &Settings) -> Plan {
@@ -226,7 +226,7 @@ impl Backend for Library {
     }
 
     fn drift(&self, project: &Project, seen: &Observed, settings: &Settings) -> Drift {
-        // What a recording tells is not of today: no history of it is kept.
+        // A recording describes an earlier state.
         let log = settings.replay.observed.is_none().then(|| store(project, settings).drift());
         engine::drift(project, seen, &self.options(project, settings), log.as_ref())
     }
@@ -255,7 +255,7 @@ impl Backend for Library {
         let since = match since {
             None => None,
             Some(Since::Day(day)) => day.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|day| day.timestamp()),
-            // So long ago that there is no such time: all of it.
+            // A time out of range selects the whole history.
             Some(Since::Ago(ago)) => now().checked_sub(ago).ok(),
         };
         engine::drift_history(project, &store(project, settings).drift(), since)
@@ -358,10 +358,10 @@ impl Backend for Library {
     }
 }
 
-/// Passes events on, each written to the journal first.
+/// Forwards events, after appending each to the journal.
 async fn forward(mut from: tokio::sync::mpsc::UnboundedReceiver<Event>, to: &Events, mut journal: Option<&mut RunDir>) {
     while let Some(event) = from.recv().await {
-        // What is only for a reader of `-vv` would make the journal many times its size.
+        // Events that only `-vv` shows would multiply the size of the journal.
         let kept = !matches!(
             event,
             Event::StepCommands { .. } | Event::StepPrinted { .. } | Event::Fetching { .. } | Event::Sending { .. }

@@ -3,7 +3,8 @@
 use super::settings::Settings;
 use tracing_subscriber::EnvFilter;
 
-/// Starts the log where it was asked for. Secrets and text of hosts never stand in it: spans name hosts and steps.
+/// Starts logging if the verbosity asks for it. Logs never contain secrets or text of hosts: spans name hosts and
+/// steps.
 pub fn start(settings: &Settings, colour: bool) {
     let level = match settings.verbose {
         0 | 1 => return,
@@ -11,6 +12,6 @@ pub fn start(settings: &Settings, colour: bool) {
         _ => "forge=trace",
     };
     let log = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(level)).with_ansi(colour);
-    // A second start in one process (tests) keeps the first.
+    // A second start in one process (in tests) keeps the first subscriber.
     let _ = log.with_writer(std::io::stderr).with_target(false).try_init();
 }

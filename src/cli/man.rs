@@ -8,13 +8,13 @@ use crate::model::ExitCode;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io;
 
-/// Print the manual page, or write one page per verb into a folder
+/// Print the manual page, or write one page per verb to a directory
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
-  forge man | man -l -                           read it
+  forge man | man -l -                           display it
   forge man --into /usr/local/share/man/man1     forge.1, forge-plan.1, …")]
 pub struct Args {
-    /// Write forge.1 and a page per verb into this folder
+    /// Write forge.1 and one page per verb to this directory
     #[arg(long, value_name = "DIR")]
     pub into: Option<Utf8PathBuf>,
 }
@@ -34,7 +34,7 @@ pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
 fn page(command: &clap::Command) -> Result<Vec<u8>, CliError> {
     let mut page = Vec::new();
     let made = clap_mangen::Man::new(command.clone()).render(&mut page);
-    made.map_err(|error: io::Error| CliError::unexpected(format!("the page cannot be made: {error}")))?;
+    made.map_err(|error: io::Error| CliError::unexpected(format!("cannot generate the page: {error}")))?;
     Ok(page)
 }
 
@@ -47,7 +47,7 @@ fn pages(folder: &Utf8Path) -> Result<(), CliError> {
     write("forge", &all)?;
     for verb in all.get_subcommands() {
         let name = format!("forge-{}", verb.get_name());
-        // `man` shows this name at the top of the page.
+        // `man` prints this name at the top of the page.
         write(
             &name,
             &verb

@@ -1,4 +1,4 @@
-//! The command line: one file per verb, thin over the library.
+//! The command line: one file per verb, each a thin layer over the library.
 
 mod apply;
 mod args;
@@ -59,9 +59,9 @@ use run::{Cx, Ending};
 use settings::Settings;
 use std::ffi::OsString;
 
-/// Parses argv and runs a verb. The runtime is built only by verbs that need it.
+/// Parses argv and runs a verb. Only verbs that need the async runtime build it.
 pub fn main() -> std::process::ExitCode {
-    // The panic's message is on stderr by then; what is left is to end with the documented code.
+    // The panic's message is already on stderr; only the documented exit code is left to return.
     let exit = std::panic::catch_unwind(|| match parse(std::env::args_os()) {
         Ok(cli) => start(&cli),
         Err(exit) => exit,
@@ -69,19 +69,19 @@ pub fn main() -> std::process::ExitCode {
     exit.unwrap_or(ExitCode::Unexpected).into()
 }
 
-/// Returns everything that can be typed, with its help.
+/// Returns the whole command definition with its help.
 fn command() -> clap::Command {
     Cli::command().after_long_help(help::closing())
 }
 
-/// Returns what was typed, or the code to end with: help and versions are written here, and so are errors.
+/// Parses argv. Prints help, versions and errors, and returns their exit code as the error.
 fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
     let argv: Vec<OsString> = argv.into_iter().collect();
     let known = foreign::refuse_terraform_flags(&argv, &command());
     let parsed = known.and_then(|()| command().try_get_matches_from(argv));
     let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
     parsed.map_err(|error| foreign::with_hint(error, &command())).map_err(|error| {
-        // An output that is gone leaves nobody to tell.
+        // Ignore a closed output: no other stream could report it.
         let _ = error.print();
         match error.use_stderr() {
             true => ExitCode::Usage,
@@ -108,9 +108,9 @@ fn start(cli: &Cli) -> ExitCode {
 fn run<B: Backend>(cx: &Cx<'_, B>, verb: &Verb) -> Ending {
     if !verb.writes(cx.settings.format) {
         let format = cx.settings.format.name();
-        let error = CliError::usage(format!("this verb does not write `--format {format}`"));
+        let error = CliError::usage(format!("`--format {format}` is not supported by this verb"));
         return Err(
-            error.hint("`dot` and `mermaid` are for `forge graph`, `ndjson`, `junit`, `sarif`, `prometheus` and `html` for `forge drift`; schemas, scripts and pages are what they are")
+            error.hint("`dot` and `mermaid` require `forge graph`; `ndjson`, `junit`, `sarif`, `prometheus` and `html` require `forge drift`; `schema`, `completions` and `man` write text only")
         );
     }
     match verb {
@@ -137,12 +137,12 @@ fn run<B: Backend>(cx: &Cx<'_, B>, verb: &Verb) -> Ending {
     }
 }
 
-/// Says what went wrong and returns the code to end with.
+/// Reports the error, if any, and returns the exit code.
 fn finish<B>(cx: &Cx<'_, B>, ending: Ending) -> ExitCode {
     match ending {
         Ok(exit) => exit,
         Err(error) => {
-            // A stderr that is gone leaves nobody to tell.
+            // Ignore a closed stderr: no other stream could report it.
             let _ = error.write(&mut *(cx.console.err)());
             error.exit
         }

@@ -1,4 +1,4 @@
-//! Telling people what changed, after a run of `forge drift`.
+//! Notifications after a run of `forge drift`.
 
 use super::backend::Backend;
 use super::error::CliError;
@@ -13,42 +13,41 @@ use crate::view::{count, escape};
 use futures_util::future::join_all;
 use std::io::Write;
 
-/// Whether people are told after a run.
+/// Whether to send notifications after a run.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct NotifyArgs {
-    /// Tell nobody, whoever is declared in `drift.notify`; who is to be told learns it with the next run
+    /// Send no notifications of `drift.notify`; the next run sends them
     #[arg(long, conflicts_with = "notify_dry_run")]
     pub no_notify: bool,
-    /// Print what would be sent to those in `drift.notify`, secrets left out, and send nothing
+    /// Print the notifications of `drift.notify`, without secrets, instead of sending them
     #[arg(long, conflicts_with_all = ["observed", "history", "install_timer"])]
     pub notify_dry_run: bool,
 }
 
 impl NotifyArgs {
-    /// Refuses what makes no sense with what is declared.
+    /// Checks the flags against the declared recipients.
     ///
     /// # Errors
-    /// A dry run of nothing.
+    /// A dry run without recipients.
     pub fn check(&self, recipients: &[Recipient]) -> Result<(), CliError> {
         match self.notify_dry_run && recipients.is_empty() {
             true => {
-                let error =
-                    CliError::usage("`--notify-dry-run` has nobody to tell: the inventory declares no `drift.notify`");
-                Err(error.hint("write `drift: { notify: [ { slack: { url: { env: SLACK_URL } } } ] }`"))
+                let error = CliError::usage("`--notify-dry-run` requires `drift.notify` in the inventory");
+                Err(error.hint("add `drift: { notify: [ { slack: { url: { env: SLACK_URL } } } ] }`"))
             }
             false => Ok(()),
         }
     }
 }
 
-/// Tells those who are declared what changed. What a recording tells is not of today: nobody is told of it.
+/// Notifies the declared recipients of changes. Sends nothing for a recording, which describes an earlier state.
 pub async fn tell<B: Backend>(cx: &Cx<'_, B>, args: NotifyArgs, project: &B::Project, drift: &Drift) -> Vec<Notified> {
     let declared = &cx.backend.project(project).drift.notify;
     if declared.is_empty() || args.notify_dry_run || cx.settings.replay.observed.is_some() {
         return Vec::new();
     }
     let mut errands = match cx.backend.errands(project, drift, cx.settings) {
-        // Who is not told now is remembered as somebody to be told.
+        // Recipients that are not notified now stay recorded as outstanding.
         Ok(_) | Err(_) if args.no_notify => return Vec::new(),
         Ok(errands) => errands,
         Err(why) => return declared.iter().map(|recipient| failed(recipient, &why)).collect(),
@@ -59,7 +58,7 @@ pub async fn tell<B: Backend>(cx: &Cx<'_, B>, args: NotifyArgs, project: &B::Pro
     for told in notified.iter_mut().filter(|told| told.state == Telling::Told) {
         if let Err(why) = errands.told(&told.name) {
             told.state = Telling::Failed;
-            told.why = Some(format!("it was told, which cannot be remembered, so that it comes again: {why}"));
+            told.why = Some(format!("sent, but not recorded, so the next run sends it again: {why}"));
         }
     }
     notified
@@ -90,23 +89,23 @@ fn failed(recipient: &Recipient, why: &str) -> Notified {
     Notified { why: Some(why.to_owned()), ..of(recipient, Telling::Failed) }
 }
 
-/// Says on stderr who was told, and who could not be.
+/// Reports on stderr which notifications were sent and which failed.
 pub fn say<B: Backend>(cx: &Cx<'_, B>, notified: &[Notified]) {
     let mut err = (cx.console.err)();
     let quiet = cx.settings.detail == crate::view::progress::Detail::Quiet;
     for one in notified {
         let who = format!("`{}` ({})", one.name, one.service);
-        // A stderr that is gone leaves nobody to tell.
+        // Ignore a closed stderr: no other stream could report it.
         let _ = match (one.state, &one.why) {
             (Telling::Told, _) if !quiet => {
                 let cut = if one.left_out > 0 { format!(", {} left out", one.left_out) } else { String::new() };
-                writeln!(err, "told {who}: {}{cut}", count(one.items, "finding"))
+                writeln!(err, "notified {who}: {}{cut}", count(one.items, "finding"))
             }
             (Telling::Failed, why) => {
-                let why = why.as_deref().unwrap_or("no reason was given");
+                let why = why.as_deref().unwrap_or("unknown reason");
                 let style = anstyle::AnsiColor::Red.on_default().bold();
-                writeln!(err, "{style}error:{style:#} {who} could not be told: {}", escape::line(why)).and_then(|()| {
-                    writeln!(err, "  hint: what was found stands as it is; they are told with the next run")
+                writeln!(err, "{style}error:{style:#} cannot notify {who}: {}", escape::line(why)).and_then(|()| {
+                    writeln!(err, "  hint: the findings are valid; the next run sends the notification again")
                 })
             }
             _ => Ok(()),
@@ -114,27 +113,27 @@ pub fn say<B: Backend>(cx: &Cx<'_, B>, notified: &[Notified]) {
     }
 }
 
-/// Returns what would be sent, for people.
+/// Returns the notifications that would be sent, as text.
 ///
 /// # Errors
 /// The history cannot be read.
 pub fn dry<B: Backend>(cx: &Cx<'_, B>, project: &B::Project, drift: &Drift) -> Result<String, CliError> {
     let errands = cx.backend.errands(project, drift, cx.settings);
-    let errands = errands.map_err(|why| CliError::unexpected(format!("what would be sent cannot be told: {why}")))?;
+    let errands = errands.map_err(|why| CliError::unexpected(format!("cannot prepare the notifications: {why}")))?;
     Ok(errands.list.iter().map(shown).collect())
 }
 
 fn shown(errand: &Errand) -> String {
     let Recipient { name, service } = &errand.recipient;
     let head = format!("\nnotify: `{name}` ({}) {}", service.name(), address(service));
-    let Some(notice) = &errand.notice else { return format!("{head}: nothing to tell\n") };
+    let Some(notice) = &errand.notice else { return format!("{head}: nothing to send\n") };
     let Payload { body, left_out } = render(service, notice);
     let cut = if left_out > 0 { format!("; {left_out} left out") } else { String::new() };
     let lines: String = escape::block(&body).map(|line| format!("  {line}\n")).collect();
     format!("{head}: {}{cut}\n{lines}", escape::line(&summary(notice)))
 }
 
-/// Returns where a message goes, with what stands for secrets.
+/// Returns the destination of a message, with secrets masked.
 fn address(service: &Service) -> String {
     let masked = |secret: &LateSecret| match &secret.value {
         Ok(_) => format!("(secret {})", secret.label),

@@ -1,4 +1,4 @@
-//! Where the result of a verb goes: stdout in the format that was asked for, and a file as JSON.
+//! Output of a verb's result: stdout in the requested format, and optionally a JSON file.
 
 use super::args::Format;
 use super::console::Console;
@@ -18,7 +18,7 @@ use std::os::unix::fs::FileTypeExt;
 pub struct Output<'a> {
     pub console: &'a Console,
     pub settings: &'a Settings,
-    /// The arguments that a next command repeats.
+    /// The arguments that a suggested next command repeats.
     pub target: Option<String>,
 }
 
@@ -29,31 +29,31 @@ impl Output<'_> {
     /// Writes the result to stdout, and to the file of `--json-into`.
     ///
     /// # Errors
-    /// A stream or file that cannot be written; a reader that went away is none.
+    /// A stream or file cannot be written. A closed pipe is not an error.
     pub fn result(&self, render: Render<'_>) -> Result<(), CliError> {
         let mut out = (self.console.out)();
         let written = match self.settings.format {
             Format::Json => render(&Json, &mut out),
-            // What has a grammar of its own is written by `drawn`; verbs without it were refused.
+            // `drawn` writes formats with their own grammar; verbs that do not support a format have rejected it.
             _ => render(&self.text(), &mut out),
         };
         to_stdout(written.and_then(|()| out.flush()))?;
         self.file_beside(render)
     }
 
-    /// Writes what has a grammar of its own (drawings, scripts, schemas) to stdout.
+    /// Writes a format with its own grammar (drawings, scripts, schemas) to stdout.
     ///
     /// # Errors
-    /// A stream that cannot be written; a reader that went away is none.
+    /// The stream cannot be written. A closed pipe is not an error.
     pub fn drawn(&self, write: &dyn Fn(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
         let mut out = (self.console.out)();
         to_stdout(write(&mut out).and_then(|()| out.flush()))
     }
 
-    /// Writes a plan, also for a review; `digest` is that of the file it is kept in.
+    /// Writes a plan, also as Markdown for a review; `digest` is that of the file that it is saved in.
     ///
     /// # Errors
-    /// A stream or file that cannot be written; a reader that went away is none.
+    /// A stream or file cannot be written. A closed pipe is not an error.
     pub fn plan(&self, plan: &Plan, exit: ExitCode, digest: Option<&str>) -> Result<(), CliError> {
         let render: Render<'_> = &|writer, out| writer.plan(plan, exit, out);
         match self.settings.format {
@@ -65,14 +65,14 @@ impl Output<'_> {
         }
     }
 
-    /// Writes the container images of a plan; what the list lacks is said on stderr.
+    /// Writes the container images of a plan, and reports on stderr which images are missing from the list.
     ///
     /// # Errors
-    /// A format that has no such list, or a stream or file that cannot be written.
+    /// The format is not supported, or a stream or file cannot be written.
     pub fn images(&self, plan: &Plan, exit: ExitCode) -> Result<(), CliError> {
         if self.settings.format == Format::Markdown {
-            return Err(CliError::usage("`--images` is a list, and `--format markdown` is for plans")
-                .hint("leave one of them out, or take `--format json`"));
+            return Err(CliError::usage("`--images` does not support `--format markdown`")
+                .hint("omit one of them, or use `--format json`"));
         }
         let images = plan.images();
         self.result(&|writer, out| writer.images(&images, exit, out))?;
@@ -81,18 +81,18 @@ impl Output<'_> {
             to_stderr(writeln!(err, "no step of this plan runs a container image"))?;
         }
         if images.silent {
-            to_stderr(writeln!(err, "the list lacks the images of charts: the cluster's API did not answer"))?;
+            to_stderr(writeln!(err, "images of charts are missing from the list: the cluster's API did not answer"))?;
         }
         let open: Vec<String> = images.open.iter().map(|step| format!("`{step}`")).collect();
         if !open.is_empty() {
             let open = open.join(", ");
-            let lacks = format!("the list lacks the images of {open}: they could not be told yet; see `forge plan`");
+            let lacks = format!("images of {open} are missing from the list: not known yet; see `forge plan`");
             to_stderr(writeln!(err, "{lacks}"))?;
         }
         Ok(())
     }
 
-    /// Writes the result to the file of `--json-into` only.
+    /// Writes the result only to the file of `--json-into`.
     pub fn file_beside(&self, render: Render<'_>) -> Result<(), CliError> {
         match &self.settings.json_into {
             None => Ok(()),
@@ -100,7 +100,7 @@ impl Output<'_> {
         }
     }
 
-    /// Writes for people: to stdout, or to stderr where stdout carries JSON.
+    /// Writes human-readable text: to stdout, or to stderr if stdout carries JSON.
     pub fn people(&self, render: Render<'_>) -> Result<(), CliError> {
         let text = Text { target: None, ..self.text() };
         let write = |mut out: Box<dyn Write>| render(&text, &mut out).and_then(|()| out.flush());
@@ -110,7 +110,7 @@ impl Output<'_> {
         }
     }
 
-    /// Returns the writer for people.
+    /// Returns the writer for human-readable text.
     pub fn text(&self) -> Text {
         Text { verbose: self.settings.verbose, target: self.target.clone() }
     }
@@ -122,11 +122,11 @@ impl Output<'_> {
 
     pub fn diag(&self, diag: &Diag, sources: &Sources) -> Result<(), CliError> {
         let mut err = (self.console.err)();
-        // The stream takes the colours away where none are wanted.
+        // The stream strips colors if they are disabled.
         to_stderr(writeln!(err, "{}\n", diag::render(diag, sources, true)))
     }
 
-    /// Writes a load that failed: diagnostics to stderr, and a document where JSON was asked for.
+    /// Writes a failed load: diagnostics to stderr, and a JSON document if requested.
     pub fn failed_load(&self, path: &Utf8Path, diags: Diags, sources: Sources) -> Result<CliError, CliError> {
         let errors = view::count(diags.errors(), "error");
         self.diags(&diags, &sources)?;
@@ -140,10 +140,10 @@ impl Output<'_> {
         Ok(CliError::input(format!("{errors} in `{path}`; nothing was contacted")))
     }
 
-    /// Returns the progress that fits the console and the detail that was asked for.
+    /// Returns the progress display for the console and the requested level of detail.
     pub fn progress(&self, state: RunState) -> Box<dyn Progress> {
         let detail = self.settings.detail;
-        // Logs would tear live lines, so with them there are only plain ones.
+        // Logs would corrupt live lines, so the display is plain when logs are enabled.
         if self.console.live && detail > Detail::Quiet && self.settings.verbose < 2 {
             return Box::new(Live::new(
                 Box::new(io::stderr()),
@@ -156,7 +156,7 @@ impl Output<'_> {
         Box::new(Plain::new((self.console.err)(), state, detail, time_of_day))
     }
 
-    /// Says what is wrong with a selector, and returns the usage error it is.
+    /// Reports an invalid selector and returns it as a usage error.
     pub fn selection_error(&self, diag: &Diag, sources: &Sources) -> CliError {
         match self.diag(diag, sources) {
             Ok(()) => CliError::said(ExitCode::Usage),
@@ -165,7 +165,7 @@ impl Output<'_> {
     }
 }
 
-/// Returns the size of the terminal on stderr; that of old terminals where it does not tell one.
+/// Returns the size of the terminal on stderr, or 80 by 24 if it reports none.
 fn terminal_size() -> Size {
     let (columns, lines) = rustix::termios::tcgetwinsize(io::stderr())
         .map(|size| (usize::from(size.ws_col), usize::from(size.ws_row)))
@@ -174,10 +174,7 @@ fn terminal_size() -> Size {
     Size { columns: or(columns, 80), lines: or(lines, 24) }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the time before a progress line is the one clock the command line reads"
-)]
+#[expect(clippy::disallowed_methods, reason = "only the timestamp of a progress line reads the clock here")]
 fn time_of_day() -> String {
     jiff::Zoned::now().strftime("%H:%M:%S").to_string()
 }
@@ -190,18 +187,18 @@ fn to_stderr(written: io::Result<()>) -> Result<(), CliError> {
     ended(written, is_device(io::stderr()))
 }
 
-/// A reader that went away (`forge plan | head`) does not change what the run came to, nor does a terminal that was closed.
+/// Ignores a closed pipe (`forge plan | head`) and a closed terminal: neither changes the outcome of the run.
 fn ended(written: io::Result<()>, device: bool) -> Result<(), CliError> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) if is_closed_terminal(&error, device) => Ok(()),
-        Err(error) => Err(CliError::unexpected(format!("the output cannot be written: {error}"))),
+        Err(error) => Err(CliError::unexpected(format!("cannot write the output: {error}"))),
         Ok(()) => Ok(()),
     }
 }
 
-/// A terminal that was closed answers with an error of input and output, and does not say any more that it is one; a disk
-/// says the same where it is broken, but is no device of characters.
+/// Reports whether `error` comes from a closed terminal: it returns EIO and is no longer recognized as a terminal. A
+/// broken disk returns EIO too, but is not a character device.
 fn is_closed_terminal(error: &io::Error, device: bool) -> bool {
     device && error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }

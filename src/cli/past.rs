@@ -1,4 +1,4 @@
-//! Runs of the past, as they are named on the command line.
+//! Past runs, as the command line names them.
 
 use super::error::CliError;
 use super::run::Cx;
@@ -11,16 +11,16 @@ use camino::{Utf8Path, Utf8PathBuf};
 /// Lists the runs of the state folder, newest first.
 ///
 /// # Errors
-/// The folder is there and cannot be read.
+/// The directory exists but cannot be read.
 pub fn folders<B>(cx: &Cx<'_, B>) -> Result<Vec<RunFolder>, CliError> {
     let state = state_folder(cx);
     state::runs(&state).map_err(|error| {
-        CliError::unexpected(format!("the state folder `{state}` cannot be read: {error}"))
-            .hint("name another with `--state`")
+        CliError::unexpected(format!("cannot read state directory `{state}`: {error}"))
+            .hint("pass another one with `--state`")
     })
 }
 
-/// The inventory only says where the folder lies: it need not be valid, nor there any more.
+/// Returns the state directory. The inventory only determines its location; it need not be valid or exist.
 fn state_folder<B>(cx: &Cx<'_, B>) -> Utf8PathBuf {
     let inventory = cx.typed.inventory_flag.as_deref().or(cx.environment.inventory.as_deref());
     cx.settings.state(inventory.unwrap_or(Utf8Path::new("inventory.yaml")))
@@ -34,13 +34,13 @@ pub fn listed(folder: &RunFolder) -> Listed {
     }
 }
 
-/// Finds a run by its name, the beginning of it, or `last`, and reads it.
+/// Finds a run by its name, a unique prefix of it or `last`, and reads it.
 ///
 /// # Errors
-/// Usage: no run has that name, or several. Unexpected: it cannot be read.
+/// Usage: the name matches no run, or several. Unexpected: the run cannot be read.
 pub fn one<B>(cx: &Cx<'_, B>, folders: &[RunFolder], name: &str) -> Result<PastRun, CliError> {
     let folder = find(folders, name).map_err(|error| match folders.is_empty() {
-        true => error.note(format!("there are no runs in `{}`", state_folder(cx))),
+        true => error.note(format!("no runs in `{}`", state_folder(cx))),
         false => error,
     })?;
     read(folder)
@@ -48,7 +48,7 @@ pub fn one<B>(cx: &Cx<'_, B>, folders: &[RunFolder], name: &str) -> Result<PastR
 
 pub fn read(folder: &RunFolder) -> Result<PastRun, CliError> {
     let read = engine::read_run(folder);
-    read.map_err(|why| CliError::unexpected(format!("the run `{}` cannot be read: {why}", folder.run)))
+    read.map_err(|why| CliError::unexpected(format!("cannot read run `{}`: {why}", folder.run)))
 }
 
 fn find<'f>(folders: &'f [RunFolder], name: &str) -> Result<&'f RunFolder, CliError> {
@@ -61,17 +61,17 @@ fn find<'f>(folders: &'f [RunFolder], name: &str) -> Result<&'f RunFolder, CliEr
         (None, [one]) => Ok(one),
         (None, []) => Err(unknown(folders, name)),
         (None, [first, second, ..]) => {
-            let message = format!("several runs begin with `{name}`: `{}`, `{}` …", second.run, first.run);
-            Err(CliError::usage(message).hint("write more of the name"))
+            let message = format!("run `{name}` is ambiguous: `{}`, `{}` …", second.run, first.run);
+            Err(CliError::usage(message).hint("pass a longer prefix of the name"))
         }
     }
 }
 
 fn unknown(folders: &[RunFolder], name: &str) -> CliError {
-    let error = CliError::usage(format!("there is no run `{name}`"));
+    let error = CliError::usage(format!("run `{name}` not found"));
     match did_you_mean(name, folders.iter().map(|folder| folder.run.as_str())) {
         Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error.hint("`forge runs` lists them; `last` is the newest"),
+        None => error.hint("`forge runs` lists all runs; `last` is the newest"),
     }
 }
 
@@ -89,8 +89,8 @@ mod tests {
         let run = |name| find(&folders, name).ok().map(|folder| folder.run.as_str());
         assert_eq!(run("last"), Some("20260103T0000-b"));
         assert_eq!(run("20260101"), Some("20260101T0000-a"));
-        assert_eq!(run("20260103T0000"), Some("20260103T0000"), "a whole name is not the beginning of another");
-        assert_eq!(run("20260103"), None, "two begin so");
+        assert_eq!(run("20260103T0000"), Some("20260103T0000"), "a full name takes precedence over a prefix");
+        assert_eq!(run("20260103"), None, "the prefix is ambiguous");
         assert_eq!(run("2027"), None);
     }
 }

@@ -9,27 +9,27 @@ use super::recorded::Recorded;
 use super::run::{Cx, Ending, block_on};
 use super::saved::Keep;
 
-/// Show what apply would change, and change nothing
+/// Show the changes that apply would make (read-only)
 ///
-/// Observes the hosts and compares them with what is declared. Equal changes are shown once, with the hosts
-/// that share them: `+` creates, `~` changes, `-` removes, `!` disturbs, `?` is not known yet.
+/// Observes the hosts and compares them with the declared state. Identical changes are shown once, with the hosts that
+/// share them: `+` creates, `~` changes, `-` removes, `!` disrupts, `?` is not known yet.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
-  forge plan cluster.yaml                      everything that would change
-  forge plan cluster.yaml --on gpu -v          also what is as declared, and where it is declared
-  forge plan cluster.yaml --detailed-exitcode  2 where something would change, for pipelines
-  forge plan cluster.yaml -o plan.json         keep it: review it, then `forge apply plan.json`
-  forge plan cluster.yaml --format markdown    for a comment under the change that is reviewed
-  forge plan cluster.yaml --images             the container images that it needs, for a mirror
-  forge plan cluster.yaml --record seen.json   keep what the hosts answered
-  forge plan cluster.yaml --observed seen.json from that, without contacting a host")]
+  forge plan cluster.yaml                      all changes
+  forge plan cluster.yaml --on gpu -v          also unchanged steps, and where each is declared
+  forge plan cluster.yaml --detailed-exitcode  exit 2 if there are changes, for pipelines
+  forge plan cluster.yaml -o plan.json         save it for review, then run `forge apply plan.json`
+  forge plan cluster.yaml --format markdown    for a comment in a code review
+  forge plan cluster.yaml --images             list the required container images, for a mirror
+  forge plan cluster.yaml --record seen.json   save the hosts' answers
+  forge plan cluster.yaml --observed seen.json plan from saved answers, without contacting a host")]
 pub struct Args {
     #[command(flatten)]
     pub inventory: InventoryArg,
-    /// Exit with 2 when something would change, 10 when something is pending, 5 when a verification does not hold
+    /// Exit 2 if something would change, 10 if something is pending, 5 if a verification fails
     #[arg(long)]
     pub detailed_exitcode: bool,
-    /// Print the container images that charts, objects and jobs run instead, one per line: what a mirror has to hold
+    /// Print the container images of charts, objects and jobs instead, one per line, to fill a registry mirror
     #[arg(long)]
     pub images: bool,
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     })
 }
 
-/// A plan that is kept is what the next command carries out.
+/// Returns the output whose suggested next command applies the saved plan, if the plan is saved.
 fn shown<'o>(output: &Output<'o>, args: &Args) -> Output<'o> {
     let kept = args.keep.output.as_ref().map(|path| quoted(path.as_str()));
     Output { console: output.console, settings: output.settings, target: kept.or_else(|| output.target.clone()) }

@@ -8,17 +8,17 @@ use crate::config::{self, Project};
 use crate::diag::{Code, Diag, Sources};
 use crate::model::ExitCode;
 
-/// List recipes, or show one: parameters, rules, steps, what it provides and proves
+/// List recipes, or show one: parameters, rules, steps, provides and verifications
 ///
-/// Every recipe that can be named is listed, applied or not: those of the inventory with their files, then those that are
-/// built in. Without an inventory only the latter.
+/// Lists all available recipes, applied or not: those of the inventory with their files, then the built-in ones.
+/// Without an inventory, lists only the built-in ones.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
-  forge recipes                                  those of ./inventory.yaml, and those built in
-  forge recipes nvidia-driver -i cluster.yaml    one of them in full
+  forge recipes                                  recipes of ./inventory.yaml and built-in ones
+  forge recipes nvidia-driver -i cluster.yaml    one recipe in full
   forge recipes nvidia-driver --format json | jq '.recipe.params'")]
 pub struct Args {
-    /// The recipe to show; all of them are listed without
+    /// Recipe to show; without it, all recipes are listed
     pub name: Option<String>,
 }
 
@@ -44,6 +44,6 @@ fn page(output: &Output<'_>, project: Option<&Project>, name: &str) -> Result<()
 
 fn unknown(project: Option<&Project>, name: &str) -> Diag {
     let known = config::catalog(project);
-    let diag = Diag::error(Code::UnknownRecipe, format!("there is no recipe `{name}`"));
+    let diag = Diag::error(Code::UnknownRecipe, format!("recipe `{name}` not found"));
     diag.suggest(name, known.iter().map(|line| line.name.as_str()))
 }

@@ -1,4 +1,4 @@
-//! `--record` and `--observed`: raw answers of hosts go to a file, and come back from one.
+//! `--record` and `--observed`: save raw answers of hosts to a file, and read them back.
 
 use super::backend::Backend;
 use super::error::CliError;
@@ -8,18 +8,18 @@ use crate::engine::{Recording, Replay};
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::Arc;
 
-/// Where answers come from.
+/// The source of answers.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Observed {
-    /// Plan from this recording: no host is contacted, no program is started
+    /// Use the answers of this recording: no host is contacted, no program is started
     #[arg(long, value_name = "FILE")]
     pub observed: Option<Utf8PathBuf>,
 }
 
-/// Where answers go to, or come from.
+/// The destination or source of answers.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Recorded {
-    /// Write what the hosts answered, raw, to a file that --observed reads; secrets are left out, serial numbers replaced
+    /// Save the raw answers of hosts to this file, for --observed; secrets are left out, serial numbers replaced
     #[arg(long, value_name = "FILE", conflicts_with = "observed")]
     pub record: Option<Utf8PathBuf>,
     /// Keep machine ids, UUIDs and serial numbers in the file of --record
@@ -30,10 +30,10 @@ pub struct Recorded {
 }
 
 impl Observed {
-    /// Returns the settings of a verb that takes its answers from the recording, if one is given.
+    /// Returns the settings of a verb that uses the answers of the recording, if one is given.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// The file cannot be read or is not a recording.
     pub fn settings(&self, settings: &Settings) -> Result<Settings, CliError> {
         let observed = self.observed.as_deref().map(read).transpose()?;
         let mut settings = settings.clone();
@@ -43,10 +43,10 @@ impl Observed {
 }
 
 impl Recorded {
-    /// Returns the settings of a verb that records, or takes its answers from a recording.
+    /// Returns the settings of a verb that records answers or uses recorded ones.
     ///
     /// # Errors
-    /// The recording cannot be read, or the file for it not be written.
+    /// The recording cannot be read, or the file for it cannot be written.
     pub fn settings(&self, settings: &Settings) -> Result<Settings, CliError> {
         self.record.iter().try_for_each(|path| file::check(path))?;
         let mut settings = self.from.settings(settings)?;
@@ -54,10 +54,10 @@ impl Recorded {
         Ok(settings)
     }
 
-    /// Writes the recording, if one is wanted.
+    /// Writes the recording if one was requested.
     ///
     /// # Errors
-    /// The file cannot be written, or identifiers not be found.
+    /// The file cannot be written, or the search for identifiers fails.
     pub fn write<B: Backend>(&self, backend: &B, project: &B::Project, seen: &B::Seen) -> Result<(), CliError> {
         let Some(path) = &self.record else { return Ok(()) };
         let recording = match self.no_redact {
@@ -73,8 +73,8 @@ impl Recorded {
 
 fn read(path: &Utf8Path) -> Result<Recording, CliError> {
     let wrong = |why: String| {
-        CliError::input(format!("the recording `{path}` cannot be read: {why}"))
-            .hint("`forge facts --record FILE` and `forge plan --record FILE` make one")
+        CliError::input(format!("cannot read recording `{path}`: {why}"))
+            .hint("create one with `forge facts --record FILE` or `forge plan --record FILE`")
     };
     let text = file::read_text(path).map_err(|error| wrong(plain(&error)))?;
     Recording::parse(&text).map_err(wrong)

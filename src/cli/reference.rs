@@ -1,22 +1,22 @@
-//! The reference of the command line in Markdown, made from the very arguments that are parsed.
+//! The command-line reference in Markdown, generated from the argument definitions.
 
 use super::command;
 
-/// Columns that help is laid out for in the reference.
+/// Width in columns of the help text in the reference.
 const WIDTH: usize = 110;
 
-/// Returns the page: one part per verb, with its help as `--help` prints it, flags of every verb once.
+/// Returns the page: the `--help` text of every verb, then the global options.
 pub fn markdown() -> String {
     let all = command();
     let mut page = String::from(
-        "# The command line\n\nResults go to stdout, progress and logs to stderr. Each verb ends with one of the documented \
+        "# The command line\n\nResults go to stdout, progress and logs to stderr. Each verb exits with one of the documented \
          [exit codes](exit-codes.md).\n",
     );
     for verb in all.get_subcommands() {
         let name = format!("forge {}", verb.get_name());
         page += &format!("\n## `{name}`\n\n{}", block(verb.clone().bin_name(name.clone())));
     }
-    page += &format!("\n## Everywhere\n\n{}", block(all));
+    page += &format!("\n## Global options\n\n{}", block(all));
     page
 }
 

@@ -1,4 +1,4 @@
-//! `--report FORMAT=FILE`: what drift found, in files beside what stdout shows.
+//! `--report FORMAT=FILE`: findings of drift in files, in addition to the output on stdout.
 
 use super::args::Format;
 use super::backend::Backend;
@@ -25,7 +25,7 @@ impl FromStr for Report {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("a report is `FORMAT=FILE`; formats are {}", formats().join(", "));
+        let wrong = || format!("expected `FORMAT=FILE`; formats: {}", formats().join(", "));
         let (format, path) = text.split_once('=').filter(|(_, path)| !path.is_empty()).ok_or_else(wrong)?;
         let format = Format::from_str(format, false).ok().filter(|format| is_report(*format)).ok_or_else(wrong)?;
         Ok(Self { format, path: path.into() })
@@ -40,22 +40,22 @@ fn is_report(format: Format) -> bool {
     !matches!(format, Format::Dot | Format::Mermaid)
 }
 
-/// Checks that every report has a place of its own, before anything is done whose result would be lost.
+/// Checks that every report can be written to a file of its own, before work starts whose result would be lost.
 ///
 /// # Errors
-/// A file cannot be written, or two reports are to be the same one.
+/// A file cannot be written, or two reports have the same file.
 pub fn check(reports: &[Report]) -> Result<(), CliError> {
     for (at, report) in reports.iter().enumerate() {
         if reports[..at].iter().any(|other| other.path == report.path) {
-            let error = CliError::usage(format!("two reports are to be written to `{}`", report.path));
-            return Err(error.hint("give each `--report` a file of its own"));
+            let error = CliError::usage(format!("two reports have the same file `{}`", report.path));
+            return Err(error.hint("use a different file for each `--report`"));
         }
         file::check(&report.path)?;
     }
     Ok(())
 }
 
-/// What reports are written from.
+/// The content of reports.
 pub struct Found {
     pub drift: Drift,
     pub exit: ExitCode,
@@ -64,16 +64,16 @@ pub struct Found {
 }
 
 impl Found {
-    /// Adds to what was found what the history tells, where one of the `formats` shows it.
+    /// Adds the history to the findings, if one of the `formats` shows it.
     pub fn new<B: Backend>(cx: &Cx<'_, B>, project: &B::Project, drift: Drift, formats: &[Format]) -> Self {
         let exit = drift.exit_code();
         let wants = |format| formats.contains(&format);
-        // Answers that come from a recording are not of today, and stand in no history.
+        // Recorded answers describe an earlier state and are not part of the history.
         let is_of_today = cx.settings.replay.observed.is_none();
         let now = drift.time.parse().ok().filter(|_| is_of_today && reports::is_whole(exit));
         let is_asked = wants(Format::Html) || wants(Format::Prometheus) && now.is_none();
         let history = (is_asked && is_of_today).then(|| cx.backend.drift_history(project, None, cx.settings));
-        // Why there is none is told by what was found.
+        // The findings report why there is no history.
         let runs = history.and_then(Result::ok).map(|history| history.runs).unwrap_or_default();
         let last_success = now.or_else(|| runs.iter().rev().find_map(success));
         Self { drift, exit, runs, last_success }
@@ -83,10 +83,10 @@ impl Found {
         reports::Told { drift: &self.drift, exit: self.exit, runs: &self.runs, last_success }
     }
 
-    /// Writes every report, also those that stand after one that cannot be written.
+    /// Writes every report, even after one fails.
     ///
     /// # Errors
-    /// A file cannot be written: that of the first one.
+    /// The first file that cannot be written.
     pub fn write_all(&self, reports: &[Report], text: &Text) -> Result<(), CliError> {
         let written: Vec<_> = reports.iter().map(|report| self.replace(report, text)).collect();
         written.into_iter().collect()
@@ -112,9 +112,9 @@ fn success(run: &RunLine) -> Option<Timestamp> {
     whole.then(|| run.time.parse().ok()).flatten()
 }
 
-/// A report is replaced as a whole: what only an earlier run knows is read from it before.
+/// Reads the time of the last successful run from the report that is about to be replaced: only that run knew it.
 fn earlier_success(path: &Utf8Path, cluster: &str) -> Option<Timestamp> {
-    // A pipe would be waited for, and holds nothing of before.
+    // Reading a pipe would block, and a pipe keeps no earlier report.
     fs_err::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     reports::last_success(&fs_err::read_to_string(path).ok()?, cluster)
 }
@@ -132,7 +132,7 @@ fn write(format: Format, told: &reports::Told<'_>, text: &Text, out: &mut dyn Wr
     }
 }
 
-/// Writes for people, without colours: a file is no terminal.
+/// Writes text without colors, because a file is not a terminal.
 fn plain(told: &reports::Told<'_>, text: &Text, out: &mut dyn Write) -> io::Result<()> {
     let mut coloured = Vec::new();
     text.drift(told.drift, told.exit, &mut coloured)?;
@@ -149,8 +149,7 @@ mod tests {
         let report = |format, path: &str| Ok(Report { format, path: path.into() });
         assert_eq!("html=a=b.html".parse(), report(Format::Html, "a=b.html"));
         assert_eq!("junit=/x".parse(), report(Format::Junit, "/x"));
-        let wrong =
-            "a report is `FORMAT=FILE`; formats are text, json, ndjson, markdown, junit, sarif, prometheus, html";
+        let wrong = "expected `FORMAT=FILE`; formats: text, json, ndjson, markdown, junit, sarif, prometheus, html";
         for text in ["html", "html=", "dot=x", "pdf=x", "=x", ""] {
             assert_eq!(text.parse::<Report>(), Err(wrong.to_owned()), "{text}");
         }

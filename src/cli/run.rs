@@ -1,4 +1,4 @@
-//! The way that all verbs go: load, select, observe, with progress and interrupts.
+//! The steps that verbs share: load, select, observe, with progress and interrupts.
 
 use super::args::{Global, InventoryArg};
 use super::backend::{Ask, Backend, Events};
@@ -16,7 +16,7 @@ use camino::Utf8Path;
 use std::future::Future;
 use std::io::Write;
 
-/// What every verb has at hand.
+/// The context of every verb.
 pub struct Cx<'a, B> {
     pub backend: &'a B,
     pub console: &'a Console,
@@ -25,13 +25,13 @@ pub struct Cx<'a, B> {
     pub settings: &'a Settings,
 }
 
-/// A project, and the hosts of it to work on.
+/// A project and its selected hosts.
 pub type Loaded<P> = (P, Vec<HostName>);
 
 /// Reads an inventory.
 pub type Load<B> = fn(&B, &Utf8Path, &Settings) -> (Option<<B as Backend>::Project>, Diags, Sources);
 
-/// How a verb ends.
+/// The result of a verb.
 pub type Ending = Result<ExitCode, CliError>;
 
 impl<'a, B: Backend> Cx<'a, B> {
@@ -40,13 +40,13 @@ impl<'a, B: Backend> Cx<'a, B> {
         Cx { settings, ..*self }
     }
 
-    /// Returns the inventory to work on, once the result has a place to go to.
+    /// Returns the inventory, after checking that the file of `--json-into` can be written.
     pub fn target(&self, argument: &InventoryArg) -> Result<Target, CliError> {
         self.settings.json_into.iter().try_for_each(|path| super::file::check(path))?;
         inventory::resolve(argument, self.typed, self.environment, |path| path.exists())
     }
 
-    /// Returns the inventory to work on, for verbs that say something without one too.
+    /// Returns the inventory, or `None` if none is given, for verbs that can run without one.
     pub fn target_if_any(&self, argument: &InventoryArg) -> Result<Option<Target>, CliError> {
         let exists = |path: &camino::Utf8Path| path.exists();
         match inventory::is_named(argument, self.typed, self.environment, exists) {
@@ -55,17 +55,17 @@ impl<'a, B: Backend> Cx<'a, B> {
         }
     }
 
-    /// Returns the outputs, for results whose next command speaks of `target`.
+    /// Returns the outputs for results that suggest a next command on `target`.
     pub fn output(&self, target: &Target) -> Output<'a> {
         Output { console: self.console, settings: self.settings, target: Some(target.arguments.clone()) }
     }
 
-    /// Reads the inventory and picks the hosts. Nothing is contacted.
+    /// Loads the inventory and selects the hosts. Contacts nothing.
     pub fn load(&self, target: &Target) -> Result<Loaded<B::Project>, CliError> {
         self.load_with(target, B::load)
     }
 
-    /// As [`load`](Self::load), read in another way.
+    /// Like [`load`](Self::load), with another loader.
     pub fn load_with(&self, target: &Target, load: Load<B>) -> Result<Loaded<B::Project>, CliError> {
         let output = self.output(target);
         let (project, diags, sources) = load(self.backend, &target.path, self.settings);
@@ -79,7 +79,7 @@ impl<'a, B: Backend> Cx<'a, B> {
         Ok((project, hosts))
     }
 
-    /// Observes hosts. An interrupt ends the verb: reading leaves nothing behind.
+    /// Observes hosts. An interrupt ends the verb: observing leaves nothing behind.
     pub async fn observe(
         &self,
         stop: &mut Interrupts,
@@ -88,8 +88,8 @@ impl<'a, B: Backend> Cx<'a, B> {
         ask: Ask,
     ) -> Result<B::Seen, CliError> {
         if self.settings.replay.observed.is_some() && self.settings.detail > Detail::Quiet {
-            // A stderr that is gone leaves nobody to tell.
-            let _ = writeln!((self.console.err)(), "answers come from a recording; no host is contacted");
+            // Ignore a closed stderr: no other stream could report it.
+            let _ = writeln!((self.console.err)(), "using recorded answers; no host is contacted");
         }
         let work = self.shown(output, |events| self.backend.observe(project, hosts, ask, self.settings, events));
         tokio::select! {
@@ -98,12 +98,12 @@ impl<'a, B: Backend> Cx<'a, B> {
         }
     }
 
-    /// Runs what sends events, and shows them as they come.
+    /// Runs `work` and shows its events as they arrive.
     pub async fn shown<T, F: Future<Output = T>>(&self, output: &Output<'_>, work: impl FnOnce(Events) -> F) -> T {
         self.shown_from(RunState::default(), output, work).await
     }
 
-    /// As [`shown`](Self::shown), of a run of which something is known before its first event.
+    /// Like [`shown`](Self::shown), starting from a known run state.
     pub async fn shown_from<T, F: Future<Output = T>>(
         &self,
         state: RunState,
@@ -116,7 +116,7 @@ impl<'a, B: Backend> Cx<'a, B> {
         result
     }
 
-    /// Runs what can be stopped: each interrupt is one wish to stop more.
+    /// Runs `work`; each interrupt is one request to stop.
     pub async fn stoppable<T>(&self, stop: &mut Interrupts, work: impl Future<Output = T>, cancel: &B::Cancel) -> T {
         tokio::pin!(work);
         loop {
@@ -128,15 +128,15 @@ impl<'a, B: Backend> Cx<'a, B> {
     }
 }
 
-/// Builds the runtime, which quick verbs never need, and runs `work` on it.
+/// Builds the runtime, which short verbs do not need, and runs `work` on it.
 ///
 /// # Errors
-/// Those of `work`; unexpected when the machine gives no threads or descriptors.
+/// Errors of `work`; unexpected if the system provides no threads or descriptors.
 pub fn block_on(work: impl Future<Output = Ending>) -> Ending {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CliError::unexpected(format!("the runtime cannot start: {error}")))?;
+    let runtime = runtime.map_err(|error| CliError::unexpected(format!("cannot start the runtime: {error}")))?;
     let ending = runtime.block_on(work);
-    // A question that was interrupted still reads stdin on its thread: it must not hold up the end.
+    // An interrupted prompt still reads stdin on its thread; do not wait for it.
     runtime.shutdown_background();
     ending
 }

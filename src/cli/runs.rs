@@ -6,20 +6,20 @@ use super::run::{Cx, Ending};
 use crate::engine;
 use crate::model::ExitCode;
 
-/// List runs of the past, or compare two
+/// List past runs, or compare two
 ///
-/// Runs lie in the state folder: --state, else $FORGE_STATE, else .forge beside the inventory. Newest first. A run
-/// without a report is still going on, or its controller was stopped.
+/// Runs are stored in the state directory: --state, else $FORGE_STATE, else .forge next to the inventory. Lists the
+/// newest first. A run without a report is still in progress, or its controller was stopped.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge runs                                     all runs
   forge runs --last 5 --format json | jq '.runs[].run.info.run'
-  forge runs --compare 20261121T1046 last        what came to something else, per host and step")]
+  forge runs --compare 20261121T1046 last        differences per host and step")]
 pub struct Args {
-    /// Only the newest N
+    /// List only the newest N runs
     #[arg(long, value_name = "N")]
     pub last: Option<usize>,
-    /// Compare two runs: names, beginnings of names, or `last`
+    /// Compare two runs: names, unique prefixes, or `last`
     #[arg(long, num_args = 2, value_names = ["RUN", "RUN"], conflicts_with = "last")]
     pub compare: Vec<String>,
 }

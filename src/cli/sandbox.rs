@@ -9,11 +9,11 @@ use crate::transport::{self, Board, Sandbox};
 use crate::view::Sandboxes;
 use camino::Utf8Path;
 
-/// List or end sandboxes: simulated hosts on this machine
+/// List, enter or reset sandboxes: simulated hosts on this machine
 ///
-/// A host with `connect: { transport: sandbox }` is a copy-on-write view of this machine. It is made when it is
-/// first needed and kept by a small process, so that what one command does the next one finds. What is written
-/// inside lies in memory; `reset` ends it, and the next command finds a fresh one.
+/// A host with `connect: { transport: sandbox }` is a copy-on-write view of this machine. It is created on first use
+/// and kept running by a small process, so changes persist between commands. Its files are held in memory; `reset`
+/// discards the sandbox, and the next command creates a new one.
 #[derive(Debug, clap::Args)]
 #[command(
     subcommand_required = true,
@@ -32,18 +32,18 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Show the sandboxes of the inventory's cluster, and which of them run
+    /// List the sandboxes of the inventory's cluster and whether they are running
     List,
-    /// End sandboxes with everything in them
+    /// Discard sandboxes and everything in them
     Reset {
-        /// The host; without one, every sandbox of the cluster
+        /// Host; without it, every sandbox of the cluster
         host: Option<String>,
     },
-    /// Run a program in a sandbox as its root; without one, a shell
+    /// Run a program in a sandbox as root; without PROGRAM, run a shell
     Enter {
-        /// A host of the inventory that is a sandbox
+        /// Host of the inventory that is a sandbox
         host: String,
-        /// The program and its arguments
+        /// Program and its arguments
         #[arg(last = true, value_name = "PROGRAM")]
         argv: Vec<String>,
     },
@@ -65,7 +65,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
 
 fn enter(root: &Utf8Path, hosts: &[(HostName, Option<Board>)], host: &str, argv: &[String]) -> Ending {
     let Some((host, board)) = hosts.iter().find(|(known, _)| known.as_str() == host) else {
-        let error = CliError::usage(format!("the inventory has no sandbox `{host}`"));
+        let error = CliError::usage(format!("sandbox `{host}` not found in the inventory"));
         return Err(error.hint("a sandbox is a host with `connect: { transport: sandbox }`"));
     };
     let shell = ["sh".to_owned()];
@@ -73,7 +73,7 @@ fn enter(root: &Utf8Path, hosts: &[(HostName, Option<Board>)], host: &str, argv:
     block_on(async {
         match transport::enter_sandbox(root, host, *board, argv).await {
             Ok(0) => Ok(ExitCode::Done),
-            Ok(status) => Err(CliError::failed(format!("`{}` ended with {status} in the sandbox", argv[0]))),
+            Ok(status) => Err(CliError::failed(format!("`{}` exited with {status} in the sandbox", argv[0]))),
             Err(error) => {
                 let hint = error.hint.unwrap_or_default();
                 Err(CliError::unexpected(error.message).hint(hint))
@@ -86,14 +86,14 @@ fn list(root: &Utf8Path) -> Result<Vec<Sandbox>, CliError> {
     transport::sandboxes(root).map_err(refused)
 }
 
-/// Ends the sandbox of `host`, or all, and returns those that there were.
+/// Discards the sandbox of `host`, or all, and returns the discarded ones.
 fn reset(root: &Utf8Path, host: Option<&str>) -> Result<Vec<Sandbox>, CliError> {
     let mut list = list(root)?;
     if let Some(host) = host {
         list.retain(|sandbox| sandbox.host == host);
         if list.is_empty() {
-            let error = CliError::usage(format!("there is no sandbox of `{host}`"));
-            return Err(error.hint("`forge sandbox list` shows those that there are"));
+            let error = CliError::usage(format!("sandbox `{host}` not found"));
+            return Err(error.hint("list sandboxes with `forge sandbox list`"));
         }
     }
     for sandbox in &list {
@@ -105,7 +105,9 @@ fn reset(root: &Utf8Path, host: Option<&str>) -> Result<Vec<Sandbox>, CliError> 
 fn refused(error: std::io::Error) -> CliError {
     let failed = CliError::unexpected(error.to_string());
     match error.kind() {
-        std::io::ErrorKind::PermissionDenied => failed.hint("run this as the user who made the sandbox, or with sudo"),
+        std::io::ErrorKind::PermissionDenied => {
+            failed.hint("run this as the user who created the sandbox, or with sudo")
+        }
         _ => failed,
     }
 }

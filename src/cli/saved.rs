@@ -1,4 +1,4 @@
-//! Plans that are kept in a file: written by the verbs that plan, read by the verb that carries them out.
+//! Saved plans: written by the verbs that plan, read by `forge apply`.
 
 use super::backend::{Ask, Backend};
 use super::error::CliError;
@@ -12,16 +12,16 @@ use camino::{Utf8Path, Utf8PathBuf};
 use std::io::Write;
 use std::sync::Arc;
 
-/// Where a plan is kept.
+/// The file that a plan is saved to.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Keep {
-    /// Keep the plan in a file, which `forge apply FILE` carries out and `forge show FILE` prints; secrets are left out
+    /// Save the plan to this file, for `forge apply FILE` and `forge show FILE`; secrets are left out
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<Utf8PathBuf>,
 }
 
 impl Keep {
-    /// Returns the settings under which a plan can be kept, where it is to be.
+    /// Returns the settings that a saved plan requires, if the plan is saved.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -33,7 +33,7 @@ impl Keep {
         Ok(settings)
     }
 
-    /// Returns a plan with everything that it was made from, if it is to be kept.
+    /// Returns the plan with all its inputs, if it is saved.
     pub async fn bind<B: Backend>(
         &self,
         cx: &Cx<'_, B>,
@@ -47,7 +47,7 @@ impl Keep {
         }
     }
 
-    /// Keeps a plan, if it is to be kept: whole, and readable for its owner only.
+    /// Writes the plan if it is saved: atomically, and readable for its owner only.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -56,17 +56,17 @@ impl Keep {
         file::replace_private(path, |out| crate::view::save(saved, out))
     }
 
-    /// Says where a plan is kept, if it is.
+    /// Reports the file of the saved plan, if there is one.
     pub fn tell<B>(&self, cx: &Cx<'_, B>, saved: Option<&SavedPlan>) {
         let Some((path, saved)) = self.output.as_ref().zip(saved) else { return };
         if cx.settings.detail > Detail::Quiet {
-            // A stderr that is gone leaves nobody to tell.
-            let _ = writeln!((cx.console.err)(), "plan kept in {path}, {}", saved.digest);
+            // Ignore a closed stderr: no other stream could report it.
+            let _ = writeln!((cx.console.err)(), "plan saved to {path}, {}", saved.digest);
         }
     }
 }
 
-/// Returns a plan with everything that it was made from.
+/// Returns the plan with all its inputs.
 async fn bound<B: Backend>(cx: &Cx<'_, B>, loaded: &Loaded<B::Project>, seen: &B::Seen, plan: &Plan) -> SavedPlan {
     let recording = match &cx.settings.replay.observed {
         Some(given) => given.narrowed(&loaded.1),
@@ -77,7 +77,7 @@ async fn bound<B: Backend>(cx: &Cx<'_, B>, loaded: &Loaded<B::Project>, seen: &B
     cx.backend.save(&loaded.0, seen, (plan, &again), Arc::unwrap_or_clone(recording), cx.settings)
 }
 
-/// Plans from recorded answers, with the policy and the steps of `cx`. No session is opened.
+/// Plans from recorded answers, with the policy and the step filter of `cx`. Opens no session.
 pub async fn again<B: Backend>(
     cx: &Cx<'_, B>,
     (project, hosts): &Loaded<B::Project>,
@@ -86,30 +86,29 @@ pub async fn again<B: Backend>(
     let replay = Replay { observed: Some(recording.clone()), ..Replay::default() };
     let mut settings = cx.settings.clone();
     settings.replay = replay;
-    // Nothing happens that anybody would want to be told of.
+    // No listener: replaying a recording has no progress to report.
     let (events, _) = tokio::sync::mpsc::unbounded_channel();
     let seen = cx.backend.observe(project, hosts, Ask::Declared, &settings, events).await;
     let plan = cx.backend.plan(project, &seen, &settings);
     (seen, plan)
 }
 
-/// Returns the text of a file that is meant as a plan, by what it holds; nothing for an inventory, or where there is
-/// no file.
+/// Returns the text of a file whose content is meant as a saved plan; `None` for an inventory or a missing file.
 pub fn given(path: Option<&Utf8Path>) -> Option<String> {
     let text = file::read_text(path?).ok()?;
     SavedPlan::is_meant(&text).then_some(text)
 }
 
-/// Reads a saved plan that is to be carried out.
+/// Parses a saved plan to apply.
 ///
 /// # Errors
-/// It is none, of another form, or was altered.
+/// The text is not a saved plan, has another format version, or was altered.
 pub fn parse(path: &Utf8Path, text: &str) -> Result<SavedPlan, CliError> {
-    const HINT: &str = "`forge plan INVENTORY -o FILE` makes one; `forge show FILE` prints this one";
-    let wrong = |why: &str| CliError::input(format!("`{path}` cannot be carried out: {why}")).hint(HINT);
+    const HINT: &str = "create one with `forge plan INVENTORY -o FILE`, or print this one with `forge show FILE`";
+    let wrong = |why: &str| CliError::input(format!("cannot apply `{path}`: {why}")).hint(HINT);
     let saved = SavedPlan::parse(text).map_err(|why| wrong(&why))?;
     match saved.is_whole() {
         true => Ok(saved),
-        false => Err(wrong("it was altered after it was written: its digest does not fit")),
+        false => Err(wrong("altered after it was saved: digest mismatch")),
     }
 }

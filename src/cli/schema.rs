@@ -7,22 +7,22 @@ use crate::diag::did_you_mean;
 use crate::model::ExitCode;
 use crate::view::schemas;
 
-/// Print the JSON Schema of what people write, or of what forge writes
+/// Print the JSON Schema of an input or output format
 ///
-/// Without NAME the schemas are listed. An editor with the YAML language server checks and completes a file whose
-/// first line names its schema:
+/// Without NAME, lists the schemas. An editor with the YAML language server validates and completes a file whose first
+/// line references its schema:
 ///   # yaml-language-server: $schema=./schemas/inventory.json
 #[derive(Debug, clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_long_help = "Examples:
-  forge schema                                   which there are
+  forge schema                                   list the schemas
   forge schema inventory > schemas/inventory.json
   forge schema recipe > schemas/recipe.json
   forge schema file                              the fields of a kind of resource
-  forge schema document                          the documents of `--format json`, of every verb
+  forge schema document                          the JSON documents of all verbs
 
-`forge explain editors` shows how editors find them without that line."
+`forge explain editors` shows how to set up editors without that line."
 )]
 pub struct Args {
     /// `inventory`, `recipe`, `plan`, `report`, … or a kind of resource
@@ -46,9 +46,9 @@ pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
 
 fn unknown(name: &str) -> CliError {
     let names: Vec<&str> = schemas::all().map(|schema| schema.name).collect();
-    let error = CliError::usage(format!("there is no schema `{name}`"));
+    let error = CliError::usage(format!("schema `{name}` not found"));
     match did_you_mean(name, names) {
         Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error.hint("`forge schema` lists them"),
+        None => error.hint("list schemas with `forge schema`"),
     }
 }

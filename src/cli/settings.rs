@@ -1,4 +1,4 @@
-//! What was typed, as what it means.
+//! Settings of a run, from flags and environment.
 
 use super::args::{Color, Format, Global};
 use super::env::Environment;
@@ -9,29 +9,29 @@ use crate::view::progress::Detail;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::time::Duration;
 
-/// What holds for the whole run of a verb.
+/// Settings that apply to the whole run of a verb.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// A selector as typed; `None` for all hosts.
     pub on: Option<String>,
     pub filter: StepFilter,
     pub policy: Policy,
-    /// Why those who hold devices are to be ended.
+    /// The reason to terminate processes that hold devices; `None` leaves them running.
     pub evict_busy: Option<String>,
     pub format: Format,
     pub json_into: Option<Utf8PathBuf>,
-    /// Hosts worked on at once, from 1.
+    /// Maximum number of hosts to work on in parallel, at least 1.
     pub parallel: usize,
-    /// For checks and steps that name none.
+    /// Timeout of checks and steps that declare none.
     pub timeout: Option<Duration>,
     state: Option<Utf8PathBuf>,
-    /// The user's runtime folder, for control sockets.
+    /// The user's runtime directory, for control sockets.
     pub runtime: Option<Utf8PathBuf>,
-    /// Environment variables that ssh is given beside those it always is.
+    /// Environment variables passed to ssh in addition to the default ones.
     pub ssh_variables: std::sync::Arc<[String]>,
-    /// Who runs forge.
+    /// The user who runs forge.
     pub user: Option<String>,
-    /// Whether hosts are asked, and whether their raw answers are kept.
+    /// Whether hosts are probed or answers are replayed, and whether raw answers are kept.
     pub replay: Replay,
     pub trust: bool,
     /// Whether artifacts come from the cache only.
@@ -43,7 +43,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Builds from flags and environment; a flag wins.
+    /// Builds the settings from flags and environment; a flag takes precedence.
     pub fn new(typed: &Global, environment: &Environment) -> Self {
         Self {
             on: typed.on.clone(),
@@ -67,22 +67,22 @@ impl Settings {
         }
     }
 
-    /// Returns the same with another selection.
+    /// Returns the settings with another host selection.
     pub fn narrowed(&self, on: &str) -> Self {
         Self { on: Some(on.to_owned()), ..self.clone() }
     }
 
-    /// Returns the same with what a verb allows.
+    /// Returns the settings with the policy of a verb.
     pub fn allowing(&self, policy: Policy, evict_busy: Option<String>) -> Self {
         Self { policy, evict_busy, ..self.clone() }
     }
 
-    /// Returns the same, with artifacts from the cache only where `offline` says so.
+    /// Returns the settings with `offline`: artifacts then come from the cache only.
     pub fn offline(&self, offline: bool) -> Self {
         Self { offline, ..self.clone() }
     }
 
-    /// Returns the folder for runs and history of an inventory.
+    /// Returns the state directory for runs and history of an inventory.
     pub fn state(&self, inventory: &Utf8Path) -> Utf8PathBuf {
         let beside = || inventory.parent().unwrap_or(Utf8Path::new("")).join(".forge");
         self.state.clone().unwrap_or_else(beside)

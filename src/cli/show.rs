@@ -13,29 +13,30 @@ use crate::plan::Plan;
 use crate::state::RunFolder;
 use camino::Utf8Path;
 
-/// Print a run of the past, or a plan or report that was written to a file
+/// Print a past run, or a saved plan or report
 ///
-/// A run is printed as apply printed it. A file is what `--json-into` wrote, or a plan or report of the state folder.
-/// The exit code is 0 whatever the run came to: what it ended with is in the text, and in the document's `run.exit`.
+/// Prints a run as `forge apply` printed it. A file is an output of `--json-into` or `plan -o`, or a plan or report
+/// from the state directory. Exits 0 whatever the outcome of the run; its exit code is in the text and in `run.exit`
+/// of the document.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge show last                                the newest run
-  forge show 20261121T1046                       by the beginning of its name
+  forge show 20261121T1046                       by a unique prefix of its name
   forge show last --format json | jq '.run.exit'
-  forge show plan.json                           a plan that `plan -o plan.json` kept, as `plan` printed it
-  forge show plan.json --images                  the container images that it needs, for a mirror")]
+  forge show plan.json                           a plan saved by `plan -o plan.json`, as `plan` printed it
+  forge show plan.json --images                  list the required container images, for a mirror")]
 pub struct Args {
-    /// A run (`last`, a name or the beginning of one), or the path of a JSON file
+    /// Run (`last`, a name or a unique prefix), or path of a JSON file
     pub run: Option<String>,
-    /// Print the container images of a plan instead, one per line: what a mirror has to hold
+    /// Print the container images of a plan instead, one per line, to fill a registry mirror
     #[arg(long)]
     pub images: bool,
 }
 
-/// What a file holds.
+/// Content of a file.
 enum Content {
     Plan(Plan),
-    /// With what it was made from.
+    /// A plan with all its inputs.
     Saved(Box<SavedPlan>),
     Report(Report),
 }
@@ -43,8 +44,9 @@ enum Content {
 pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     let output = Output { console: cx.console, settings: cx.settings, target: None };
     let Some(named) = &args.run else {
-        return Err(CliError::usage("which run is to be shown is not said")
-            .hint("`forge show last` shows the newest one, `forge runs` lists them all"));
+        return Err(
+            CliError::usage("no run given").hint("`forge show last` shows the newest run, `forge runs` lists all")
+        );
     };
     let path = Utf8Path::new(named);
     let is_file = !path.is_dir() && (path.is_file() || named.contains('/') || named.ends_with(".json"));
@@ -67,7 +69,8 @@ pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
 }
 
 fn plans_only(option: &str) -> CliError {
-    CliError::usage(format!("{option} is for plans")).hint("a run is shown as text or JSON; name the file of a plan")
+    CliError::usage(format!("{option} is only supported for plans"))
+        .hint("show a run as text or JSON, or pass the file of a plan")
 }
 
 fn folder(path: &Utf8Path) -> RunFolder {
@@ -79,12 +82,12 @@ fn folder(path: &Utf8Path) -> RunFolder {
 fn file(output: &Output<'_>, path: &Utf8Path, images: bool) -> Result<(), CliError> {
     let text = read_text(path).map_err(|error| {
         let why = match error.kind() {
-            std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+            std::io::ErrorKind::NotFound => "no such file".to_owned(),
             _ => error.to_string(),
         };
-        CliError::input(format!("`{path}` cannot be read: {why}")).hint("`forge runs` lists past runs")
+        CliError::input(format!("cannot read `{path}`: {why}")).hint("`forge runs` lists past runs")
     })?;
-    match content(&text).map_err(|why| CliError::input(format!("`{path}` cannot be shown: {why}")))? {
+    match content(&text).map_err(|why| CliError::input(format!("cannot show `{path}`: {why}")))? {
         Content::Saved(saved) if images => output.images(&saved.plan, saved.plan.exit_code(false)),
         Content::Plan(plan) if images => output.images(&plan, plan.exit_code(false)),
         Content::Report(_) if images => Err(plans_only("`--images`")),
@@ -95,24 +98,24 @@ fn file(output: &Output<'_>, path: &Utf8Path, images: bool) -> Result<(), CliErr
     }
 }
 
-/// As `plan -o` printed it: the next command carries the file out.
+/// Prints a saved plan as `plan -o` did: the suggested next command applies the file.
 fn kept(output: &Output<'_>, path: &Utf8Path, saved: &SavedPlan) -> Result<(), CliError> {
     let output = Output { target: Some(quoted(path.as_str())), ..*output };
     output.plan(&saved.plan, saved.plan.exit_code(false), Some(&saved.digest))
 }
 
-/// Tells what a file holds: a document of a verb, or a plan or report as the state folder keeps them.
+/// Parses the content of a file: a document of a verb, or a plan or report of the state directory.
 fn content(text: &str) -> Result<Content, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+    let value: Value = serde_json::from_str(text).map_err(|error| format!("invalid JSON: {error}"))?;
     match value.get("result").and_then(Value::as_str) {
         Some(SAVED) => SavedPlan::parse(text).map(|saved| Content::Saved(Box::new(saved))),
         Some("plan") => plan(&value["plan"]),
         Some("report") => report(&value["report"]),
         Some("run") => report(&value["run"]["report"]),
-        Some(other) => Err(format!("it was written by `forge {}`, which is not shown again", verb(other))),
+        Some(other) => Err(format!("output of `forge {}`, which `forge show` does not support", verb(other))),
         None if value.get("inventory").is_some() && value.get("hosts").is_some() => plan(&value),
         None if value.get("run").is_some() && value.get("hosts").is_some() => report(&value),
-        None => Err("it is neither a plan nor a report".to_owned()),
+        None => Err("neither a plan nor a report".to_owned()),
     }
 }
 
@@ -127,10 +130,10 @@ fn verb(result: &str) -> &str {
 }
 
 fn plan(value: &Value) -> Result<Content, String> {
-    let plan: Plan = serde_json::from_value(value.clone()).map_err(|error| format!("it is not a plan: {error}"))?;
+    let plan: Plan = serde_json::from_value(value.clone()).map_err(|error| format!("invalid plan: {error}"))?;
     match plan.version {
         1 => Ok(Content::Plan(plan)),
-        other => Err(format!("the plan has version {other}, this forge reads 1")),
+        other => Err(format!("the plan has version {other}, this forge supports version 1")),
     }
 }
 
@@ -167,10 +170,10 @@ mod tests {
         assert_eq!(said(&serde_json::to_string(&report).unwrap()), of_report);
         assert_eq!(said(&document(|out| Json.plan(&plan, ExitCode::Done, out))), of_plan);
         assert_eq!(said(&document(|out| Json.report(&report, ExitCode::Done, out))), of_report);
-        assert_eq!(said(r#"{"result":"facts"}"#), "it was written by `forge facts`, which is not shown again");
-        assert_eq!(said("{}"), "it is neither a plan nor a report");
+        assert_eq!(said(r#"{"result":"facts"}"#), "output of `forge facts`, which `forge show` does not support");
+        assert_eq!(said("{}"), "neither a plan nor a report");
         let later = serde_json::to_string(&Report { version: 2, ..report }).unwrap();
-        assert_eq!(said(&later), "the report has version 2, this forge reads 1");
+        assert_eq!(said(&later), "the report has version 2, this forge supports version 1");
     }
 
     #[test]

@@ -11,27 +11,27 @@ use crate::view::progress::Detail;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io::Write;
 
-/// Sign a saved plan, for those who carry it out
+/// Sign a saved plan
 ///
-/// Writes a detached signature beside the plan, as `ssh-keygen -Y sign -n forge-plan` makes it. `forge apply
-/// --require-signature ALLOWED_SIGNERS` carries out a plan only if somebody of that list signed it.
+/// Writes a detached signature next to the plan, in the format of `ssh-keygen -Y sign -n forge-plan`. With
+/// `--require-signature ALLOWED_SIGNERS`, `forge apply` applies a plan only if a key of that file signed it.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge sign plan.json --key ~/.ssh/id_ed25519      writes plan.json.sig
-  forge apply plan.json --require-signature signers carries it out if it was signed by one of them
+  forge apply plan.json --require-signature signers applies it if one of the signers signed it
 
-A line of the list of allowed signers: alice@example.com namespaces=\"forge-plan\" ssh-ed25519 AAAA…")]
+Example line of an allowed-signers file: alice@example.com namespaces=\"forge-plan\" ssh-ed25519 AAAA…")]
 pub struct Args {
-    /// The plan that `forge plan -o` kept
+    /// Plan saved by `forge plan -o`
     pub plan: Utf8PathBuf,
-    /// A private key, or a public one whose private part ssh-agent holds
+    /// Private key, or a public key whose private key ssh-agent holds
     #[arg(long, value_name = "FILE")]
     pub key: Utf8PathBuf,
 }
 
 pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     let text =
-        file::read_text(&args.plan).map_err(|error| CliError::input(format!("the plan cannot be read: {error}")))?;
+        file::read_text(&args.plan).map_err(|error| CliError::input(format!("cannot read the plan: {error}")))?;
     saved::parse(&args.plan, &text)?;
     let place = beside(&args.plan);
     file::check(&place)?;
@@ -44,7 +44,7 @@ pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         let signature = signed.map_err(|error| CliError::unexpected(error.why).hint(error.hint))?;
         file::replace(&place, |out| out.write_all(&signature))?;
         if cx.settings.detail > Detail::Quiet {
-            // A stderr that is gone leaves nobody to tell.
+            // Ignore a closed stderr: no other stream could report it.
             let _ = writeln!((cx.console.err)(), "signature written to {place}");
         }
         Ok(ExitCode::Done)
@@ -55,30 +55,28 @@ fn beside(plan: &Utf8Path) -> Utf8PathBuf {
     Utf8PathBuf::from(format!("{plan}.sig"))
 }
 
-/// Checks that somebody of a list signed a plan, and says who.
+/// Checks that an allowed signer signed the plan, and prints the signer.
 ///
 /// # Errors
-/// Nobody of the list did.
+/// A file is missing, or no allowed signer signed the plan.
 pub async fn required<B>(cx: &Cx<'_, B>, plan: &Utf8Path, text: &str, allowed: &Utf8Path) -> Result<(), CliError> {
     let signature = beside(plan);
     if !allowed.is_file() {
-        return Err(CliError::usage(format!("there is no list of allowed signers `{allowed}`"))
-            .hint("each line is a name, `namespaces=\"forge-plan\"` and a public key, as ssh-keygen(1) says"));
+        return Err(CliError::usage(format!("allowed-signers file `{allowed}` not found"))
+            .hint("each line is a name, `namespaces=\"forge-plan\"` and a public key; see ssh-keygen(1)"));
     }
     if !signature.is_file() {
-        return Err(CliError::input(format!(
-            "`{plan}` is not signed: there is no `{signature}`; nothing was contacted"
-        ))
-        .hint(format!("review it, then `forge sign {plan} --key FILE`")));
+        return Err(CliError::input(format!("`{plan}` is not signed: `{signature}` not found; nothing was contacted"))
+            .hint(format!("review it, then run `forge sign {plan} --key FILE`")));
     }
     let signer = transport::verify(text.as_bytes(), &signature, allowed).await;
     let signer = signer.map_err(|error| {
-        CliError::input(format!("`{plan}` is not signed by anybody who may: {}", error.why))
+        CliError::input(format!("no allowed signer signed `{plan}`: {}", error.why))
             .note("nothing was contacted")
             .hint(error.hint)
     })?;
     if cx.settings.detail > Detail::Quiet {
-        // A stderr that is gone leaves nobody to tell.
+        // Ignore a closed stderr: no other stream could report it.
         let _ = writeln!((cx.console.err)(), "signed by {}", crate::view::escape::line(&signer));
     }
     Ok(())

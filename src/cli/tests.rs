@@ -1,4 +1,4 @@
-//! Whole verbs, with hosts that exist only here: exit code, stdout and stderr in one text.
+//! Whole verbs against a fake backend: exit code, stdout and stderr in one text.
 
 use super::args::Cli;
 use super::backend::{Ask, Backend, Boxes, Events};
@@ -17,7 +17,7 @@ use clap::Parser;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-/// Answers every question from what it was made with.
+/// A backend with fixed answers.
 struct Fake {
     plan: Plan,
     report: Report,
@@ -118,7 +118,7 @@ impl Backend for Fake {
     async fn accuse(&self, (): &(), _: &Vec<HostSeen>, _: &mut Drift, _: &Settings) {}
 
     fn errands(&self, (): &(), _: &Drift, _: &Settings) -> Result<crate::engine::Errands, String> {
-        Err("nobody is told in these tests".to_owned())
+        Err("these tests send no notifications".to_owned())
     }
 
     async fn keep(&self, (): &(), _: &Vec<HostSeen>, _: &Settings) -> Vec<(HostName, String)> {
@@ -130,7 +130,7 @@ impl Backend for Fake {
     }
 
     fn drift_history(&self, (): &(), _: Option<super::drift::Since>, _: &Settings) -> Result<History, String> {
-        Err("it is not there".to_owned())
+        Err("not found".to_owned())
     }
 
     fn past_durations(&self, (): &(), _: &Settings) -> PastDurations {
@@ -178,7 +178,7 @@ impl Backend for Fake {
     fn stop(&self, (): &()) {}
 }
 
-/// Both streams in one, each line with the stream it went to.
+/// Both streams in one text, each part with the stream it went to.
 #[derive(Clone, Default)]
 struct Transcript(Arc<Mutex<Vec<(&'static str, String)>>>);
 
@@ -214,7 +214,7 @@ impl Transcript {
     }
 }
 
-/// Runs a verb; `answer` is what somebody at the terminal says, if somebody is there.
+/// Runs a verb; `answer` is the user's input, `None` without a terminal.
 fn forge(fake: &Fake, arguments: &[&str], answer: Option<&'static str>) -> (u8, String) {
     let cli = Cli::parse_from(["forge"].iter().chain(arguments));
     let environment = Environment::default();
@@ -282,8 +282,8 @@ fn apply_touches_no_host_where_an_artifact_cannot_be_had() {
     let fake = Fake { lacking: vec![line], ..changing() };
     let (code, text) = forge(&fake, &["apply", "x.yaml", "--yes"], None);
     assert_eq!(code, 69, "{text}");
-    let told = "error: 1 artifact cannot be had; nothing was changed
-  note: `https://h/x.run` cannot be fetched: no; `driver/file` needs it on 1 host
+    let told = "error: 1 artifact unavailable; nothing was changed
+  note: `https://h/x.run` cannot be fetched: no; needed by `driver/file` on 1 host
   hint: try later";
     assert!(text.contains(told), "{text}");
     assert!(!*fake.applied.lock().unwrap());
@@ -296,7 +296,7 @@ fn apply_changes_nothing_without_a_yes() {
         let (exit, said) = forge(&fake, &["apply", "c.yaml", "-q"], Some(answer));
         assert_eq!((exit, *fake.applied.lock().unwrap()), (130, false));
         assert!(said.ends_with("error: not applied; nothing was changed\n"), "{said}");
-        // Where nobody ended the line of the question, forge does.
+        // forge ends the line of the prompt if the answer did not.
         assert_eq!(said.contains("[y/N] \nerror"), answer.is_empty(), "{said}");
     }
 }
@@ -304,7 +304,7 @@ fn apply_changes_nothing_without_a_yes() {
 #[test]
 fn apply_with_nothing_to_do_says_one_line_and_asks_nothing() {
     let (exit, said) = forge(&settled(), &["apply", "c.yaml", "-q"], Some(""));
-    assert_eq!((exit, said.as_str()), (0, "--- stdout\nnothing to do: 1 host, 1 step as declared\n"));
+    assert_eq!((exit, said.as_str()), (0, "--- stdout\nno changes: 1 host, 1 step matches\n"));
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn json_goes_into_a_file_beside_the_text() {
     let (_, said) = forge(&settled(), &["apply", "c.yaml", "--yes", "-q", "--json-into", file.to_str().unwrap()], None);
     let document: serde_json::Value = serde_json::from_str(&fs_err::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(document["result"], "report");
-    assert_eq!(said, "--- stdout\nnothing to do: 1 host, 1 step as declared\n");
+    assert_eq!(said, "--- stdout\nno changes: 1 host, 1 step matches\n");
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn validate_checks_every_inventory() {
     let fake = Fake { broken: true, ..changing() };
     let (exit, said) = forge(&fake, &["validate", "a.yaml", "b.yaml"], None);
     assert_eq!(exit, 65);
-    assert!(said.ends_with("--- stdout\nnot valid: a.yaml: 1 error\nnot valid: b.yaml: 1 error\n"), "{said}");
+    assert!(said.ends_with("--- stdout\ninvalid: a.yaml: 1 error\ninvalid: b.yaml: 1 error\n"), "{said}");
 }
 
 #[test]
@@ -427,8 +427,8 @@ fn exec_asks_before_more_than_one_host() {
     assert_eq!((exit, *fake.applied.lock().unwrap()), (64, false));
     assert_eq!(
         said,
-        "--- stderr\nerror: exec asks before it runs on more than one host (2 hosts), and there is no terminal to ask on\n  \
-         hint: give `--yes` to run without being asked, or name one host\n"
+        "--- stderr\nerror: exec on more than one host (2 hosts) requires confirmation, but there is no terminal\n  \
+         hint: pass `--yes` to skip the confirmation, or select one host\n"
     );
 }
 

@@ -1,4 +1,4 @@
-//! `--install-timer`: a systemd service and timer on this machine that look for drift by themselves.
+//! `--install-timer`: a systemd service and timer on this machine that check for drift periodically.
 
 use super::error::CliError;
 use super::file;
@@ -7,35 +7,35 @@ use camino::{Utf8Path, Utf8PathBuf};
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Where the units of the machine lie.
+/// Unit directory of the system.
 const SYSTEM: &str = "/etc/systemd/system";
 
-/// When the timer goes off, and where its units are written.
+/// Interval of the timer and directory of its units.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TimerArgs {
-    /// Write a systemd service and timer on this machine that run this command by themselves, and say how to undo it
+    /// Write a systemd service and timer for this command on this machine, and print how to enable and remove them
     #[arg(long, conflicts_with_all = ["history", "observed"])]
     pub install_timer: bool,
-    /// With --install-timer: how often it runs
+    /// With --install-timer: interval between runs
     #[arg(long, value_name = "DURATION", default_value = "15m", requires = "install_timer", value_parser = super::duration::parse)]
     pub every: Duration,
-    /// With --install-timer: where the units are written; /etc/systemd/system for root, else ~/.config/systemd/user
+    /// With --install-timer: unit directory; defaults to /etc/systemd/system for root, else ~/.config/systemd/user
     #[arg(long, value_name = "DIR", requires = "install_timer")]
     pub unit_dir: Option<Utf8PathBuf>,
 }
 
-/// The units, as text.
+/// The text of the units.
 pub struct Units {
-    /// Their name, without an ending.
+    /// The name of the units, without suffix.
     pub name: String,
     pub service: String,
     pub timer: String,
 }
 
-/// What the units are made from.
+/// Input of the units.
 pub struct Wanted<'w> {
     pub cluster: &'w str,
-    /// The program and its arguments, each as one word.
+    /// The program and its arguments, one word each.
     pub command: &'w [String],
     pub every: Duration,
 }
@@ -45,20 +45,20 @@ pub fn units(wanted: &Wanted<'_>) -> Units {
     let name = format!("forge-drift-{}", wanted.cluster);
     let command: Vec<String> = wanted.command.iter().map(|word| quoted(word)).collect();
     let every = wanted.every.as_secs().max(1);
-    // The hosts of many clusters are not looked at in the same second.
+    // Spreads the checks of many clusters over time.
     let spread = (every / 5).max(1);
     let service = format!(
         "[Unit]
-Description=forge looks for drift in {cluster}
+Description=forge drift check of {cluster}
 Wants=network-online.target
 After=network-online.target
 
 [Service]
 Type=oneshot
 ExecStart={command}
-# 2: drift was found, which the report tells. Anything else but 0 makes the unit fail: `systemctl --failed` shows it.
+# Exit code 2 means that drift was found, which the report lists. Other codes fail the unit: see `systemctl --failed`.
 SuccessExitStatus=2
-# A run that hangs ends before the next is due; a service that runs is not started a second time.
+# A run that hangs is stopped before the next one is due; systemd does not start a running service again.
 TimeoutStartSec={every}
 Nice=10
 ",
@@ -67,7 +67,7 @@ Nice=10
     );
     let timer = format!(
         "[Unit]
-Description=forge looks for drift in {cluster} every {every} seconds
+Description=forge drift check of {cluster} every {every} seconds
 
 [Timer]
 OnBootSec={spread}
@@ -82,7 +82,7 @@ WantedBy=timers.target
     Units { name, service, timer }
 }
 
-/// Quotes a word for `ExecStart`: systemd expands `%` and `$` and ends words at blanks.
+/// Quotes a word for `ExecStart`: systemd expands `%` and `$`, and splits words at blanks.
 fn quoted(word: &str) -> String {
     let mut out = String::from("\"");
     for c in word.chars() {
@@ -98,10 +98,10 @@ fn quoted(word: &str) -> String {
     out
 }
 
-/// Writes the units, and says on `out` what to do with them and how to undo it.
+/// Writes the units, and returns the text on how to enable and remove them.
 ///
 /// # Errors
-/// There is no place for them, or it cannot be written.
+/// The unit directory is unknown or cannot be written.
 pub fn install<B>(cx: &Cx<'_, B>, args: &TimerArgs, cluster: &str, command: &[String]) -> Result<String, CliError> {
     let is_root = rustix::process::geteuid().is_root();
     let folder = folder(args, is_root, cx.environment.home.as_deref())?;
@@ -118,8 +118,8 @@ fn folder(args: &TimerArgs, is_root: bool, home: Option<&Utf8Path>) -> Result<Ut
         (Some(folder), ..) => Ok(folder.clone()),
         (None, true, _) => Ok(SYSTEM.into()),
         (None, false, Some(home)) => Ok(home.join(".config/systemd/user")),
-        (None, false, None) => Err(CliError::usage("`$HOME` is not set, so that there is no place for your units")
-            .hint("name one with `--unit-dir`")),
+        (None, false, None) => Err(CliError::usage("`$HOME` is not set, so the user unit directory is unknown")
+            .hint("pass a directory with `--unit-dir`")),
     }
 }
 
@@ -128,25 +128,25 @@ fn said(name: &str, folder: &Utf8Path, is_root: bool) -> String {
     let linger = if is_root {
         ""
     } else {
-        "  loginctl enable-linger                                  (so that it runs while you are away)\n"
+        "  loginctl enable-linger                                  (keeps it running after you log out)\n"
     };
     format!(
         "written: {folder}/{name}.service
 written: {folder}/{name}.timer
 
-to start it:
+to enable it:
   {systemctl} daemon-reload && {systemctl} enable --now {name}.timer
-{linger}to see it:
+{linger}to check it:
   {systemctl} list-timers {name}.timer
-  journalctl {user}-u {name}                     (what it found; a run that failed is in `{systemctl} --failed`)
-to undo it:
+  journalctl {user}-u {name}                     (its findings; `{systemctl} --failed` lists failed runs)
+to remove it:
   {systemctl} disable --now {name}.timer && rm {folder}/{name}.service {folder}/{name}.timer && {systemctl} daemon-reload
 ",
         user = if is_root { "" } else { "--user " },
     )
 }
 
-/// Writes what was said.
+/// Writes the text line by line, escaped.
 pub fn tell(text: &str, out: &mut dyn Write) -> io::Result<()> {
     text.lines().try_for_each(|line| writeln!(out, "{}", crate::view::escape::line(line)))
 }

@@ -9,15 +9,15 @@ use crate::view::progress::Detail;
 use crate::view::{CheckedInventory, Validation};
 use camino::{Utf8Path, Utf8PathBuf};
 
-/// Check inventories and their recipes; no host is contacted
+/// Validate inventories and their recipes; no host is contacted
 ///
-/// All mistakes of all files are found at once, each with its code, place, excerpt and a hint.
+/// Reports all errors of all files at once, each with its code, location, excerpt and a hint.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge validate cluster.yaml
   forge validate clusters/*.yaml --format json    for editors and pipelines")]
 pub struct Args {
-    /// The inventories; else -i, else $FORGE_INVENTORY, else ./inventory.yaml
+    /// Inventory files; default to -i, then $FORGE_INVENTORY, then ./inventory.yaml
     pub inventories: Vec<Utf8PathBuf>,
 }
 
@@ -39,7 +39,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         0 => ExitCode::Done,
         _ => ExitCode::Input,
     };
-    // Whoever wants to hear only what is wrong hears nothing of what is right.
+    // With `--quiet`, valid inventories print nothing.
     let silent = exit == ExitCode::Done && cx.settings.detail == Detail::Quiet && cx.settings.format == Format::Text;
     match silent {
         true => output.file_beside(&|writer, out| writer.validation(&validation, exit, out))?,
@@ -48,7 +48,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     Ok(exit)
 }
 
-/// Returns what a load found, and what is wrong with the selection where the inventory itself is right.
+/// Loads an inventory and, if it is valid, checks the host and step selection.
 fn check<B: Backend>(cx: &Cx<'_, B>, path: &Utf8Path) -> (CheckedInventory, Option<Box<Diag>>) {
     let (project, diags, sources) = cx.backend.load(path, cx.settings);
     let project = project.as_ref().filter(|_| !diags.has_errors());

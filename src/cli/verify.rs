@@ -6,9 +6,10 @@ use super::interrupt::Interrupts;
 use super::recorded::Observed;
 use super::run::{Cx, Ending, block_on};
 
-/// Prove that what is declared holds, and change nothing
+/// Verify the declared state (read-only)
 ///
-/// Judges every step and every verification of the recipes. What could not be told is unknown, which counts as not proven.
+/// Evaluates every step and every verification of the recipes. A result that could not be evaluated is unknown and
+/// counts as not verified.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge verify cluster.yaml

@@ -1,4 +1,4 @@
-//! Recipes as values for writers: what can be named, and everything that one of them declares.
+//! Recipes as values for output: the list of available recipes, and all declarations of one recipe.
 
 use super::shelf::shelf;
 use super::shipped::RECIPES;
@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashSet;
 
-/// Where recipes that are built into forge stand in messages.
+/// The folder of built-in recipes in messages.
 pub(super) const BUILT_IN: &str = "<built in>";
 
 /// A recipe in a list.
@@ -17,18 +17,18 @@ pub(super) const BUILT_IN: &str = "<built in>";
 pub struct RecipeLine {
     pub name: String,
     pub summary: String,
-    /// Its file, as messages show it.
+    /// Its file, as shown in messages.
     pub file: String,
     pub built_in: bool,
-    /// Whether it stands in the place of a built-in one of its name.
+    /// Whether it overrides a built-in recipe of the same name.
     pub replaces: bool,
-    /// Whether it uses others and has no steps.
+    /// Whether it is a stack: it uses other recipes and has no steps.
     pub stack: bool,
-    /// Hosts of the inventory that it is applied to, through stacks too; of a stack those of its recipes.
+    /// Hosts that it is applied to, directly or through stacks; for a stack, the hosts of its recipes.
     pub hosts: Vec<HostName>,
 }
 
-/// Everything that a recipe declares.
+/// All declarations of a recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RecipePage {
     #[serde(flatten)]
@@ -43,7 +43,7 @@ pub struct RecipePage {
     pub fails_as: Vec<FailsLine>,
 }
 
-/// What a program prints when it fails, and why.
+/// A failure message of a program, and its cause.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FailsLine {
     pub text: String,
@@ -68,10 +68,10 @@ pub struct RuleLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     pub require: String,
-    /// What is said where it does not hold.
+    /// Message if the condition is not met.
     #[serde(rename = "else")]
     pub otherwise: String,
-    /// Whether it is of the cluster.
+    /// Whether it is evaluated on the cluster instead of on hosts.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub of_cluster: bool,
     /// Whether it only warns.
@@ -113,10 +113,10 @@ pub struct VerifyLine {
     pub level: Level,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// Whether it is of the cluster.
+    /// Whether it is evaluated on the cluster instead of on hosts.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub of_cluster: bool,
-    /// `expect` over facts, or a `check` on the host.
+    /// `expect` (over facts) or `check` (a command on the host).
     pub by: &'static str,
     pub place: String,
 }
@@ -126,25 +126,25 @@ pub struct UseLine {
     pub recipe: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// Parameters that it passes on.
+    /// Names of the parameters that it passes.
     pub with: Vec<String>,
     pub place: String,
 }
 
-/// Lists every recipe that can be named: the inventory's own by name, then those built in.
+/// Lists every available recipe: the inventory's recipes by name, then the built-in ones.
 pub fn catalog(project: Option<&Project>) -> Vec<RecipeLine> {
     let read = |project: &Project| -> Vec<RecipeLine> {
         project.library.values().map(|recipe| line(project, recipe)).collect()
     };
     let mut lines = project.map(read).unwrap_or_default();
     let known: HashSet<String> = lines.iter().map(|line| line.name.clone()).collect();
-    // An inventory reads only those built-in recipes that it names.
+    // An inventory reads only the built-in recipes that it names.
     lines.extend(read(&shelf()).into_iter().filter(|line| !known.contains(&line.name)));
     lines.sort_by(|a, b| (a.built_in, &a.name).cmp(&(b.built_in, &b.name)));
     lines
 }
 
-/// Returns the page of the recipe of that name: the inventory's own before one that is built in.
+/// Returns the page of a recipe. The inventory's recipe takes precedence over a built-in one.
 pub fn recipe_page(project: Option<&Project>, name: &str) -> Option<RecipePage> {
     let own = project.filter(|project| project.library.contains_key(name));
     own.map_or_else(|| page(&shelf(), name), |project| page(project, name))
@@ -220,12 +220,12 @@ fn words(ty: &ParamType) -> String {
     }
 }
 
-/// Returns an edge as it could be written: `nvidia-driver/packages@effective`.
+/// Formats an edge in recipe syntax: `nvidia-driver/packages@effective`.
 pub(super) fn edge(edge: &Edge) -> String {
     let step = edge.step.as_ref().map_or_else(String::new, |step| format!("/{step}"));
     let optional = if edge.optional { "?" } else { "" };
     let phase = match edge.phase {
-        // What an edge means without a word.
+        // The default phase.
         Phase::Effective => String::new(),
         other => format!("@{}", other.name()),
     };

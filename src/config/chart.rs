@@ -1,4 +1,4 @@
-//! The graph of what is applied to some hosts, as a value for writers: steps in waves, edges as declared.
+//! The dependency graph of some hosts as a value for output: steps in waves, and edges as declared.
 
 use super::{Edge, Project, Recipe, Share, Step, StepFilter};
 use crate::diag::Span;
@@ -8,18 +8,18 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Steps, in an order that respects every edge, and what they wait for.
+/// Steps in an order that respects every edge, with their dependencies.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Chart {
     pub cluster: String,
     pub hosts: Vec<HostName>,
     pub steps: Vec<ChartStep>,
     pub edges: Vec<ChartEdge>,
-    /// Positions in `steps` of those that could run at once, first wave first.
+    /// Waves of steps that can run at the same time, as positions in `steps`, in order.
     pub waves: Vec<Vec<usize>>,
 }
 
-/// One step of a chart.
+/// A step of a chart.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ChartStep {
     pub recipe: String,
@@ -28,18 +28,18 @@ pub struct ChartStep {
     pub scope: Scope,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disruption: Option<Disruption>,
-    /// What brings it into force, where that is more than its own commands.
+    /// How the step takes effect, if that needs more than its own commands.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effective_by: Vec<String>,
-    /// Hosts that have it.
+    /// Hosts to which it is applied.
     pub hosts: Vec<HostName>,
-    /// Hosts that it is removed from.
+    /// Hosts from which it is removed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<HostName>,
     pub place: String,
 }
 
-/// One end of an edge: a step, or a recipe as a whole.
+/// One end of an edge: a step or a whole recipe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ChartEnd {
     pub recipe: String,
@@ -47,7 +47,7 @@ pub struct ChartEnd {
     pub step: Option<String>,
 }
 
-/// `to` does not begin before `from` is in `phase`.
+/// `to` does not start before `from` has reached `phase`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ChartEdge {
     pub from: ChartEnd,
@@ -55,16 +55,16 @@ pub struct ChartEdge {
     pub phase: Phase,
     /// `order`, `needs`, `after`, `barrier`, `restart_on` or `export`.
     pub why: &'static str,
-    /// Of a barrier: how many of the selected hosts must have got there.
+    /// For a barrier: how many of the selected hosts must have reached the phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least: Option<String>,
-    /// Where it is written; the order of steps has no place of its own.
+    /// Place of the declaration. The order of steps has no place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
 }
 
 impl ChartEnd {
-    /// Returns whether `step` is this end, or part of it.
+    /// Returns whether `step` is this end or belongs to it.
     pub fn holds(&self, step: &ChartStep) -> bool {
         self.recipe == step.recipe && self.step.as_ref().is_none_or(|name| *name == step.step)
     }
@@ -79,7 +79,7 @@ impl ChartEnd {
 }
 
 impl Share {
-    /// Returns it as it is written: `2`, `90%`.
+    /// Returns the share as text: `2`, `90%`.
     pub fn text(self) -> String {
         match self {
             Self::Count(count) => count.to_string(),
@@ -88,7 +88,7 @@ impl Share {
     }
 }
 
-/// Draws the graph of what is applied to `hosts`, as far as `filter` admits its steps.
+/// Returns the dependency graph of the steps on `hosts` that `filter` includes.
 pub fn chart(project: &Project, hosts: &[HostName], filter: &StepFilter) -> Chart {
     let on = applied(project, hosts);
     let waves = project.graph.waves();
@@ -97,7 +97,7 @@ pub fn chart(project: &Project, hosts: &[HostName], filter: &StepFilter) -> Char
         let id = project.graph.step(*index);
         on.contains_key(&*id.recipe) && filter.admits(&id.recipe, &id.step)
     });
-    // In a wave steps stand in the graph's order.
+    // The sort is stable: within a wave, steps stay in the graph's order.
     kept.sort_by_key(|index| waves[index.0 as usize]);
     let steps: Vec<ChartStep> =
         kept.iter().filter_map(|index| step(project, project.graph.step(*index), &on)).collect();
@@ -114,7 +114,7 @@ pub fn chart(project: &Project, hosts: &[HostName], filter: &StepFilter) -> Char
     }
 }
 
-/// Hosts of each recipe, those that it is removed from apart.
+/// Hosts of each recipe: those to which it is applied, and those from which it is removed.
 type Applied<'p> = BTreeMap<&'p str, (Vec<HostName>, Vec<HostName>)>;
 
 fn applied<'p>(project: &'p Project, hosts: &[HostName]) -> Applied<'p> {
@@ -152,12 +152,12 @@ fn step(project: &Project, id: &StepId, on: &Applied<'_>) -> Option<ChartStep> {
     })
 }
 
-/// What runs through the cluster's API runs there, and on none of the hosts.
+/// Returns the cluster's API in place of the hosts, for steps that run through it.
 fn through_cluster(project: &Project, hosts: &[HostName]) -> Vec<HostName> {
     project.member().filter(|_| !hosts.is_empty()).into_iter().cloned().collect()
 }
 
-/// Returns the edges between steps of `steps`: the order inside of recipes, then what is declared.
+/// Returns the edges between `steps`: first the order inside each recipe, then the declared edges.
 pub(super) fn edges(project: &Project, steps: &[ChartStep]) -> Vec<ChartEdge> {
     let here = |end: &ChartEnd| steps.iter().any(|step| end.holds(step));
     let recipes: BTreeSet<&str> = steps.iter().map(|step| step.recipe.as_str()).collect();
@@ -175,7 +175,7 @@ pub(super) fn edges(project: &Project, steps: &[ChartStep]) -> Vec<ChartEdge> {
     edges
 }
 
-/// Steps that were left out do not cut the order of the others.
+/// Returns the edges between consecutive steps of a recipe. Steps that are not in the chart do not interrupt the order.
 fn order(recipe: &Recipe, here: &impl Fn(&ChartEnd) -> bool) -> Vec<ChartEdge> {
     let end = |step: &std::sync::Arc<Step>| ChartEnd { recipe: recipe.name.clone(), step: Some(step.name.clone()) };
     let kept: Vec<ChartEnd> = recipe.steps.iter().map(end).filter(here).collect();
@@ -194,7 +194,7 @@ fn end(end: &Endpoint) -> ChartEnd {
     ChartEnd { recipe: end.recipe.clone(), step: end.step.clone() }
 }
 
-/// Finds the edge that was written at `span`: the graph does not know of shares.
+/// Finds the share of the edge at `span`: the graph does not store shares.
 fn least(project: &Project, to: &Endpoint, span: Span) -> Option<Share> {
     let recipe = project.recipes.get(&to.recipe)?;
     let edges = recipe.needs.iter().chain(recipe.steps.iter().flat_map(|step| &step.needs));

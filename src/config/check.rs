@@ -1,4 +1,4 @@
-//! Checks a rendered tree against a table of fields: every mistake at once, values typed.
+//! Checks a rendered tree against a table of fields, reports all errors and returns typed values.
 
 use super::scalar::{self, describe, shorten};
 use super::table::{no_time, not_a_bool, not_a_duration, out_of_range, quoted, wrong_type};
@@ -8,28 +8,28 @@ use crate::model::{SecretStore, Value};
 use crate::resource::{Field, Fields, Type};
 use std::collections::BTreeSet;
 
-/// Gives the files of the inventory's tree that a field names.
+/// Access to the local files that fields refer to.
 pub(super) trait Local {
     /// Returns the text of a file, or `{ base64: … }` of its bytes.
     ///
     /// # Errors
-    /// Why it cannot be had, at `span`.
+    /// Why the file cannot be read, at `span`.
     fn source(&self, path: &str, span: Span) -> Result<Value, Box<Diag>>;
 
-    /// Returns where a file is that is not read at load.
+    /// Returns the path of a file without reading it.
     ///
     /// # Errors
-    /// Why there is none that may be used, at `span`.
+    /// Why the file cannot be used, at `span`.
     fn locate(&self, path: &str, span: Span) -> Result<Value, Box<Diag>>;
 
     /// Returns the YAML documents of a file, as a list of values.
     ///
     /// # Errors
-    /// Why it cannot be had, or what is wrong in it.
+    /// Why the file cannot be read or parsed.
     fn documents(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
         match self.source(path, span)? {
             Value::String(text) => super::documents::read(path, &text, span),
-            // Files are not looked at yet.
+            // Local files are not read without hosts.
             Value::Null => Ok(Value::Null),
             _ => Err(Box::new(Diag::error(Code::BadValue, format!("`{path}` is not text")).at(span))),
         }
@@ -38,29 +38,29 @@ pub(super) trait Local {
     /// Returns the rendered text of a file.
     ///
     /// # Errors
-    /// Why it cannot be had, or what is wrong in it.
+    /// Why the file cannot be read or rendered.
     fn template(&self, path: &str, span: Span) -> Result<Rendered, Box<Diag>>;
 }
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub(super) struct Checked {
     pub fields: Fields,
-    /// Fields whose value is not known yet, by path (`env.HOME`), with what they wait for.
+    /// Fields whose value is not known yet, by path (`env.HOME`), with the reason.
     pub deferred: Vec<(String, Need)>,
-    /// Paths of facts that local templates read.
+    /// Paths of facts that local template files read.
     pub reads: BTreeSet<String>,
     pub diags: Vec<Diag>,
 }
 
-/// What the rendering of a local file came to.
+/// The result of rendering a local file.
 #[derive(Debug)]
 pub(super) enum Rendered {
     Known { text: String, reads: BTreeSet<String> },
     Waits(Need),
 }
 
-/// Checks `node` against `table`. `what` names it with its article: `a file`.
+/// Checks `node` against `table`. `what` describes it in messages, with its article: `a file`.
 pub(super) fn check(node: &Node, table: &'static [Field], what: &str, local: &dyn Local) -> Checked {
     let mut check = Check { local, deferred: Vec::new(), reads: BTreeSet::new(), diags: Vec::new() };
     let fields = check.table(node, table, what, "");
@@ -74,7 +74,7 @@ struct Check<'c> {
     diags: Vec<Diag>,
 }
 
-/// A value that was refused: its mistake is among the diagnostics, or it is deferred.
+/// A value without a result: its error is among the diagnostics, or it is deferred.
 struct Refused;
 
 type Got = Result<Value, Refused>;
@@ -109,7 +109,7 @@ impl Check<'_> {
         fields
     }
 
-    /// What stands there under another name is not missing as well.
+    /// Reports missing fields, except fields that an unknown key probably means.
     fn missing(&mut self, entries: &[(Key, Node)], meant: &[&str], table: &[Field], what: &str, span: Span) {
         let given = |field: &&Field| {
             entries.iter().any(|(key, node)| key.text == field.name && !matches!(node.data, Data::Null))
@@ -168,7 +168,7 @@ impl Check<'_> {
         values.into_iter().collect::<Result<_, _>>().map(Value::Object)
     }
 
-    /// Any value is taken as it is; parts that are not known yet defer it.
+    /// Returns any value unchecked. Parts that are not known yet defer it.
     fn any(&mut self, node: &Node, path: &str) -> Value {
         if let Some(need) = super::render::first_need(node) {
             self.deferred.push((path.to_owned(), need));
@@ -320,7 +320,8 @@ fn version(scalar: &Scalar<'_>) -> Typed {
     }
 }
 
-/// A version reaches command lines and names of files: letters, digits and what Debian allows.
+/// Returns whether `text` is a version. Versions are used in command lines and file names, so only letters, digits and
+/// the punctuation of Debian versions are valid.
 pub(super) fn is_version(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'+' | b'~' | b':' | b'_' | b'-');
     text.len() <= 128 && text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric()) && text.bytes().all(inner)
@@ -340,7 +341,7 @@ fn name(scalar: &Scalar<'_>) -> Typed {
     match scalar::is_name(scalar.text) {
         true => Ok(Value::from(scalar.text)),
         false => {
-            Err(Box::new(scalar.bad("must be a name").hint("use letters, digits and `_.@:+-`, not beginning with `-`")))
+            Err(Box::new(scalar.bad("must be a name").hint("use letters, digits and `_.@:+-`, not starting with `-`")))
         }
     }
 }
@@ -350,13 +351,13 @@ fn secret(scalar: &Scalar<'_>) -> Typed {
         true => Ok(Value::from(scalar.text)),
         false => {
             let diag =
-                Diag::error(Code::BadValue, format!("`{}` is a secret and must not be written down", scalar.path));
+                Diag::error(Code::BadValue, format!("`{}` is a secret and must not be in plain text", scalar.path));
             Err(Box::new(diag.at(scalar.node.span).hint("pass it as a parameter of type `secret`")))
         }
     }
 }
 
-/// Returns what stands at `node` for messages about parameters.
+/// Describes the value of `node` for messages about parameters.
 pub(super) fn found(node: &Node) -> String {
     describe(node)
 }
@@ -443,7 +444,7 @@ mod tests {
                 "`names` must be a list, found the text `a` (write `[a]`)",
                 "`env` must be a map, found a list",
                 "unknown key `kye` in `inner` (did you mean `key`?)",
-                "`password` is a secret and must not be written down (pass it as a parameter of type `secret`)",
+                "`password` is a secret and must not be in plain text (pass it as a parameter of type `secret`)",
                 "unknown key `pth` in a thing (did you mean `path`?)",
             ]
         );
@@ -452,10 +453,10 @@ mod tests {
     #[test]
     fn names_and_paths_are_confined() {
         assert_eq!(messages("{path: etc/x}"), ["`path` must be absolute, found `etc/x`"]);
-        assert_eq!(messages("{path: /etc/../x}"), ["`path` must not hold `..`, found `/etc/../x`"]);
+        assert_eq!(messages("{path: /etc/../x}"), ["`path` must not contain `..`, found `/etc/../x`"]);
         assert_eq!(
             messages("{path: /x, names: [-rf]}"),
-            ["`names[0]` must be a name, found `-rf` (use letters, digits and `_.@:+-`, not beginning with `-`)"]
+            ["`names[0]` must be a name, found `-rf` (use letters, digits and `_.@:+-`, not starting with `-`)"]
         );
     }
 

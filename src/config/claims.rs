@@ -1,4 +1,4 @@
-//! Two steps of one host that declare the same thing differently.
+//! Finds steps of one host that declare the same resource differently.
 
 use super::expand::{Expanded, Expander, State};
 use super::{Host, Instance, Step};
@@ -7,17 +7,17 @@ use crate::model::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Finds conflicts; hosts with the same recipes and values are looked at once.
+/// Finds conflicts. Hosts with the same recipes and values are checked once.
 #[derive(Default)]
 pub(super) struct Claims {
     seen: HashSet<Vec<usize>>,
 }
 
-/// Everything that the steps of one host claim.
+/// All claims of the steps of one host.
 #[derive(Default)]
 struct Claimed {
     whole: HashMap<Key, Claim>,
-    /// Of several parts of one thing, the first.
+    /// Claims on parts of a resource; of several parts, only the first.
     parts: HashMap<Key, Claim>,
 }
 
@@ -32,15 +32,14 @@ struct Claim {
 }
 
 impl Claims {
-    /// Returns whether hosts with the very same recipes, none of whose steps depend on the host, were looked
-    /// at before.
+    /// Returns whether a host with the same recipes was checked before, provided that no step depends on the host.
     pub fn looked_at(&mut self, expander: &Expander<'_>, own: &[Arc<Instance>]) -> bool {
         let shared =
             |instance: &Arc<Instance>| instance.recipe.steps.iter().all(|step| expander.is_shared(instance, step));
         own.iter().all(shared) && !self.seen.insert(own.iter().map(|instance| Arc::as_ptr(instance) as usize).collect())
     }
 
-    /// Compares all turns of one host.
+    /// Compares the claims of all steps of one host.
     pub fn host(&self, host: &Host, turns: &[(&Arc<Step>, Arc<[Expanded]>)], diags: &mut Diags) {
         let mut claims = Claimed::default();
         for (step, turns) in turns {
@@ -50,12 +49,12 @@ impl Claims {
 }
 
 impl Claim {
-    /// Whether what it is about is to be gone.
+    /// Returns whether the claim removes the resource.
     fn goes(&self) -> bool {
         self.absent || self.desired["absent"] == true
     }
 
-    /// Returns whether this and `other` cannot both hold. Nothing at a path is nothing, whichever kind says so.
+    /// Returns whether this claim and `other` conflict. Two removals of a path never conflict, whatever their kinds.
     fn contradicts(&self, other: &Claim, kind: &str) -> bool {
         match (self.goes(), other.goes()) {
             (true, true) => kind != "path" && self.desired != other.desired,
@@ -95,10 +94,11 @@ fn conflict((kind, title): &Key, first: &Claim, again: &Claim, host: &Host) -> D
     diag.note(format!("for example on host `{}`", host.name))
 }
 
-/// `later` is the place of the one that stands below the other.
+/// Reports a claim on a part of a resource that another step claims as a whole. `later` is the place of the claim that
+/// was read second.
 fn overlap((kind, title): &Key, part: &Claim, whole: &Claim, later: Span, host: &Host) -> Diag {
     let message =
-        format!("`{}` declares a part of the {kind} `{title}`, which `{}` declares as a whole", part.step, whole.step);
+        format!("`{}` declares a part of the {kind} `{title}`, which `{}` declares entirely", part.step, whole.step);
     let other = if part.span == later { whole.span } else { part.span };
     let diag = Diag::error(Code::Conflict, message).at(later).label("declared here").also(other, "and here");
     diag.note(format!("for example on host `{}`", host.name))

@@ -1,4 +1,4 @@
-//! What every part of a load shares: mistakes found so far, secrets, and the tree that files may come from.
+//! Shared state of a load: diagnostics, secrets, and the directory tree that files may come from.
 
 use super::notify::LateSecret;
 use super::{Data, LoadOptions, Node, table};
@@ -16,14 +16,14 @@ pub(super) struct Cx<'o> {
     pub diags: Diags,
     pub sources: Sources,
     pub secrets: SecretStore,
-    /// Environment variables that secrets came from.
+    /// Environment variables that secrets were read from.
     pub secret_variables: BTreeSet<String>,
     pub options: &'o LoadOptions<'o>,
-    /// The folder of the inventory, canonical: its tree.
+    /// Canonical path of the inventory's folder, the root of its tree.
     pub root: Utf8PathBuf,
-    /// Whether digests that nobody declared are going to be learned.
+    /// Whether this run computes digests that are not declared.
     pub learn: bool,
-    /// Names of the files of recipes that could not be read, without their ending.
+    /// File names, without extension, of recipes that could not be read.
     pub unread: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl<'o> Cx<'o> {
         self.diags.push(diag);
     }
 
-    /// Reads a YAML file under the name that people know it by.
+    /// Reads a YAML file. Messages show it as `shown`.
     pub fn read_yaml(&mut self, path: &Utf8Path, shown: &Utf8Path, span: Option<Span>) -> Option<(FileId, Node)> {
         match read_text(path) {
             Ok(text) => self.parse(shown, text),
@@ -66,19 +66,19 @@ impl<'o> Cx<'o> {
         Some((file, node))
     }
 
-    /// Returns the canonical path of `text`, which must lie in the inventory's tree once every link is
-    /// followed.
+    /// Returns the canonical path of `text`, which must be inside the inventory's tree after all symbolic links are
+    /// resolved.
     ///
     /// # Errors
-    /// [`Code::Escape`], or [`Code::Unreadable`] when it is not there.
+    /// [`Code::Escape`], or [`Code::Unreadable`] if it does not exist.
     pub fn confined(&self, text: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
         confined(&self.root, text, span)
     }
 
-    /// Reads what stands for a secret, `{ env: NAME }` or `{ file: PATH }`, and returns the placeholder.
+    /// Reads a secret from `{ env: NAME }` or `{ file: PATH }` and returns its placeholder.
     pub fn secret(&mut self, node: &Node, what: &str) -> Option<String> {
         if !matches!(node.data, Data::Map(_)) {
-            let message = format!("{what} is a secret and must not be written down");
+            let message = format!("{what} is a secret and must not be in plain text");
             let diag = Diag::error(Code::BadValue, message).at(node.span);
             self.push(diag.hint("write `{ env: NAME }` or `{ file: PATH }`"));
             return None;
@@ -94,10 +94,11 @@ impl<'o> Cx<'o> {
         }
     }
 
-    /// As [`secret`](Self::secret), for one that only sending needs: that it is not there is told when it is needed.
+    /// Like [`secret`](Self::secret), for a secret that is needed only to send notifications: if it is missing, that is
+    /// reported when it is needed.
     pub fn late_secret(&mut self, node: &Node, what: &str) -> Option<LateSecret> {
         if !matches!(node.data, Data::Map(_)) {
-            // Written down it is refused, with the words of every other secret.
+            // Reports a secret in plain text with the same message as any other secret.
             self.secret(node, what);
             return None;
         }
@@ -127,7 +128,7 @@ impl<'o> Cx<'o> {
                 self.push(*diag);
                 return None;
             }
-            Err(_) => failed("it is not there".to_owned()),
+            Err(_) => failed("no such file".to_owned()),
             Ok(path) => match read_text(&path) {
                 Ok(value) => Ok(self.keep(&text, value.trim_end_matches(['\n', '\r']).to_owned(), node.span)?),
                 Err(why) => failed(why),
@@ -143,7 +144,7 @@ impl<'o> Cx<'o> {
             None => {
                 let diag =
                     Diag::error(Code::SecretUnavailable, format!("the environment variable `{name}` is not set"));
-                self.push(diag.at(node.span).hint(format!("set `{name}` before forge runs")));
+                self.push(diag.at(node.span).hint(format!("set `{name}` before running forge")));
                 None
             }
         }
@@ -175,14 +176,14 @@ impl<'o> Cx<'o> {
         }
     }
 
-    /// A secret may lie outside of the tree only with trust: an inventory could send any file of the
-    /// controller to a host of its choice.
+    /// Returns the path of a secret file. It may be outside the tree only with `--trust`: otherwise an inventory could
+    /// send any file of the controller to a host of its choice.
     fn secret_path(&self, text: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
         if self.options.trust {
             return Ok(self.root.join(text));
         }
         self.confined(text, span).map_err(|diag| match diag.code {
-            Code::Escape => Box::new(diag.hint("pass `--trust` if this inventory may read it")),
+            Code::Escape => Box::new(diag.hint("pass `--trust` to let this inventory read it")),
             _ => Box::new(Diag { code: Code::SecretUnavailable, ..*diag }),
         })
     }
@@ -192,7 +193,7 @@ impl<'o> Cx<'o> {
             self.push(
                 Diag::error(
                     Code::ForbiddenCharacter,
-                    format!("the secret `{name}` holds a character that forge does not carry"),
+                    format!("the secret `{name}` contains a character that forge does not support"),
                 )
                 .at(span),
             );
@@ -215,7 +216,7 @@ pub(super) fn confined(root: &Utf8Path, text: &str, span: Span) -> Result<Utf8Pa
     }
 }
 
-/// Judged by the text first, so that the message does not tell what exists elsewhere.
+/// Checks the path lexically before it is resolved, so that the message does not reveal which files exist elsewhere.
 fn lexically_inside(root: &Utf8Path, joined: &Utf8Path) -> bool {
     let mut depth = Vec::new();
     for part in joined.components() {
@@ -238,7 +239,7 @@ pub(super) fn unreadable(shown: &str, why: &str, span: Option<Span>) -> Diag {
     }
 }
 
-/// Returns the YAML file beside a missing one whose name is nearest to it.
+/// Returns the YAML file with the most similar name in the folder of a missing file.
 fn neighbour(missing: &Utf8Path) -> Option<String> {
     if missing.exists() {
         return None;
@@ -259,7 +260,7 @@ fn neighbour(missing: &Utf8Path) -> Option<String> {
 /// Reads a text file.
 ///
 /// # Errors
-/// Why not, as a lowercase fragment.
+/// Why the file cannot be read, as a lowercase fragment.
 pub(super) fn read_text(path: &Utf8Path) -> Result<String, String> {
     let meta = fs_err::metadata(path).map_err(|error| plain(&error))?;
     if !meta.is_file() {
@@ -268,7 +269,7 @@ pub(super) fn read_text(path: &Utf8Path) -> Result<String, String> {
     if meta.len() > MAX_FILE {
         return Err(format!("it is larger than {} MiB", MAX_FILE >> 20));
     }
-    // A file may grow meanwhile, and files of /proc have no size.
+    // The file may grow after the check, and files in /proc report no size.
     let mut bytes = Vec::new();
     let file = fs_err::File::open(path).map_err(|error| plain(&error))?;
     file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|error| plain(&error))?;
@@ -278,7 +279,7 @@ pub(super) fn read_text(path: &Utf8Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|error| format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
 }
 
-/// The operating system's word for an error, without its number.
+/// Returns the operating system's text for an error, without its number.
 pub(super) fn plain(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "no such file".to_owned(),

@@ -1,4 +1,4 @@
-//! Digests that steps leave to the lock file beside the inventory.
+//! Reads digests from the lock file next to the inventory, for steps that declare none.
 
 use crate::artifact::{Address, Lock, Sha256, lock_path};
 use crate::diag::{Code, Diag, Diags};
@@ -6,34 +6,34 @@ use crate::model::Value;
 use crate::resource::Fields;
 use camino::{Utf8Path, Utf8PathBuf};
 
-/// The lock file, and whether what it lacks is going to be learned.
+/// The lock file, and whether this run computes missing digests.
 #[derive(Debug, Default)]
 pub(super) struct Digests {
     lock: Lock,
-    /// The folder of the inventory, canonical: files are named from it.
+    /// Canonical path of the inventory's folder. File names are relative to it.
     root: Utf8PathBuf,
     learn: bool,
 }
 
 impl Digests {
-    /// Reads the lock file of an inventory; without one there are no digests.
+    /// Reads the lock file of an inventory. A missing lock file has no digests.
     pub fn read(inventory: &Utf8Path, root: &Utf8Path, learn: bool, diags: &mut Diags) -> Self {
         let lock = Lock::read(&lock_path(inventory)).unwrap_or_else(|error| {
             let diag = Diag::error(Code::Unreadable, error.to_string());
-            diags.push(diag.hint("`forge fetch --lock` writes it anew once it is removed"));
+            diags.push(diag.hint("remove it and run `forge fetch --lock` to create it again"));
             Lock::default()
         });
         Self { lock, root: root.to_owned(), learn }
     }
 
-    /// Returns what the lock file holds, if it holds anything.
+    /// Returns the content of the lock file if it is not empty.
     pub fn input(&self) -> Option<String> {
-        // Text and numbers always serialize.
+        // Serialization cannot fail: the file contains only text and numbers.
         (!self.lock.artifacts.is_empty())
             .then(|| format!("{}\n", serde_json::to_string_pretty(&self.lock).unwrap_or_default()))
     }
 
-    /// Puts the digest of an artifact into its fields where they lack it and the lock file has it.
+    /// Adds the digest from the lock file to an artifact's fields if they declare none.
     pub fn complete(&self, fields: &mut Fields) {
         if fields.has("sha256") {
             return;
@@ -46,7 +46,7 @@ impl Digests {
     }
 }
 
-/// Returns what the lock file calls the source of an artifact.
+/// Returns the key of an artifact's source in the lock file.
 fn name(fields: &Fields, root: &Utf8Path) -> Option<String> {
     match (fields.text("url"), fields.text("file")) {
         (Some(url), _) => Some(Address::parse(url).ok()?.to_string()),

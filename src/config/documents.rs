@@ -1,11 +1,11 @@
-//! Files of several YAML documents, as manifests of a cluster are kept.
+//! Reads files with several YAML documents, such as Kubernetes manifests.
 
 use super::{scalar, yaml};
 use crate::diag::{Code, Diag, FileId, Span};
 use crate::model::Value;
 
-/// Returns the documents of `text`, which lies at `path`, as a list; empty ones are left out. What is wrong is told at
-/// `span`, with its line.
+/// Returns the documents of `text`, the content of `path`, as a list without empty documents. Errors are reported at
+/// `span`, with the line in the file.
 pub(super) fn read(path: &str, text: &str, span: Span) -> Result<Value, Box<Diag>> {
     let mut documents = Vec::new();
     for (line, text) in parts(text) {
@@ -22,13 +22,13 @@ pub(super) fn read(path: &str, text: &str, span: Span) -> Result<Value, Box<Diag
     Ok(Value::Array(documents))
 }
 
-/// Returns each document with its first line, counted from 1. A marker is one wherever a line begins with it.
+/// Returns each document with its first line, counted from 1. Every line that starts with a marker ends a document.
 fn parts(text: &str) -> Vec<(usize, String)> {
     let mut parts = vec![(1, String::new())];
     for (at, line) in text.split_inclusive('\n').enumerate() {
         let rest = line.strip_prefix("---").or(line.strip_prefix("..."));
         match rest.filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\n', '\r'])) {
-            // What stands behind the marker belongs to what follows.
+            // Text after the marker belongs to the next document.
             Some(rest) => parts.push((at + 1, format!("{}\n", rest.trim_end_matches(['\n', '\r'])))),
             None => parts.last_mut().into_iter().for_each(|(_, part)| part.push_str(line)),
         }

@@ -1,35 +1,35 @@
-//! `drift:` as it is meant: what drift passes over and until when, how long it remembers, what it may run.
+//! The `drift:` settings: which findings drift ignores and until when, how long it keeps history, and what it may run.
 
 use super::filter::Pattern;
 use super::notify::Recipient;
 use crate::diag::Span;
 use jiff::civil::Date;
 
-/// Days that history is kept where nothing is declared.
+/// Default number of days to keep history.
 pub const KEEP_DAYS: u32 = 90;
 
 /// `drift:`.
 #[derive(Clone, Debug)]
 pub struct DriftPolicy {
     pub ignore: Vec<Ignore>,
-    /// Days that history is kept on the controller.
+    /// Days to keep history on the controller.
     pub keep_days: u32,
-    /// Whether a recipe's own checks run also where they cannot be kept from writing.
+    /// Whether a recipe's own checks run even if the host cannot prevent them from writing.
     pub unconfined: bool,
-    /// Whether hosts themselves keep since when their findings are there.
+    /// Whether each host stores when its findings were first seen.
     pub first_seen_on_host: bool,
-    /// Who is told when what is found changes.
+    /// Recipients of a notification when the findings change.
     pub notify: Vec<Recipient>,
-    /// Whether hosts that are alike are compared.
+    /// Whether similar hosts are compared with each other, and how outliers are reported.
     pub outliers: Option<OutlierMode>,
 }
 
-/// What is done about hosts that are unlike the others of their kind.
+/// How outliers among similar hosts are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutlierMode {
-    /// They are shown.
+    /// Outliers are shown.
     Show,
-    /// They are shown, and count as found.
+    /// Outliers are shown and count as findings.
     Count,
 }
 
@@ -49,7 +49,7 @@ impl std::str::FromStr for OutlierMode {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|mode| mode.name() == text);
-        found.ok_or_else(|| "it is `show` or `count`".to_owned())
+        found.ok_or_else(|| "must be `show` or `count`".to_owned())
     }
 }
 
@@ -66,20 +66,20 @@ impl Default for DriftPolicy {
     }
 }
 
-/// Something that drift passes over, for a reason and for a time.
+/// A path or step that drift ignores, with a reason and an expiry date.
 #[derive(Clone, Debug)]
 pub struct Ignore {
     pub what: Ignored,
-    /// As written: `/etc/motd`, `base/banner`.
+    /// The pattern as declared: `/etc/motd`, `base/banner`.
     pub text: String,
     pub why: String,
-    /// The last day on which it holds.
+    /// The last day on which the rule is effective.
     pub until: Date,
     pub span: Span,
     pub(super) pattern: Pattern,
 }
 
-/// Whether a path or a step is passed over.
+/// Whether the rule ignores paths or steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
     Path,
@@ -87,7 +87,7 @@ pub enum Ignored {
 }
 
 impl Ignore {
-    /// Returns whether it is about something: a step of a recipe, or one of the paths that the step is about.
+    /// Returns whether the rule covers this step of the recipe, or one of the step's paths.
     pub fn covers<'p>(&self, recipe: &str, step: &str, paths: impl IntoIterator<Item = &'p str>) -> bool {
         match self.what {
             Ignored::Path => paths.into_iter().any(|path| self.pattern.is_match(path)),
@@ -95,7 +95,7 @@ impl Ignore {
         }
     }
 
-    /// Returns whether its time is over.
+    /// Returns whether the rule has expired.
     pub fn is_expired(&self, today: Date) -> bool {
         today > self.until
     }

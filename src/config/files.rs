@@ -1,4 +1,4 @@
-//! Files of the inventory's tree that recipes name: read at load, so that nothing is read afterwards.
+//! Files of the inventory's tree that recipes refer to. They are read at load, so that a plan does no file I/O.
 
 use super::cx::{confined, plain, unreadable};
 use crate::diag::{Diag, Span};
@@ -8,21 +8,21 @@ use std::collections::BTreeMap;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The largest file that travels to a host through a script. Bytes.
+/// Maximum size of a file that is sent to a host through a script. Bytes.
 const MAX: u64 = 16 << 20;
 
-/// Every local file that was read, by the folder it is named from and its name.
+/// Every local file that was read, by the recipe's folder and the file's name.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     root: Utf8PathBuf,
     read: RwLock<BTreeMap<(Utf8PathBuf, String), Result<Value, Refusal>>>,
-    /// Set at the end of a load: a plan does no I/O.
+    /// Set at the end of a load: a plan does no file I/O.
     closed: AtomicBool,
-    /// Files that are too large to be read: where they are.
+    /// Canonical paths of files that are too large to be read at load.
     found: RwLock<BTreeMap<(Utf8PathBuf, String), Result<Utf8PathBuf, Refusal>>>,
 }
 
-/// A refusal without its place: several steps may name one file.
+/// An error without its place: several steps may refer to one file.
 type Refusal = Diag;
 
 impl Files {
@@ -34,16 +34,16 @@ impl Files {
         &self.root
     }
 
-    /// From now on only files that were read before are known.
+    /// Ends reading: from now on, only files that were read before are available.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the text of a file, or `{ base64: … }` of bytes that are no text. `folder` is the recipe's,
-    /// which relative names begin from.
+    /// Returns the text of a file, or `{ base64: … }` if its bytes are not text. Names are relative to `folder`, the
+    /// recipe's folder.
     ///
     /// # Errors
-    /// It leaves the tree, is not there, or was not read at load.
+    /// The file is outside the tree, does not exist, or was not read at load.
     pub fn get(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Value, Box<Diag>> {
         let key = (folder.to_owned(), name.to_owned());
         let held = self.read.read().ok().and_then(|map| map.get(&key).cloned());
@@ -63,28 +63,24 @@ impl Files {
         content.map_err(|diag| Box::new(diag.at(span)))
     }
 
-    /// Returns every file that was read, with what it holds, by the path that it was asked for with.
+    /// Returns every file that was read, with its content, by the requested path.
     pub fn contents(&self) -> Vec<(Utf8PathBuf, Value)> {
         let Ok(read) = self.read.read() else { return Vec::new() };
         let held = read.iter().filter_map(|((folder, name), content)| Some((folder.join(name), content.clone().ok()?)));
         held.collect()
     }
 
-    /// Returns where a file is that is not read, with every link followed.
+    /// Returns the canonical path of a file without reading it.
     ///
     /// # Errors
-    /// It leaves the tree, is no regular file, or was not looked for at load.
+    /// The file is outside the tree, is not a regular file, or was not located at load.
     pub fn locate(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
         let key = (folder.to_owned(), name.to_owned());
         let held = self.found.read().ok().and_then(|map| map.get(&key).cloned());
         let found = match held {
             Some(found) => found,
             None if self.closed.load(Ordering::Relaxed) => {
-                return Err(Box::new(unreadable(
-                    name,
-                    "it was not looked for when the inventory was loaded",
-                    Some(span),
-                )));
+                return Err(Box::new(unreadable(name, "it was not located when the inventory was loaded", Some(span))));
             }
             None => {
                 let found = self.place(folder, name, span).map_err(|diag| *diag);
@@ -100,7 +96,7 @@ impl Files {
     fn place(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
         let joined = folder.join(name);
         let path = confined(&self.root, joined.as_str(), span).map_err(|diag| named(*diag, joined.as_str(), name))?;
-        // A chart may be a folder.
+        // A Helm chart may be a folder.
         match path.is_file() || path.join("Chart.yaml").is_file() {
             true => Ok(path),
             false => Err(Box::new(unreadable(name, "it is not a regular file", Some(span)))),
@@ -122,12 +118,12 @@ impl Files {
     }
 }
 
-/// Messages show the name as it was written, not where it was looked for.
+/// Replaces the joined path in a message by the name as written.
 fn named(diag: Diag, joined: &str, name: &str) -> Box<Diag> {
     Box::new(Diag { message: diag.message.replace(joined, name), ..diag })
 }
 
-/// Text that could be taken for a placeholder of a secret travels as bytes.
+/// Returns the content of a file. Text that contains characters of secret placeholders is encoded as bytes.
 fn content(bytes: Vec<u8>) -> Value {
     let open = |text: &str| !text.contains(['\0', '\u{e000}', '\u{e001}']);
     match String::from_utf8(bytes) {

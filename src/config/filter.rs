@@ -1,4 +1,4 @@
-//! Which steps of a project a command line asks for.
+//! Selects steps of a project by the options `--step` and `--skip`.
 
 use super::Project;
 use crate::diag::{Code, Diag};
@@ -11,11 +11,11 @@ use std::sync::OnceLock;
 pub struct StepFilter {
     only: Vec<Pattern>,
     skip: Vec<Pattern>,
-    /// How deep to look; `None` for as deep as anything goes.
+    /// Deepest level to include; `None` for no limit.
     deepest: Option<Level>,
 }
 
-/// A name, or a glob over names.
+/// A name or a glob pattern over names.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     text: String,
@@ -27,7 +27,7 @@ impl Pattern {
         Self { text: text.to_owned(), matcher: OnceLock::new() }
     }
 
-    /// A pattern that is no glob matches its own text only.
+    /// Returns whether the pattern matches. Text that is not a valid glob matches only itself.
     pub fn is_match(&self, name: &str) -> bool {
         if self.text == name {
             return true;
@@ -47,41 +47,41 @@ impl StepFilter {
         Self { only: patterns(only), skip: patterns(skip), deepest: None }
     }
 
-    /// Returns the same without what lies deeper than `level`.
+    /// Returns the same filter, limited to `level` and above.
     pub fn down_to(&self, level: Level) -> Self {
         Self { deepest: Some(level), ..self.clone() }
     }
 
-    /// Returns whether a step or verification of that level is among those to look at.
+    /// Returns whether the filter includes steps and verifications of that level.
     pub fn admits_level(&self, level: Level) -> bool {
         self.deepest.is_none_or(|deepest| level <= deepest)
     }
 
-    /// Returns the patterns as they were typed: those of `--step`, and those of `--skip`.
+    /// Returns the patterns as typed: those of `--step`, then those of `--skip`.
     pub fn patterns(&self) -> (Vec<String>, Vec<String>) {
         let texts = |list: &[Pattern]| list.iter().map(|pattern| pattern.text.clone()).collect();
         (texts(&self.only), texts(&self.skip))
     }
 
-    /// Returns whether it leaves nothing out.
+    /// Returns whether the filter has no patterns.
     pub fn is_empty(&self) -> bool {
         self.only.is_empty() && self.skip.is_empty()
     }
 
-    /// Returns whether the step is among those to look at.
+    /// Returns whether the filter includes the step.
     pub fn admits(&self, recipe: &str, step: &str) -> bool {
         let any = |list: &[Pattern]| list.iter().any(|pattern| pattern.admits(recipe, step));
         (self.only.is_empty() || any(&self.only)) && !any(&self.skip)
     }
 
-    /// Returns whether the recipe's verification is among those to look at: only with the whole recipe.
+    /// Returns whether the filter includes the recipe's verification, which is included only with the whole recipe.
     pub fn admits_recipe(&self, recipe: &str) -> bool {
         let any = |list: &[Pattern]| list.iter().any(|pattern| pattern.is_match(recipe));
         (self.only.is_empty() || any(&self.only)) && !any(&self.skip)
     }
 
-    /// Returns an error for the first pattern that no step of the project fits, or where the patterns together
-    /// leave none: an empty selection is a mistake, never "nothing to do".
+    /// Returns an error for the first pattern that matches no step of the project, or if the patterns together select
+    /// no step. An empty selection is always an error, so that a typo is not reported as "no changes".
     pub fn check(&self, project: &Project) -> Option<Diag> {
         let steps: Vec<(&str, &str)> =
             project.recipes.values().flat_map(|r| r.steps.iter().map(|s| (r.name.as_str(), s.name.as_str()))).collect();
@@ -90,7 +90,7 @@ impl StepFilter {
             return Some(unused.fits_nothing(&steps));
         }
         let none = !steps.is_empty() && !steps.iter().any(|(recipe, step)| self.admits(recipe, step));
-        none.then(|| Diag::error(Code::EmptySelector, "`--step` and `--skip` together leave no step"))
+        none.then(|| Diag::error(Code::EmptySelector, "`--step` and `--skip` together select no step"))
     }
 }
 
@@ -98,7 +98,7 @@ impl Pattern {
     fn fits_nothing(&self, steps: &[(&str, &str)]) -> Diag {
         let diag = Diag::error(Code::EmptySelector, format!("`{}` matches no step of the inventory", self.text));
         if let Some((recipe, step)) = steps.iter().find(|(_, step)| *step == self.text) {
-            return diag.hint(format!("a step is named with its recipe: `{recipe}/{step}`"));
+            return diag.hint(format!("write the step with its recipe: `{recipe}/{step}`"));
         }
         let mut names: Vec<String> = match self.text.contains('/') {
             true => steps.iter().map(|(recipe, step)| format!("{recipe}/{step}")).collect(),

@@ -1,5 +1,5 @@
-//! What a project was read from, by digest: a saved plan is bound to it. Secrets are not among it, for a digest of a
-//! short one gives it away.
+//! Digests of the files that a project was read from: a saved plan is bound to them. Secret files are not included,
+//! because the digest of a short secret reveals it.
 
 use super::{Project, catalog::BUILT_IN};
 use crate::model::Value;
@@ -13,15 +13,15 @@ use std::collections::BTreeMap;
 /// A file that a project was read from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InputFile {
-    /// As seen from the folder of the inventory; `<built in>/…` for recipes that come with forge.
+    /// Path relative to the inventory's folder; `<built in>/…` for built-in recipes.
     pub path: String,
-    /// In hex.
+    /// Digest in hexadecimal.
     pub sha256: String,
 }
 
 impl Project {
-    /// Returns every file that the project was read from, by path: the inventory, recipes, templates, source files and
-    /// the lock file.
+    /// Returns every file that the project was read from, sorted by path: the inventory, recipes, templates, source
+    /// files and the lock file.
     pub fn inputs(&self) -> Vec<InputFile> {
         let folder = self.inventory.parent().unwrap_or(Utf8Path::new(""));
         let mut files: BTreeMap<String, String> = BTreeMap::new();
@@ -47,14 +47,14 @@ fn sha256(bytes: &[u8]) -> String {
     hex
 }
 
-/// Bytes that are no text are held in base64.
+/// Returns the digest of a file's content. Content that is not UTF-8 text is stored as base64.
 fn of_content(content: &Value) -> String {
     let encoded = content.get("base64").and_then(Value::as_str);
     let bytes = encoded.and_then(|text| base64::engine::general_purpose::STANDARD.decode(text).ok());
     bytes.map_or_else(|| sha256(content.as_str().unwrap_or_default().as_bytes()), |bytes| sha256(&bytes))
 }
 
-/// Takes `..` and `.` out of a path by its text.
+/// Removes `..` and `.` from a path lexically.
 fn plain(path: &Utf8Path) -> Utf8PathBuf {
     let mut out = Utf8PathBuf::new();
     for part in path.components() {
@@ -69,16 +69,17 @@ fn plain(path: &Utf8Path) -> Utf8PathBuf {
     out
 }
 
-/// Returns what differs between the files that something was made from and those of now, as lowercase fragments.
+/// Returns the differences between the files that a saved plan was made from and the current files, as lowercase
+/// fragments.
 pub fn changed_inputs(then: &[InputFile], now: &[InputFile]) -> Vec<String> {
     let digest = |list: &[InputFile], path: &str| list.iter().find(|f| f.path == path).map(|f| f.sha256.clone());
     let before = then.iter().filter_map(|file| match digest(now, &file.path) {
         Some(sha256) if sha256 == file.sha256 => None,
         Some(_) => Some(format!("`{}` changed", file.path)),
-        None => Some(format!("`{}` is not read any more", file.path)),
+        None => Some(format!("`{}` is no longer read", file.path)),
     });
     let new = now.iter().filter(|file| digest(then, &file.path).is_none());
-    before.chain(new.map(|file| format!("`{}` was not read then", file.path))).collect()
+    before.chain(new.map(|file| format!("`{}` was not read before", file.path))).collect()
 }
 
 #[cfg(test)]
@@ -96,7 +97,7 @@ mod tests {
         let now = files(&[("a.yaml", "1"), ("recipes/r.yaml", "9"), ("recipes/t.yaml", "3")]);
         assert_eq!(
             changed_inputs(&then, &now),
-            ["`recipes/r.yaml` changed", "`recipes/s.yaml` is not read any more", "`recipes/t.yaml` was not read then"]
+            ["`recipes/r.yaml` changed", "`recipes/s.yaml` is no longer read", "`recipes/t.yaml` was not read before"]
         );
     }
 

@@ -1,4 +1,4 @@
-//! From entries of `apply:` to recipes on hosts: stacks unfolded, parameters resolved, equal ones shared.
+//! Turns entries of `apply:` into recipes on hosts: expands stacks, resolves parameters and shares equal instances.
 
 use super::cx::Cx;
 use super::inventory::{Entry, Resolved, Var};
@@ -13,23 +13,23 @@ use indexmap::IndexMap;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Recipes that can be named: those of the inventory and those built in.
+/// Available recipes: those of the inventory and the built-in ones.
 pub(super) type Library = IndexMap<String, Arc<Recipe>>;
 
-/// Uses that entries of `apply:` may come to, stacks unfolded: recipes that each use the next one twice double them level
-/// by level.
+/// Maximum number of uses after stacks are expanded. Recipes that each use the next one twice double the number per
+/// level.
 const MAX_USES: usize = 10_000;
-/// Stacks inside of stacks.
+/// Maximum nesting depth of stacks.
 const MAX_LEVELS: usize = 32;
 
-/// What is applied where.
+/// The applied recipes and their instances on hosts.
 pub(super) struct Applied {
     pub instances: IndexMap<HostName, Vec<Arc<Instance>>>,
-    /// Applied recipes, without stacks, in the order in which they are first declared.
+    /// Applied recipes, without stacks, in order of their first declaration.
     pub recipes: IndexMap<String, Arc<Recipe>>,
 }
 
-/// Places every entry. Mistakes of values are reported once, however many hosts share them.
+/// Places every entry. Errors in values are reported once, regardless of how many hosts share them.
 pub(super) fn place(
     resolved: &Resolved,
     library: &Library,
@@ -56,14 +56,14 @@ pub(super) fn place(
     placing.applied
 }
 
-/// Which recipe is applied twice, and at which two places.
+/// A recipe that is applied twice, with both places.
 type Overlap = (String, Span, Span);
 
 struct Placing<'a> {
     resolved: &'a Resolved,
     library: &'a Library,
     programs: &'a Programs,
-    /// Templates whose mistakes are reported already.
+    /// Templates whose errors are already reported.
     broken: &'a HashSet<Span>,
     applied: Applied,
     overlaps: IndexMap<Overlap, Vec<HostName>>,
@@ -73,10 +73,10 @@ struct Placing<'a> {
 /// One recipe that is being placed on some hosts.
 struct Job<'j> {
     recipe: &'j Arc<Recipe>,
-    /// The key of the recipe's name, where the place of the whole is.
+    /// The place of the recipe's name in the entry.
     span: Span,
     absent: bool,
-    /// The stack it comes through.
+    /// The stack that uses it.
     stack: Option<&'j str>,
     hosts: Vec<usize>,
     with: &'j [(Key, Node)],
@@ -134,7 +134,7 @@ impl Placing<'_> {
         path: &mut Vec<String>,
         cx: &mut Cx<'_>,
     ) {
-        // Unknown names and circles are reported where recipes are looked at, used or not.
+        // `statics` reports unknown names and cycles, for recipes that are not used as well.
         let Some(recipe) = self.library.get(&used.recipe).filter(|recipe| !path.contains(&recipe.name)) else { return };
         if !self.may_use(used, path, cx) {
             return;
@@ -169,7 +169,7 @@ impl Placing<'_> {
         self.job(&inner, path, cx);
     }
 
-    /// Counts a use. The first one too many is reported.
+    /// Counts a use and reports the first one above the limit.
     fn may_use(&mut self, used: &Use, path: &[String], cx: &mut Cx<'_>) -> bool {
         let before = self.uses;
         let deep = path.len() > MAX_LEVELS;
@@ -199,7 +199,7 @@ impl Placing<'_> {
         matches!(result, Some(Eval::Known { value: true, .. }))
     }
 
-    /// Returns the parameters of each host of the job; hosts that have everything in common share them.
+    /// Returns the parameters of each host of the job. Hosts with equal values and origins share them.
     fn params(&self, job: &Job<'_>, cx: &mut Cx<'_>) -> Vec<Arc<BTreeMap<String, Sourced>>> {
         let templates = job.with.iter().any(|(_, node)| has_template(node));
         let mut shared: HashMap<Vec<usize>, Arc<BTreeMap<String, Sourced>>> = HashMap::new();
@@ -212,7 +212,7 @@ impl Placing<'_> {
                 continue;
             }
             let params = self.host_params(job, at, *host, cx);
-            // Where a value came from counts too: `explain` tells it.
+            // The origin of a value counts too: `explain` shows it.
             let origins = params.values().map(|p| (&p.value, p.span, &p.from)).collect::<Vec<_>>();
             let text = serde_json::to_string(&origins).unwrap_or_default();
             let params = equal.entry(text).or_insert_with(|| Arc::new(params)).clone();
@@ -222,7 +222,7 @@ impl Placing<'_> {
         all
     }
 
-    /// Tells which variables of a host the recipe's parameters see, by identity.
+    /// Returns the variables of a host that the recipe's parameters use, by identity.
     fn fingerprint(&self, recipe: &Recipe, host: usize) -> Vec<usize> {
         let vars = &self.resolved.vars[host];
         recipe
@@ -245,7 +245,7 @@ impl Placing<'_> {
             };
             let value = match found {
                 Some((node, from)) => match typed(&param.ty, node, &param.name, cx) {
-                    // A secret that cannot be read is reported where it is named.
+                    // A secret that cannot be read is already reported.
                     Ok(Value::Null) => continue,
                     Ok(value) => Sourced { value, span: Some(node.span), from },
                     Err(diag) => {
@@ -269,7 +269,7 @@ impl Placing<'_> {
         params
     }
 
-    /// Renders `with`; the second part names what has mistakes.
+    /// Renders `with`. The second part of the result names the parameters with errors.
     fn rendered_with<'j>(
         &self,
         job: &Job<'j>,
@@ -298,8 +298,8 @@ impl Placing<'_> {
         (with, failed)
     }
 
-    /// Returns whether templates read parameters that a stack does not have: why not is reported
-    /// where they are given, and that they exist where the stack is looked at.
+    /// Returns whether templates read parameters for which a stack has no value. Missing values and unknown names are
+    /// reported elsewhere.
     fn lacks(&self, texts: &[(&str, Form, Span)], outer: &BTreeMap<String, Sourced>) -> bool {
         texts.iter().any(|(text, form, _)| {
             let program = self.programs.get(text, *form);
@@ -361,12 +361,12 @@ impl Placing<'_> {
                 .at(again)
                 .label("applied again here")
                 .also(first, "first applied here");
-            cx.push(diag.hint("let the selectors not overlap: `on: gpu:!canary`"));
+            cx.push(diag.hint("make the selectors disjoint: `on: gpu:!canary`"));
         }
     }
 }
 
-/// Names a few hosts, and counts the others.
+/// Lists a few hosts and the number of the others.
 pub(super) fn names(hosts: &[HostName]) -> String {
     const FEW: usize = 3;
     let mut shown: Vec<String> = hosts.iter().take(FEW).map(|host| format!("`{host}`")).collect();
@@ -380,20 +380,20 @@ pub(super) fn names(hosts: &[HostName]) -> String {
     }
 }
 
-/// Returns that a recipe does not exist; one that does and is spelled alike is suggested, read or not.
+/// Returns the error for an unknown recipe. Suggests a similar name, including built-in recipes that were not read.
 pub(super) fn unknown_recipe(name: &str, span: Span, library: &Library, built_in: &[(&str, &str)]) -> Diag {
-    let diag = Diag::error(Code::UnknownRecipe, format!("there is no recipe `{name}`")).at(span);
+    let diag = Diag::error(Code::UnknownRecipe, format!("recipe `{name}` not found")).at(span);
     let known = library.keys().map(String::as_str).chain(built_in.iter().map(|(name, _)| *name));
     match diag.suggest(name, known) {
         diag if diag.hint.is_none() && library.is_empty() => {
-            diag.hint("recipes stand in `recipes/` beside the inventory, one per file")
+            diag.hint("put recipes into `recipes/` next to the inventory, one per file")
         }
         diag => diag,
     }
 }
 
 fn report_unknown_params(job: &Job<'_>, cx: &mut Cx<'_>) {
-    // What a stack passes is looked at with the stack, used or not.
+    // `statics` checks the parameters that a stack passes.
     if job.stack.is_some() {
         return;
     }
@@ -406,7 +406,7 @@ pub(super) fn unknown_param(key: &Key, recipe: &Recipe) -> Diag {
     let diag = Diag::error(Code::UnknownParam, format!("recipe `{}` has no parameter `{}`", recipe.name, key.text))
         .at(key.span);
     match recipe.params.is_empty() {
-        true => diag.hint("it has no parameters at all"),
+        true => diag.hint("the recipe has no parameters"),
         false => diag.suggest(&key.text, recipe.params.keys().map(String::as_str)),
     }
 }
@@ -414,7 +414,7 @@ pub(super) fn unknown_param(key: &Key, recipe: &Recipe) -> Diag {
 fn missing(job: &Job<'_>, param: &super::Param) -> Diag {
     let message = match job.stack {
         Some(stack) => format!("stack `{stack}` does not pass parameter `{}` of `{}`", param.name, job.recipe.name),
-        None => format!("parameter `{}` of `{}` is not given", param.name, job.recipe.name),
+        None => format!("parameter `{}` of `{}` is required", param.name, job.recipe.name),
     };
     Diag::error(Code::MissingParam, message).at(job.span).also(param.span, "declared here, without a default")
 }
@@ -437,12 +437,12 @@ fn has_template(node: &Node) -> bool {
     }
 }
 
-/// Builds the tree of values with origin.
+/// Builds the template tree of values with origins.
 pub(super) fn sourced_tree(name: &str, values: &BTreeMap<String, Sourced>) -> minijinja::Value {
     plain(name, values.iter().map(|(key, sourced)| (key.clone(), tree(&format!("{name}.{key}"), &sourced.value))))
 }
 
-/// Builds `host`.
+/// Builds `host` for templates.
 pub(super) fn host_tree(host: &super::Host) -> minijinja::Value {
     let groups: Vec<_> = host.groups.iter().map(|group| minijinja::Value::from(group.as_str())).collect();
     let entries = [

@@ -1,4 +1,4 @@
-//! From edges as written to the graph's links: what they name exists, and is applied where it is needed.
+//! Turns declared edges into links of the graph: checks that their targets exist and are applied where needed.
 
 use super::instances::{Applied, Library, names};
 use super::statics::exports_read;
@@ -9,7 +9,7 @@ use crate::model::{HostName, Phase, Scope};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Reports edges of any recipe of the library that name what does not exist.
+/// Reports edges of all recipes in the library whose targets do not exist.
 pub(super) fn check_targets(library: &Library, diags: &mut Diags) {
     for recipe in library.values() {
         for edge in edges(recipe) {
@@ -44,11 +44,11 @@ fn target(edge: &Edge, library: &Library, diags: &mut Diags) {
     }
 }
 
-/// A recipe is verified as a whole, after its last step: none of its steps can wait for that.
+/// Reports a step that waits for the verification of its own recipe, which runs after the recipe's last step.
 fn own_verification(recipe: &Recipe, edge: &Edge, diags: &mut Diags) {
     if edge.recipe == recipe.name && edge.phase == Phase::Verified {
-        let message = format!("`{}` is verified after all of its steps: none of them can wait for that", recipe.name);
-        diags.push(Diag::error(Code::Cycle, message).at(edge.span).hint("wait for `@effective`"));
+        let message = format!("`{}` is verified after all of its steps: no step can wait for that", recipe.name);
+        diags.push(Diag::error(Code::Cycle, message).at(edge.span).hint("use `@effective`"));
     }
 }
 
@@ -68,7 +68,7 @@ fn restart_target(recipe: &Recipe, name: &str, span: Span, library: &Library, di
 }
 
 fn no_recipe(name: &str, span: Span, library: &Library) -> Diag {
-    let diag = Diag::error(Code::UnknownEdge, format!("there is no recipe `{name}`")).at(span);
+    let diag = Diag::error(Code::UnknownEdge, format!("recipe `{name}` not found")).at(span);
     diag.suggest(name, library.keys().map(String::as_str))
 }
 
@@ -76,7 +76,7 @@ fn split<'n>(recipe: &'n Recipe, name: &'n str) -> (&'n str, &'n str) {
     name.split_once('/').unwrap_or((recipe.name.as_str(), name))
 }
 
-/// Builds the graph of what is applied.
+/// Builds the dependency graph of the applied recipes.
 pub(super) fn graph(applied: &Applied, project: &Project, diags: &mut Diags) -> Graph {
     let steps: Vec<Declared> =
         applied.recipes.values().flat_map(|recipe| recipe.steps.iter().map(|step| declared(recipe, step))).collect();
@@ -90,7 +90,7 @@ pub(super) fn graph(applied: &Applied, project: &Project, diags: &mut Diags) -> 
     }
 }
 
-/// Returns the graphs of hosts that recipes are removed from. Those that lose the same recipes share one.
+/// Returns the graphs of hosts from which recipes are removed. Hosts that lose the same recipes share a graph.
 pub(super) fn removals(applied: &Applied, graph: &Graph) -> HashMap<HostName, Arc<Graph>> {
     let mut shared: HashMap<BTreeSet<&str>, Arc<Graph>> = HashMap::new();
     let mut removals = HashMap::new();
@@ -104,7 +104,8 @@ pub(super) fn removals(applied: &Applied, graph: &Graph) -> HashMap<HostName, Ar
     removals
 }
 
-/// What stops while another recipe changes comes after it: a service is started once that is done.
+/// Orders a step after the recipes of its `during` entries: a service that stops while another recipe changes is
+/// started again after that change.
 fn meanwhile<'r>(recipe: &'r Recipe, step: &'r Step) -> impl Iterator<Item = Link> + 'r {
     let whole = recipe.during.iter().filter(|_| matches!(step.kind, "service" | "kernel_module"));
     whole.chain(&step.during).filter(|during| during.recipe != recipe.name).map(|during| Link {
@@ -156,7 +157,7 @@ fn restart(recipe: &Recipe, name: &str, span: Span, to: &Endpoint) -> Link {
     Link { from, phase: Phase::Configured, to: to.clone(), why: Why::Restart, span }
 }
 
-/// A step that reads an exported value waits for the step that makes it.
+/// Links a step that reads an exported value to the step that exports it.
 fn reads(recipe: &Recipe, step: &Arc<Step>, applied: &Applied, project: &Project, to: &Endpoint) -> Vec<Link> {
     let mut links = Vec::new();
     for (other, name, span) in exports_read(recipe, step, project) {
@@ -169,35 +170,35 @@ fn reads(recipe: &Recipe, step: &Arc<Step>, applied: &Applied, project: &Project
     links
 }
 
-/// Reports exported values that nobody makes, since their recipe is applied nowhere.
+/// Reports reads of exported values whose recipe is not applied to any host.
 pub(super) fn check_exports(applied: &Applied, known: impl Fn(&str) -> bool, project: &Project, diags: &mut Diags) {
     for recipe in applied.recipes.values() {
         for (other, name, span) in recipe.steps.iter().flat_map(|step| exports_read(recipe, step, project)) {
             if !applied.recipes.contains_key(&other) && known(&other) {
-                let message = format!("`{other}` is applied to no host, so that `{name}` is never made");
+                let message = format!("`{other}` is not applied to any host, so `{name}` is never exported");
                 diags.push(Diag::error(Code::EdgeNotApplied, message).at(span));
             }
         }
     }
 }
 
-/// What a recipe needs of another one on the same host, and where that is written.
+/// A recipe that another recipe needs on the same host, with the place of the declaration.
 pub(super) struct Need {
     pub recipe: String,
     pub span: Span,
-    /// What it is needed for.
+    /// Label of the place: why it is needed.
     pub label: &'static str,
 }
 
-/// Hosts without what is needed, and where it is needed.
+/// Hosts without a needed recipe, and the place that needs it.
 struct Lacking {
     span: Span,
     label: &'static str,
     hosts: Vec<HostName>,
 }
 
-/// Reports recipes that are needed on hosts where they are not applied. What is not `known` at all is
-/// reported where it is named.
+/// Reports recipes that are needed on hosts where they are not applied. Recipes that are not `known` are reported by
+/// [`check_targets`].
 pub(super) fn check_applied(
     applied: &Applied,
     known: impl Fn(&str) -> bool,
@@ -237,13 +238,13 @@ pub(super) fn check_applied(
     }
 }
 
-/// Returns every recipe that is applied to some host and not only removed.
+/// Returns every recipe that is applied to at least one host, excluding recipes that are only removed.
 fn present(applied: &Applied) -> impl Iterator<Item = &Arc<Recipe>> {
     let instances = applied.instances.values().flatten().filter(|instance| !instance.absent);
     instances.map(|instance| &instance.recipe)
 }
 
-/// Steps of scope `one` and `fleet` serve hosts that do not have the recipe themselves.
+/// Returns whether a recipe serves hosts to which it is not applied: steps of scope `one` and `fleet` do.
 fn is_for_all(recipe: &Recipe) -> bool {
     recipe.steps.iter().any(|step| step.scope != Scope::Host)
 }
@@ -254,7 +255,7 @@ pub(super) fn edges_of(recipe: &Recipe) -> impl Iterator<Item = &Edge> {
     whole.chain(recipe.steps.iter().filter(|step| member::is_of_cluster(step)).flat_map(|step| &step.needs))
 }
 
-/// Returns what the `needs` of a recipe ask for on the same host.
+/// Returns the recipes that a recipe's `needs` require on the same host.
 pub(super) fn needed(recipe: &Recipe) -> Vec<Need> {
     let whole = recipe.needs.iter().filter(|_| !member::is_all_of_cluster(recipe));
     let on_hosts = recipe.steps.iter().filter(|step| !member::is_of_cluster(step));

@@ -1,4 +1,4 @@
-//! The one entry: an inventory's path in, a checked project or all mistakes out.
+//! Loads a project: takes the path of an inventory, and returns a checked project or all errors.
 
 use super::catalog::BUILT_IN;
 use super::claims::Claims;
@@ -19,24 +19,25 @@ use indexmap::IndexMap;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// What a load may do beside reading files of the inventory's tree.
+/// What a load may do in addition to reading files of the inventory's tree.
 #[derive(Clone, Copy)]
 pub struct LoadOptions<'a> {
     /// Whether an inventory may run programs on the controller (`--trust`).
     pub trust: bool,
-    /// Recipes built into forge: name and text. An inventory's own recipe of the same name wins.
+    /// Built-in recipes: name and text. A recipe of the inventory overrides the built-in recipe of the same name.
     pub embedded: &'a [(&'a str, &'a str)],
     /// Looks up an environment variable, for secrets.
     pub env: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// Reads an inventory and its recipes. All mistakes of all files are found at once and sorted by place;
-/// the project is there only when none of them is an error.
+/// Reads an inventory and its recipes. Finds all errors and warnings of all files, sorted by place. Returns a project
+/// only if there are no errors.
 pub fn load(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, Diags, Sources) {
     with(path, Cx::new(options, root_of(path)))
 }
 
-/// As [`load`], for learning digests: artifacts without one have [`Sha256::unknown`](crate::artifact::Sha256::unknown).
+/// Like [`load`], to compute digests: artifacts without a digest have
+/// [`Sha256::unknown`](crate::artifact::Sha256::unknown).
 pub fn load_to_learn(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, Diags, Sources) {
     with(path, Cx { learn: true, ..Cx::new(options, root_of(path)) })
 }
@@ -59,7 +60,7 @@ fn with(path: &Utf8Path, mut cx: Cx<'_>) -> (Option<Project>, Diags, Sources) {
     }
 }
 
-/// The folder of the inventory, with every link followed; a path that is not there fails later, by itself.
+/// Returns the canonical path of the inventory's folder. A path that does not exist is reported later, when it is read.
 fn root_of(path: &Utf8Path) -> Utf8PathBuf {
     let folder = match path.parent() {
         Some(folder) if !folder.as_str().is_empty() => folder,
@@ -68,14 +69,14 @@ fn root_of(path: &Utf8Path) -> Utf8PathBuf {
     folder.canonicalize_utf8().unwrap_or_else(|_| folder.to_owned())
 }
 
-/// Drops that recipes do not exist whose files could not be read, for which the reason stands there.
+/// Drops "not found" errors of recipes whose files could not be read: the read error is already reported.
 fn without_missing(mut diags: Diags, unread: &[String]) -> Diags {
-    let missing: Vec<String> = unread.iter().map(|name| format!("there is no recipe `{name}`")).collect();
+    let missing: Vec<String> = unread.iter().map(|name| format!("recipe `{name}` not found")).collect();
     diags.0.retain(|diag| diag.code != Code::UnknownRecipe || !missing.contains(&diag.message));
     diags
 }
 
-/// Sorts by place and drops what is told twice: hosts share their mistakes.
+/// Sorts by place and drops duplicates: several hosts report the same error.
 fn settle(diags: Diags) -> Diags {
     let mut seen = HashSet::new();
     let mut diags: Vec<Diag> =
@@ -84,11 +85,11 @@ fn settle(diags: Diags) -> Diags {
     Diags(diags)
 }
 
-/// Other tools are given hosts where forge is given the inventory.
+/// Adds a hint for users of tools that take host names in place of the inventory.
 fn advise(path: &Utf8Path, diags: &mut Diags) {
     let like_hosts = path.extension().is_none() && !path.as_str().contains('/') && !path.exists();
     if let Some(diag) = diags.0.pop_if(|_| like_hosts) {
-        diags.0.push(diag.hint(format!("if `{path}` names hosts, give it with `--on`")));
+        diags.0.push(diag.hint(format!("to select hosts, use `--on {path}`")));
     }
 }
 
@@ -128,7 +129,7 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
     Some(project)
 }
 
-/// Returns a project in which nothing is declared.
+/// Returns a project without any declarations.
 pub(super) fn blank(path: &Utf8Path, cx: &Cx<'_>) -> Project {
     Project {
         sources: cx.sources.clone(),
@@ -154,7 +155,7 @@ pub(super) fn blank(path: &Utf8Path, cx: &Cx<'_>) -> Project {
     }
 }
 
-/// Reads the recipes of the inventory's tree, and those built in that any text names.
+/// Reads the recipes of the inventory's tree, and the built-in recipes that any file names.
 fn library(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Library {
     let mut library = Library::new();
     for (file, shown) in recipe_files(inventory, path, cx) {
@@ -176,7 +177,7 @@ fn library(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Library {
     library
 }
 
-/// Returns the built-in recipes that a text names. Only these are read: a recipe that nobody names costs nothing.
+/// Returns the built-in recipes that a text names. Only these are read, so that unused recipes cost nothing.
 pub(super) fn mentioned<'e>(text: &str, embedded: &[(&'e str, &'e str)]) -> Vec<(&'e str, &'e str)> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let words: HashSet<&str> = text.split(|c| !is_part(c)).collect();
@@ -205,7 +206,7 @@ fn add(recipe: Recipe, library: &mut Library, cx: &mut Cx<'_>) {
     }
 }
 
-/// Returns the files of recipes with the names that messages show, sorted.
+/// Returns the files of recipes, sorted, each with the path that messages show.
 fn recipe_files(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Vec<(Utf8PathBuf, Utf8PathBuf)> {
     let beside = path.parent().unwrap_or(Utf8Path::new(""));
     let folders: Vec<(String, Option<Span>)> = match &inventory.recipes {
@@ -226,8 +227,8 @@ fn recipe_files(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Vec<
     files
 }
 
-/// Returns the canonical paths of a folder's recipes: a link among them leads as little out of the tree as
-/// any other file.
+/// Returns the canonical paths of a folder's recipes. A symbolic link out of the tree is an error, as for any other
+/// file.
 fn recipes_in(root: &Utf8Path, name: &str, span: Option<Span>) -> Result<Vec<Utf8PathBuf>, Box<Diag>> {
     let at = span.unwrap_or(Span { file: crate::diag::FileId(0), start: 0, end: 0 });
     let folder = confined(root, name, at)?;
@@ -251,7 +252,7 @@ pub(super) fn yaml_files(folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, String> 
     Ok(files)
 }
 
-/// Looks at what was written without asking what it comes to on a host. Returns templates with mistakes.
+/// Checks all declarations without the values of any host. Returns the places of templates with errors.
 pub(super) fn look(library: &Library, resolved: &Resolved, programs: &Programs, cx: &mut Cx<'_>) -> HashSet<Span> {
     let vars: BTreeSet<String> = resolved.hosts.values().flat_map(|host| host.vars.keys().cloned()).collect();
     let mut diags = Diags::default();
@@ -269,8 +270,8 @@ pub(super) fn look(library: &Library, resolved: &Resolved, programs: &Programs, 
     broken
 }
 
-/// Returns the files of built-in recipes that no entry applies. They are read since some text names them; what does not fit
-/// there, such as a parameter that the inventory's own recipe in the place of another one lacks, is nobody's mistake.
+/// Returns the files of built-in recipes that no entry applies. They are read because some text names them. Their
+/// errors are dropped: for example, an inventory may override a recipe with one that lacks a parameter which they pass.
 fn idle(library: &Library, resolved: &Resolved) -> HashSet<FileId> {
     let mut open: Vec<&str> = resolved.entries.iter().map(|entry| entry.raw.recipe.0.as_str()).collect();
     let mut applied: HashSet<&str> = HashSet::new();
@@ -284,7 +285,7 @@ fn idle(library: &Library, resolved: &Resolved) -> HashSet<FileId> {
     library.values().filter(is_idle).map(|recipe| recipe.span.file).collect()
 }
 
-/// Builds the graph and puts what is applied into its order.
+/// Builds the dependency graph and sorts the instances of each host by it.
 fn connect(project: &mut Project, applied: Applied, library: &Library, named_api: bool, diags: &mut Diags) {
     project.recipes = applied.recipes.clone();
     let known = |name: &str| library.get(name).is_some_and(|recipe| recipe.uses.is_empty());
@@ -307,8 +308,8 @@ fn connect(project: &mut Project, applied: Applied, library: &Library, named_api
     }
 }
 
-/// Expands every step and judges every rule without facts: what is wrong whatever a host says, is wrong
-/// now. It also reads every local file, so that nothing is read afterwards.
+/// Expands every step and evaluates every rule without facts, to report errors that do not depend on a host's state.
+/// Also reads every local file, so that later stages do no file I/O.
 fn rehearse(project: &Project, broken: &HashSet<Span>, diags: &mut Diags) {
     let expander = Expander::new(project);
     let exports = Exports::new();
@@ -317,7 +318,7 @@ fn rehearse(project: &Project, broken: &HashSet<Span>, diags: &mut Diags) {
     let mut written = WrittenValues::new(project);
     for (name, own) in &project.instances {
         let Some(host) = project.hosts.get(name) else { continue };
-        // Parameters that are missing or wrong are reported; what follows from that is not.
+        // Missing and invalid parameters are already reported; errors that result from them are not.
         let whole: Vec<_> = own.iter().filter(|own| own.params.len() == own.recipe.params.len()).cloned().collect();
         whole.iter().for_each(|instance| rules(&expander, host, instance, broken, &known, diags));
         if claims.looked_at(&expander, &whole) {
@@ -340,7 +341,7 @@ fn mistakes(turn: &Expanded, instance: &Instance, step: &Step, written: &mut Wri
         diags.push(applied_at(&caution.at(step.body.span), instance));
     }
     if let State::Invalid(found) = &turn.state {
-        // That a command has no check is told at its step, applied or not.
+        // `recipe::step` already reports a command without a check.
         let new = found.iter().filter(|diag| diag.code != Code::CommandWithoutCheck);
         diags
             .0
@@ -348,7 +349,7 @@ fn mistakes(turn: &Expanded, instance: &Instance, step: &Step, written: &mut Wri
     }
 }
 
-/// Tells where a recipe is applied whose own text is fine but whose values do not fit.
+/// Adds the place where the recipe is applied: its own text is valid, but the values of that entry are not.
 fn applied_at(diag: &Diag, instance: &Instance) -> Diag {
     let known = diag.span == Some(instance.span) || diag.others.iter().any(|(span, _)| *span == instance.span);
     match known {
@@ -381,7 +382,7 @@ fn rules(
 fn broken_rule(rule: &Rule, instance: &Instance) -> Diag {
     let (diag, says) = match rule.class {
         Some(_) => (Diag::error(Code::RuleFailed, rule.otherwise.clone()), "required by"),
-        None => (Diag::warning(Code::RuleFailed, rule.otherwise.clone()), "advised by"),
+        None => (Diag::warning(Code::RuleFailed, rule.otherwise.clone()), "recommended by"),
     };
     diag.at(instance.span).also(rule.require.span, format!("{says} `{}`", instance.recipe.name))
 }

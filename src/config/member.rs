@@ -1,7 +1,7 @@
-//! The cluster's API beside the hosts: which steps run there, and with which parameters.
+//! The cluster's API as a member of the project, next to the hosts: which steps run there, and with which parameters.
 //!
-//! Steps of scope `cluster` run once, through the API. So a recipe with such steps, rules or verification is two on its hosts and
-//! on the API: each has its own.
+//! Steps of scope `cluster` run once, through the API. A recipe with such steps, rules or verifications is therefore
+//! split into two instances: one on its hosts and one on the API, each with its own parts.
 
 use super::instances::Library;
 use super::links::edges_of;
@@ -13,12 +13,12 @@ use crate::model::{HostName, Scope};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Whether it runs through the API.
+/// Returns whether a step runs through the API.
 pub(super) fn is_of_cluster(step: &Step) -> bool {
     step.scope == Scope::Cluster
 }
 
-/// Whether no step of a recipe runs on hosts.
+/// Returns whether a recipe has steps and all of them run through the API.
 pub(super) fn is_all_of_cluster(recipe: &Recipe) -> bool {
     !recipe.steps.is_empty() && recipe.steps.iter().all(|step| is_of_cluster(step))
 }
@@ -27,7 +27,7 @@ fn has_any(recipe: &Recipe) -> bool {
     parts(recipe).next().is_some()
 }
 
-/// Returns what a recipe has for the API, each with its name for people, its place and its templates.
+/// Returns the parts of a recipe that run on the API.
 fn parts(recipe: &Recipe) -> impl Iterator<Item = Part<'_>> {
     let steps = recipe.steps.iter().filter(|step| is_of_cluster(step));
     let rules = recipe.rules.iter().filter(|rule| rule.of_cluster);
@@ -35,7 +35,7 @@ fn parts(recipe: &Recipe) -> impl Iterator<Item = Part<'_>> {
     steps.map(|step| of_step(step)).chain(rules.map(of_rule)).chain(verify.map(of_verify))
 }
 
-/// A step, a rule or a verification of the cluster.
+/// A step, rule or verification of the cluster, with its name for messages, its place and its templates.
 struct Part<'r> {
     name: String,
     span: Span,
@@ -60,8 +60,8 @@ fn of_verify(verify: &Verify) -> Part<'_> {
     }
 }
 
-/// Puts the API beside the hosts, where a recipe has steps for it. Where the inventory names it and what it says of it is
-/// wrong (`named`), that is reported already, and nothing that follows from it is.
+/// Adds the API to the hosts if a recipe has parts for it. `named` is whether the inventory declares the API: if that
+/// declaration is invalid, its error is already reported, and a missing API is not reported as well.
 pub(super) fn place(project: &mut Project, named: bool, diags: &mut Diags) {
     let recipes: Vec<Arc<Recipe>> = project.recipes.values().filter(|recipe| has_any(recipe)).cloned().collect();
     let Some(first) = recipes.first() else { return };
@@ -89,14 +89,14 @@ fn member(span: Span) -> Host {
 
 fn homeless(recipe: &Recipe, diags: &mut Diags) {
     for part in parts(recipe) {
-        let message = format!("{} is one of the cluster's API, and the inventory names none", part.name);
-        let hint = "say which: `kubernetes: { kubeconfig: ~/.kube/config, context: NAME }`";
+        let message = format!("{} runs through the cluster's API, but the inventory declares none", part.name);
+        let hint = "declare it: `kubernetes: { kubeconfig: ~/.kube/config, context: NAME }`";
         diags.push(Diag::error(Code::BadScope, message).at(part.span).hint(hint));
     }
 }
 
-/// Returns the one instance of a recipe that the API has. Where it is declared for some hosts and removed from others, it is
-/// declared.
+/// Returns the API's single instance of a recipe. If the recipe is applied to some hosts and removed from others, the
+/// API's instance is applied.
 fn instance(project: &Project, recipe: &Arc<Recipe>, diags: &mut Diags) -> Option<Arc<Instance>> {
     let all = project.instances.values().flatten().filter(|own| own.recipe.name == recipe.name);
     let mut distinct: Vec<&Arc<Instance>> = Vec::new();
@@ -113,7 +113,7 @@ fn instance(project: &Project, recipe: &Arc<Recipe>, diags: &mut Diags) -> Optio
     rest.iter().for_each(|other| differing(recipe, first, other, &read, diags));
     let selected: BTreeSet<&HostName> = distinct.iter().flat_map(|own| own.selection.iter()).collect();
     let same = |name: &String| rest.iter().all(|own| value(own, name) == value(first, name));
-    // What differs and is read is reported: what follows from it is not.
+    // Parameters that differ and are read are already reported. They are kept to avoid follow-up errors.
     let kept = |name: &&String| same(name) || read.contains(*name);
     let names: BTreeSet<String> = first.params.keys().filter(kept).cloned().collect();
     Some(Arc::new(Instance {
@@ -138,16 +138,15 @@ fn value<'i>(instance: &'i Instance, name: &str) -> Option<&'i crate::model::Val
 
 fn differing(recipe: &Recipe, first: &Instance, other: &Instance, read: &BTreeSet<String>, diags: &mut Diags) {
     for name in read.iter().filter(|name| value(first, name) != value(other, name)) {
-        let message =
-            format!("`{name}` of `{}` is not the same for all hosts, and steps of the cluster read it", recipe.name);
+        let message = format!("`{name}` of `{}` differs between hosts, but steps of the cluster read it", recipe.name);
         let place =
             |instance: &Instance| instance.params.get(name).and_then(|param| param.span).unwrap_or(instance.span);
-        let diag = Diag::error(Code::EntryOverlap, message).at(place(other)).label("this value here");
-        diags.push(diag.also(place(first), "another one here").hint("there is one cluster: give it one value"));
+        let diag = Diag::error(Code::EntryOverlap, message).at(place(other)).label("one value here");
+        diags.push(diag.also(place(first), "a different value here").hint("set the same value for all hosts"));
     }
 }
 
-/// Returns the parameters that steps, rules and verification of the cluster read.
+/// Returns the parameters that the recipe's parts for the cluster read.
 fn parameters_read(recipe: &Recipe, programs: &Programs) -> BTreeSet<String> {
     let mut read = BTreeSet::new();
     for part in parts(recipe) {
@@ -169,7 +168,7 @@ fn texts(step: &Step) -> Vec<(&str, Form, Span)> {
     texts
 }
 
-/// Takes the steps of the cluster away from the hosts that have the recipe.
+/// Removes the parts for the cluster from the instances on hosts.
 fn leave_to_hosts(project: &mut Project, recipe: &Arc<Recipe>) {
     let names = recipe.params.keys().cloned().collect();
     let view = Arc::new(part(recipe, false, &names));
@@ -190,7 +189,7 @@ fn leave_to_hosts(project: &mut Project, recipe: &Arc<Recipe>) {
     }
 }
 
-/// Returns the part of a recipe that runs through the API, or that on hosts.
+/// Returns the part of a recipe that runs through the API, or the part that runs on hosts.
 fn part(recipe: &Recipe, of_cluster: bool, params: &BTreeSet<String>) -> Recipe {
     let on_hosts = !of_cluster;
     Recipe {
@@ -216,7 +215,7 @@ fn part(recipe: &Recipe, of_cluster: bool, params: &BTreeSet<String>) -> Recipe 
     }
 }
 
-/// Reports templates of what is of the cluster that read what only a host has.
+/// Reports templates in parts for the cluster that read values that only hosts have.
 pub(super) fn check_names(recipe: &Recipe, programs: &Programs, sources: &Sources, diags: &mut Diags) {
     for part in parts(recipe) {
         for (text, form, span) in &part.texts {
@@ -231,7 +230,7 @@ pub(super) fn check_names(recipe: &Recipe, programs: &Programs, sources: &Source
 }
 
 fn of_host(read: &Read, part: &str) -> Option<Diag> {
-    const HINT: &str = "read parameters, `hosts`, or what steps of hosts export";
+    const HINT: &str = "read parameters, `hosts`, or exports of steps on hosts";
     let root = match read.root {
         Root::Host => "host",
         Root::Facts if read.path.first().is_none_or(|name| !crate::facts::is_of_cluster(name)) => "facts",
@@ -240,20 +239,20 @@ fn of_host(read: &Read, part: &str) -> Option<Diag> {
     };
     let own: Vec<String> = crate::facts::of_cluster().iter().map(|fact| format!("`facts.{}`", fact.name)).collect();
     let hint = match root {
-        "facts" => format!("of the cluster there are {}; else {HINT}", own.join(" and ")),
+        "facts" => format!("facts of the cluster are {}; otherwise {HINT}", own.join(" and ")),
         _ => HINT.to_owned(),
     };
-    let diag = Diag::error(Code::UnknownName, format!("`{root}` is of one host, and {part} runs on none"));
-    Some(diag.hint(hint))
+    let message = format!("`{root}` is available only on hosts, but {part} runs on the cluster");
+    Some(Diag::error(Code::UnknownName, message).hint(hint))
 }
 
-/// Reports steps of the cluster that need what is applied to no host at all.
+/// Reports steps of the cluster that need a recipe which is not applied to any host.
 pub(super) fn check_needs(recipes: &indexmap::IndexMap<String, Arc<Recipe>>, library: &Library, diags: &mut Diags) {
     for recipe in recipes.values().filter(|recipe| has_any(recipe)) {
         for edge in edges_of(recipe).filter(|edge| !edge.optional && !recipes.contains_key(&edge.recipe)) {
             if library.get(&edge.recipe).is_some_and(|other| other.uses.is_empty()) {
-                let message = format!("`{}` needs `{}`, which is applied to no host", recipe.name, edge.recipe);
-                let hint = format!("apply it, or write `{}?` where it may be left out", edge.recipe);
+                let message = format!("`{}` needs `{}`, which is not applied to any host", recipe.name, edge.recipe);
+                let hint = format!("apply it, or write `{}?` if it is optional", edge.recipe);
                 diags.push(Diag::error(Code::EdgeNotApplied, message).at(edge.span).hint(hint));
             }
         }

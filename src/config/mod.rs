@@ -1,4 +1,4 @@
-//! What people write: inventories and recipes, read into typed values with their places.
+//! Configuration: reads inventories and recipes into typed values with their places in the files.
 
 mod ansible;
 mod catalog;
@@ -57,10 +57,10 @@ pub use starting::{Settings, Starting, StartingGroup, StartingHost, cluster_name
 pub use template::{Eval, FactSource, Need, TemplateError};
 pub use written::WrittenValues;
 
-/// Returns the hosts that `selector` picks, in inventory order.
+/// Returns the hosts that `selector` selects, in inventory order.
 ///
 /// # Errors
-/// The selector is malformed, names something unknown, or picks no host.
+/// The selector is malformed, names an unknown host or group, or selects no host.
 pub fn select(project: &Project, selector: &str) -> Result<Vec<crate::model::HostName>, Box<crate::diag::Diag>> {
     let universe = inventory::selector::Universe::of(&project.hosts, &project.groups);
     let picked = universe.select(selector, None)?;

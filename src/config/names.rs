@@ -1,4 +1,5 @@
-//! Names that an inventory and its recipes declare, read without judging them: a prompt completes also what has mistakes.
+//! Reads the names that an inventory and its recipes declare, without validation: completion also works on files with
+//! errors.
 
 use super::cx::{confined, read_text};
 use super::inventory::range::Pattern;
@@ -7,19 +8,19 @@ use super::{Data, Node, scalar, yaml};
 use crate::diag::{FileId, Span};
 use camino::{Utf8Path, Utf8PathBuf};
 
-/// Names that are kept of each sort; who has more hosts types the beginning of a name anyway.
+/// Maximum number of names of each kind.
 const MOST: usize = 20_000;
-/// Larger files are not read. Bytes.
+/// Maximum size of a file. Bytes.
 const LARGEST: u64 = 4 << 20;
-/// Recipes that are read at most.
+/// Maximum number of recipes.
 const RECIPES: usize = 500;
 
-/// What people name on the command line.
+/// Names for the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeclaredNames {
     pub hosts: Vec<String>,
     pub groups: Vec<String>,
-    /// The recipes of the inventory's tree, and those built in that it names, with their steps.
+    /// The recipes of the inventory's tree and the built-in recipes that it names, with their steps.
     pub recipes: Vec<DeclaredRecipe>,
 }
 
@@ -30,7 +31,7 @@ pub struct DeclaredRecipe {
     pub steps: Vec<String>,
 }
 
-/// Reads the names of an inventory. What cannot be read has none; nothing but its files is looked at.
+/// Reads the names of an inventory. Skips files that cannot be read, and accesses only files.
 pub fn declared_names(inventory: &Utf8Path, built_in: &[(&str, &str)]) -> DeclaredNames {
     let Some((text, tree)) = read(inventory) else { return DeclaredNames::default() };
     let mut names = DeclaredNames { hosts: hosts(&tree), groups: vec!["all".to_owned()], ..DeclaredNames::default() };
@@ -110,7 +111,7 @@ fn recipe_files(inventory: &Utf8Path, tree: &Node) -> Vec<Utf8PathBuf> {
     let nowhere = Span { file: FileId(0), start: 0, end: 0 };
     let folders = named.into_iter().filter_map(|name| confined(&root, name, nowhere).ok());
     let files = folders.filter_map(|folder| yaml_files(&folder).ok()).flatten();
-    // A link among them leads as little out of the tree as any other file.
+    // A symbolic link out of the tree is skipped, like any other file outside it.
     files.filter_map(|file| confined(&root, file.as_str(), nowhere).ok()).take(RECIPES).collect()
 }
 

@@ -1,19 +1,19 @@
-//! `drift.notify` as it is meant: who is told of what drift found, and how they are reached.
+//! The `drift.notify` settings: recipients of drift notifications and the services that reach them.
 
 use camino::Utf8PathBuf;
 
-/// The program that mail is handed to where nothing is declared.
+/// Default program that sends mail.
 pub const SENDMAIL: &str = "/usr/sbin/sendmail";
 
-/// Somebody who is told.
+/// A recipient of notifications.
 #[derive(Clone, Debug)]
 pub struct Recipient {
-    /// Unique; that of the service where nothing is declared.
+    /// Unique name; defaults to the name of the service.
     pub name: String,
     pub service: Service,
 }
 
-/// How somebody is reached.
+/// The service that delivers notifications.
 #[derive(Clone, Debug)]
 pub enum Service {
     Webhook { url: LateSecret, token: Option<LateSecret> },
@@ -24,17 +24,17 @@ pub enum Service {
     Email { to: Vec<String>, from: Option<String>, sendmail: Utf8PathBuf },
 }
 
-/// A secret that only sending needs: where it is not there, everything else works all the same.
+/// A secret that is needed only to send notifications. If it is missing, everything else still works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LateSecret {
-    /// What stands for it in a dry run: `env SLACK_URL`.
+    /// Its label in a dry run: `env SLACK_URL`.
     pub label: String,
-    /// Its placeholder, or why there is none.
+    /// Its placeholder, or why it could not be read.
     pub value: Result<String, String>,
 }
 
 impl Service {
-    /// Returns the key that it is declared by.
+    /// Returns the key that declares the service.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Webhook { .. } => "webhook",

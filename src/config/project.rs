@@ -1,4 +1,4 @@
-//! The result of a load: everything that was declared, resolved per host, with its places.
+//! The result of a load: all declarations, resolved per host, with their places.
 
 use crate::diag::{Sources, Span};
 use crate::graph::Graph;
@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// An inventory with its recipes, read and checked. Nothing has been contacted.
+/// An inventory with its recipes, read and checked. No host has been contacted.
 #[derive(Debug)]
 pub struct Project {
     pub sources: Sources,
@@ -18,37 +18,37 @@ pub struct Project {
     pub hosts: IndexMap<HostName, Host>,
     /// Group → hosts, in inventory order; `all` is among them.
     pub groups: IndexMap<String, Vec<HostName>>,
-    /// What groups give their hosts, by name: the losers too, which no host knows of any more.
+    /// Variables of groups, by group name, including those that hosts or inner groups override.
     pub group_vars: IndexMap<String, GroupVars>,
-    /// Every recipe that can be named, stacks among them, applied or not.
+    /// Every available recipe, including stacks and recipes that are not applied.
     pub library: IndexMap<String, Arc<Recipe>>,
-    /// Every recipe that is applied, after stacks are unfolded, by name.
+    /// Every applied recipe, after stacks are expanded, by name.
     pub recipes: IndexMap<String, Arc<Recipe>>,
-    /// What is applied to each host, in graph order of the recipes.
+    /// The recipes applied to each host, in graph order.
     pub instances: IndexMap<HostName, Vec<Arc<Instance>>>,
-    /// Steps and who waits for whom where nothing is removed.
+    /// The dependency graph of hosts from which nothing is removed.
     pub graph: Graph,
-    /// Of applied recipes: those whose version they read, and must therefore be changed together with.
+    /// Applied recipes, with the recipes whose version they read and with which they must change together.
     pub ties: BTreeMap<String, BTreeSet<String>>,
-    /// The graphs of hosts that recipes are removed from; hosts share them.
+    /// Dependency graphs of hosts from which recipes are removed, shared between hosts.
     pub(super) removals: HashMap<HostName, Arc<Graph>>,
     pub rollout: super::Rollout,
     pub drift: super::DriftPolicy,
-    /// The cluster's API, where one is declared.
+    /// The cluster's API, if one is declared.
     pub kubernetes: Option<crate::kube::Access>,
     pub secrets: SecretStore,
-    /// Environment variables that secrets came from: programs that forge starts are not given them.
+    /// Environment variables that secrets were read from. forge does not pass them to child processes.
     pub secret_variables: Arc<BTreeSet<String>>,
     /// Compiled templates.
     pub(super) programs: super::template::Programs,
-    /// Local files that recipes name.
+    /// Local files that recipes refer to.
     pub(super) files: super::files::Files,
-    /// Digests that steps leave to the lock file.
+    /// Digests in the lock file, for steps that declare none.
     pub(super) digests: super::digests::Digests,
 }
 
 impl Project {
-    /// Returns the steps of a host and who waits for whom there. Steps have the same index on every host.
+    /// Returns the dependency graph of a host. Steps have the same index on every host.
     pub fn graph_of(&self, host: &HostName) -> &Graph {
         match self.removals.is_empty() {
             true => &self.graph,
@@ -56,25 +56,25 @@ impl Project {
         }
     }
 
-    /// Returns the hosts, without the cluster's API beside them.
+    /// Returns the hosts, without the cluster's API.
     pub fn machines(&self) -> impl Iterator<Item = &HostName> {
         self.hosts.keys().filter(|host| !host.is_cluster())
     }
 
-    /// Returns the name of the cluster's API, where steps run through it.
+    /// Returns the name of the cluster's API, if steps run through it.
     pub fn member(&self) -> Option<&HostName> {
-        // It was put behind all hosts.
+        // `member::place` inserts it after all hosts.
         self.hosts.keys().next_back().filter(|last| last.is_cluster())
     }
 
-    /// Returns the text of every file that was read: the inventory, recipes, and the files that they name.
+    /// Returns the text of every file that was read: the inventory, recipes, and the files that they refer to.
     pub fn written_texts(&self) -> Vec<String> {
         let sources = self.sources.files().map(|(_, _, text)| text.to_owned());
         let named = self.files.contents().into_iter().filter_map(|(_, content)| content.as_str().map(str::to_owned));
         sources.chain(named).collect()
     }
 
-    /// Returns the folder of the inventory, with every link followed.
+    /// Returns the canonical path of the inventory's folder.
     pub fn root(&self) -> &camino::Utf8Path {
         self.files.root()
     }
@@ -90,7 +90,7 @@ pub struct Host {
     pub span: Span,
 }
 
-/// A value with the place that decided it, for `explain`.
+/// A value with its origin, for `explain`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sourced {
     pub value: Value,
@@ -100,11 +100,11 @@ pub struct Sourced {
     pub from: String,
 }
 
-/// How a host is reached.
+/// Connection settings of a host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Connect {
     pub transport: TransportKind,
-    /// Host name, address or `~/.ssh/config` alias; the host's own name when not given.
+    /// Host name, address or `~/.ssh/config` alias; defaults to the host's name.
     pub address: String,
     pub user: Option<String>,
     pub port: Option<u16>,
@@ -116,16 +116,16 @@ pub struct Connect {
     pub jump: Vec<String>,
     pub host_key: HostKeyPolicy,
     pub sudo: Sudo,
-    /// Whose cards a sandbox shows.
+    /// The board whose devices a sandbox simulates.
     pub hardware: Option<Board>,
-    /// Seconds to a connection at most; 0 where nothing is declared.
+    /// Connection timeout; 0 if none is declared. Seconds.
     pub timeout_s: u64,
-    /// Seconds that a session is kept for the next run; 0 for none.
+    /// How long to keep a session open for the next run; 0 to close it. Seconds.
     pub keep_s: u64,
 }
 
 impl Project {
-    /// Returns whether a host is a sandbox, not a machine.
+    /// Returns whether a host is a sandbox.
     pub fn is_simulated(&self, host: &HostName) -> bool {
         self.hosts.get(host).is_some_and(|host| host.connect.transport == TransportKind::Sandbox)
     }
@@ -137,59 +137,59 @@ pub enum TransportKind {
     Ssh,
     Local,
     Sandbox,
-    /// A program that gives a shell on stdin.
+    /// A program that runs a shell on its stdin.
     Command(Vec<String>),
 }
 
-/// What happens with a host key that is not known.
+/// How an unknown host key is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostKeyPolicy {
-    /// Refused, with a hint.
+    /// Reject it, with a hint.
     #[default]
     Strict,
-    /// A new key is taken and kept; a changed one is refused.
+    /// Accept and store a new key; reject a changed one.
     AcceptNew,
 }
 
-/// How root is reached.
+/// How forge becomes root.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Sudo {
-    /// The login user is root, or needs none.
+    /// Without sudo: the login user is root or does not need root.
     #[default]
     None,
     /// `sudo -n`.
     NoPassword,
-    /// `sudo`, with a password: the placeholder in the secret store.
+    /// `sudo` with a password. Holds its placeholder in the secret store.
     Password(String),
 }
 
-/// A recipe as written.
+/// A recipe as declared.
 #[derive(Debug)]
 pub struct Recipe {
     pub name: String,
     pub summary: String,
-    /// `None` for a recipe built into forge.
+    /// Its file; below `<built in>/` for a built-in recipe.
     pub path: Utf8PathBuf,
     pub span: Span,
     pub params: IndexMap<String, Param>,
-    /// Recipe-level edges: hold for every step of the recipe.
+    /// Edges of the recipe, which apply to each of its steps.
     pub needs: Vec<Edge>,
     pub after: Vec<Edge>,
-    /// What it needs while others change.
+    /// Units that must be stopped and modules that must be unloaded while other recipes change.
     pub during: Vec<During>,
     pub rules: Vec<Rule>,
     pub steps: Vec<Arc<Step>>,
-    /// Names of steps that could not be read: what is wrong with them is told.
+    /// Names of steps that could not be read. Their errors are already reported.
     pub unread: BTreeSet<String>,
     pub verify: Vec<Verify>,
     /// For a stack: the recipes it uses. A stack has no steps.
     pub uses: Vec<Use>,
-    /// What its programs print when they fail, and why.
+    /// Known failure messages of its programs, with their causes.
     pub fails_as: Vec<FailsAs>,
 }
 
 impl Recipe {
-    /// Returns the cause of the first row of `fails_as` whose text `output` holds.
+    /// Returns the cause of the first row of `fails_as` that matches `output`.
     pub fn cause(&self, output: &str) -> Option<&str> {
         self.fails_as.iter().find(|row| row.matches(output)).map(|row| row.cause.as_str())
     }
@@ -205,7 +205,7 @@ pub struct Use {
 }
 
 impl Recipe {
-    /// Returns what it and its steps need while others change.
+    /// Returns the `during` entries of the recipe and its steps.
     pub fn needs_during(&self) -> impl Iterator<Item = &During> {
         self.during.iter().chain(self.steps.iter().flat_map(|step| &step.during))
     }
@@ -217,7 +217,7 @@ pub struct Param {
     pub name: String,
     pub ty: ParamType,
     pub default: Option<Value>,
-    /// Whether it has a default that could not be read: what is wrong with it is told.
+    /// Whether it has a default that could not be read. Its error is already reported.
     pub unread: bool,
     pub doc: String,
     pub span: Span,
@@ -235,23 +235,23 @@ pub enum ParamType {
         values: Box<ParamType>,
     },
     Version,
-    /// As `lspci` prints it, with or without the domain; read as `0000:18:00.0`.
+    /// A PCI address as `lspci` prints it, with or without the domain; normalized to `0000:18:00.0`.
     PciAddress,
     Secret,
-    /// Whatever stands there, as it was typed: only for elements.
+    /// Any value, as typed. Only for elements of lists and maps.
     Any,
 }
 
-/// An edge of the graph as written: `needs: [nouveau]`, `after: [nvidia-gsp@configured]`.
+/// A dependency as declared: `needs: [nouveau]`, `after: [nvidia-gsp@configured]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
     pub recipe: String,
     /// `None` for all steps of the recipe.
     pub step: Option<String>,
     pub phase: Phase,
-    /// Whether it holds only where that recipe is applied (`nouveau?`).
+    /// Whether it applies only if that recipe is applied (`nouveau?`).
     pub optional: bool,
-    /// Of `needs` across hosts: how many of the selection must have got there.
+    /// For `needs` across hosts: how many of the selected hosts must have reached the phase.
     pub barrier: Option<Barrier>,
     pub span: Span,
 }
@@ -270,7 +270,7 @@ pub enum Share {
 }
 
 impl Share {
-    /// Returns how many of `total` that is.
+    /// Returns the share of `total` as a count.
     pub fn of(self, total: usize) -> usize {
         match self {
             Self::Count(count) => count as usize,
@@ -286,32 +286,32 @@ pub struct Expr {
     pub span: Span,
 }
 
-/// `rules:` — what must hold for parameters (judged at validate) or facts (judged per host).
+/// `rules:` — conditions on parameters (checked by `validate`) or facts (checked per host).
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Whether it is of the cluster, and not of hosts.
+    /// Whether it is evaluated on the cluster instead of on hosts.
     pub of_cluster: bool,
     pub when: Option<Expr>,
     pub require: Expr,
     pub otherwise: String,
-    /// What a host that it does not hold for lacks: by its facts, what was declared, or the hardware. `None` where the
+    /// Why a host that breaks the rule is blocked: the host's state, the declaration, or the hardware. `None` if the
     /// rule only warns.
     pub class: Option<BlockClass>,
     pub span: Span,
 }
 
-/// A row of `fails_as:` — what a program prints, and what that means.
+/// A row of `fails_as:` — a failure message of a program and its cause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailsAs {
-    /// Text of the program; `…` stands for anything on the same line.
+    /// Text that the program prints; `…` matches any text on the same line.
     pub text: String,
-    /// Why it prints that, and what to do.
+    /// The cause of the failure, and how to fix it.
     pub cause: String,
     pub span: Span,
 }
 
 impl FailsAs {
-    /// Returns whether `output` holds the text: its parts one after the other on one line.
+    /// Returns whether one line of `output` contains all parts of the text, in order.
     pub fn matches(&self, output: &str) -> bool {
         output.lines().any(|line| {
             let mut rest = Some(line);
@@ -321,38 +321,38 @@ impl FailsAs {
     }
 }
 
-/// `verify:` — what must be seen once the recipe is applied.
+/// `verify:` — a check that must pass once the recipe is applied.
 #[derive(Clone, Debug)]
 pub struct Verify {
     pub name: String,
-    /// Whether it is of the cluster, and not of hosts.
+    /// Whether it is evaluated on the cluster instead of on hosts.
     pub of_cluster: bool,
     pub when: Option<Expr>,
-    /// Objects of the cluster that `expect` is about.
+    /// Objects of the cluster that `expect` reads.
     pub about: Option<About>,
     /// Either an expression over facts …
     pub expect: Option<Expr>,
     /// … or a read-only command that must exit 0.
     pub check: Option<Node>,
-    /// A text with the values that matter, for where it does not hold.
+    /// A template that shows the relevant values if the verification fails.
     pub shows: Option<(String, Span)>,
-    /// How long an apply waits until it holds. Seconds.
+    /// How long an apply waits for it to pass. Seconds.
     pub within_s: Option<u64>,
     pub level: Level,
     pub span: Span,
 }
 
-/// Objects of the cluster that a verification is about.
+/// The objects of the cluster that a verification reads.
 #[derive(Clone, Debug)]
 pub enum About {
-    /// `object`: one, by its name.
+    /// `object`: one object, by name.
     One(Node),
-    /// `objects`: all of a kind, or those that have some labels.
+    /// `objects`: all objects of a kind, or those with certain labels.
     All(Node),
 }
 
 impl About {
-    /// Returns which ones, with templates as they were written.
+    /// Returns the query, with its templates unrendered.
     pub fn node(&self) -> &Node {
         match self {
             Self::One(node) | Self::All(node) => node,
@@ -360,7 +360,7 @@ impl About {
     }
 }
 
-/// A step as written. Its resource is kept as a tree until a host's values are known.
+/// A step as declared. Its resource stays a tree until a host's values are known.
 #[derive(Debug)]
 pub struct Step {
     pub name: String,
@@ -373,7 +373,7 @@ pub struct Step {
     pub needs: Vec<Edge>,
     pub after: Vec<Edge>,
     pub effective: Option<Effective>,
-    /// What this recipe needs while others change.
+    /// Units that must be stopped and modules that must be unloaded while other recipes change.
     pub during: Vec<During>,
     /// Names of steps (same recipe) or `recipe/step` whose change restarts this service, or reboots the host.
     pub restart_on: Vec<(String, Span)>,
@@ -392,21 +392,21 @@ pub struct Step {
 }
 
 impl Step {
-    /// Returns what was written for a field of its resource.
+    /// Returns the unrendered value of a field of its resource.
     pub fn field(&self, name: &str) -> Option<&Node> {
         self.body.get(name)
     }
 }
 
 impl Node {
-    /// Returns the value of a key, where this is a map that has it.
+    /// Returns the value of a key, if this is a map that contains it.
     pub fn get(&self, name: &str) -> Option<&Node> {
         let Data::Map(entries) = &self.data else { return None };
         entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node)
     }
 }
 
-/// How a configured step gets into force, and how that is seen.
+/// How a configured step takes effect, and how that is verified.
 #[derive(Clone, Debug)]
 pub struct Effective {
     pub by: Vec<String>,
@@ -415,14 +415,14 @@ pub struct Effective {
     pub span: Span,
 }
 
-/// What a recipe needs on its host while another one changes in a window.
+/// Requirements of a recipe on its host while another recipe changes in a window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct During {
     /// The recipe that changes.
     pub recipe: String,
-    /// Units that must not run meanwhile, with their type.
+    /// Units that must be stopped, with their type suffix.
     pub stopped: Vec<String>,
-    /// Kernel modules that must not be loaded meanwhile.
+    /// Kernel modules that must be unloaded.
     pub unloaded: Vec<String>,
     pub span: Span,
 }
@@ -435,13 +435,13 @@ pub struct Export {
     pub read: Option<String>,
     /// The stdout of the step's own action; unknown until it ran.
     pub stdout: bool,
-    /// What facts of the host come to, of any type.
+    /// An expression over facts of the host, of any type.
     pub value: Option<Expr>,
     pub secret: bool,
     pub span: Span,
 }
 
-/// A YAML tree with places, scalars as text as they were typed.
+/// A YAML tree with places. Scalars keep their text as typed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub span: Span,
@@ -451,15 +451,15 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
     Null,
-    /// A plain scalar keeps its text (`560.10`), `quoted` tells whether it was quoted or a block.
+    /// A plain scalar keeps its text (`560.10`). `quoted` is true for quoted and block scalars.
     Scalar {
         text: String,
         quoted: bool,
     },
     Seq(Vec<Node>),
-    /// Keys with their places, in order; duplicates are refused by the reader.
+    /// Keys with their places, in order. The parser rejects duplicates.
     Map(Vec<(Key, Node)>),
-    /// A value that is not known yet. Never read from a file: rendering puts it there.
+    /// A value that is not known yet. Only rendering creates it, never the parser.
     Unknown(super::Need),
 }
 
@@ -473,16 +473,16 @@ pub struct Key {
 #[derive(Debug)]
 pub struct Instance {
     pub recipe: Arc<Recipe>,
-    /// Whether it is to be removed (`ensure: absent`).
+    /// Whether the recipe is removed (`ensure: absent`).
     pub absent: bool,
     pub params: BTreeMap<String, Sourced>,
-    /// The entry of `apply:` (and the stack's line) that declares it.
+    /// The entry of `apply:` (or the stack's line) that declares it.
     pub span: Span,
     /// The hosts of the entry, for scopes and barriers. Shared by all instances of the entry.
     pub selection: Arc<Vec<HostName>>,
-    /// The stack it came through.
+    /// The stack that uses it.
     pub stack: Option<String>,
-    /// The same stack with its own parameters.
+    /// That stack with its own parameters.
     pub through: Option<Arc<Through>>,
 }
 
@@ -495,11 +495,11 @@ pub struct Through {
     pub outer: Option<Arc<Through>>,
 }
 
-/// What a group gives its hosts.
+/// Variables that a group sets for its hosts.
 #[derive(Clone, Debug, Default)]
 pub struct GroupVars {
     pub vars: BTreeMap<String, Sourced>,
-    /// How many groups contain it, directly or through others: of two groups of a host, the one with more is
+    /// How many groups contain it, directly or indirectly. Of two groups of a host, the one with the higher depth is
     /// the inner one.
     pub depth: usize,
 }

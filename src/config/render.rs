@@ -1,4 +1,4 @@
-//! Renders the templates of a tree; what cannot be known yet is marked, mistakes are placed.
+//! Renders the templates of a tree. Values that are not known yet are marked, and errors get their place in the file.
 
 use super::scalar::is_template;
 use super::template::{Bindings, Eval, Form, Programs, TemplateError};
@@ -8,7 +8,7 @@ use crate::model::Value;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Renders trees with one set of names, collecting what was read and what is wrong.
+/// Renders trees with one set of bindings, and collects the facts that were read and the errors.
 pub(super) struct Renderer<'r> {
     pub programs: &'r Programs,
     pub sources: &'r Sources,
@@ -22,8 +22,8 @@ impl<'r> Renderer<'r> {
         Self { programs, sources, bindings, reads: BTreeSet::new(), diags: Vec::new() }
     }
 
-    /// Returns the tree with every template replaced by its value. A template that fails becomes null,
-    /// with its mistake in `diags`.
+    /// Returns the tree with every template replaced by its value. A template that fails becomes null, with an error in
+    /// `diags`.
     pub fn tree(&mut self, node: &Node) -> Node {
         let data = match &node.data {
             Data::Scalar { text, .. } if is_template(text) => return self.text(text, node.span),
@@ -36,15 +36,16 @@ impl<'r> Renderer<'r> {
         Node { span: node.span, data }
     }
 
-    /// Keys are literal: what they name must be known at load.
+    /// Reports a template in a key: keys must be known at load.
     fn key(&mut self, key: &Key) -> Key {
         if is_template(&key.text) {
-            self.diags.push(Diag::error(Code::BadTemplate, "a key is literal and cannot hold a template").at(key.span));
+            let diag = Diag::error(Code::BadTemplate, "a key is literal and cannot contain a template");
+            self.diags.push(diag.at(key.span));
         }
         key.clone()
     }
 
-    /// Renders one template that stands at `span`.
+    /// Renders the template at `span`.
     pub fn text(&mut self, text: &str, span: Span) -> Node {
         let program = self.programs.get(text, Form::Template);
         let result = program.as_ref().as_ref().map_err(Clone::clone).and_then(|program| program.run(self.bindings));
@@ -61,12 +62,12 @@ impl<'r> Renderer<'r> {
         }
     }
 
-    /// Evaluates a condition; `None` when it is wrong.
+    /// Evaluates a condition; `None` after an error.
     pub fn condition(&mut self, expr: &Expr) -> Option<Eval<bool>> {
         self.evaluate(expr, |program, bindings| program.test(bindings))
     }
 
-    /// Evaluates an expression; `None` when it is wrong.
+    /// Evaluates an expression; `None` after an error.
     pub fn value(&mut self, expr: &Expr) -> Option<Eval<Value>> {
         self.evaluate(expr, |program, bindings| program.run(bindings))
     }
@@ -92,7 +93,7 @@ impl<'r> Renderer<'r> {
     }
 }
 
-/// Returns the tree of a value, as if it had been written at `span` with text in quotes.
+/// Converts a value to a tree at `span`. Text counts as quoted.
 pub(super) fn node_of(value: &Value, span: Span) -> Node {
     let data = match value {
         Value::Null => Data::Null,
@@ -108,7 +109,7 @@ pub(super) fn node_of(value: &Value, span: Span) -> Node {
     Node { span, data }
 }
 
-/// Returns the first thing that a tree waits for.
+/// Returns the first unknown value that a tree waits for.
 pub(super) fn first_need(node: &Node) -> Option<Need> {
     match &node.data {
         Data::Unknown(need) => Some(need.clone()),
@@ -118,7 +119,7 @@ pub(super) fn first_need(node: &Node) -> Option<Need> {
     }
 }
 
-/// Places a mistake of a template that stands at `span`.
+/// Converts an error of the template at `span` to a diagnostic.
 pub(super) fn diagnose(error: &TemplateError, source: &str, span: Span, sources: &Sources) -> Diag {
     let code = if error.undefined { Code::UnknownName } else { Code::BadTemplate };
     let place = error.range.as_ref().map_or(span, |range| place(range, source, span, sources));
@@ -126,14 +127,14 @@ pub(super) fn diagnose(error: &TemplateError, source: &str, span: Span, sources:
     match &error.hint {
         Some(hint) => diag.hint(hint.clone()),
         None if error.range.as_ref().and_then(|range| source.get(range.clone())) == Some("=") => {
-            diag.hint("values are compared with `==`")
+            diag.hint("use `==` to compare values")
         }
         None => diag,
     }
 }
 
-/// Finds the part of a file that a range of a template came from. YAML may have folded or escaped the
-/// text: the excerpt is looked for in what was typed, and the whole scalar is the fallback.
+/// Finds the part of a file that a range of a template came from. YAML may have folded or escaped the text, so the
+/// excerpt is searched in the scalar as typed; the fallback is the whole scalar.
 pub(super) fn place(range: &Range<usize>, source: &str, span: Span, sources: &Sources) -> Span {
     let typed = sources.text(span.file).get(span.start as usize..span.end as usize).unwrap_or("");
     let Some(excerpt) = source.get(range.clone()).filter(|excerpt| !excerpt.is_empty()) else { return span };

@@ -1,12 +1,12 @@
-//! `rollout:` as it is meant: in which portions, when, and how far changes may disturb.
+//! The `rollout:` settings: batch sizes, time windows, and how much disruption changes may cause.
 
 use super::Share;
 use crate::diag::Span;
 use crate::kube::Manner;
 use std::fmt;
 
-/// How long a host may take to come back from a reboot where nothing is declared: servers with much memory and
-/// many devices test themselves for a quarter of an hour. Seconds.
+/// Default timeout for a host to return from a reboot: the self-test of servers with much memory and many devices takes
+/// up to a quarter of an hour. Seconds.
 pub const REBOOT_LIMIT_S: u64 = 30 * 60;
 
 /// `rollout:`.
@@ -14,7 +14,7 @@ pub const REBOOT_LIMIT_S: u64 = 30 * 60;
 pub struct Rollout {
     /// How many hosts receive all their changes first; `None` for no canary.
     pub canary: Option<Share>,
-    /// How many hosts may fail before no new one begins; `None` for any number.
+    /// How many hosts may fail before no new host starts; `None` for any number.
     pub max_failed: Option<Share>,
     /// How many hosts may be out of service at once.
     pub max_unavailable: Share,
@@ -23,21 +23,21 @@ pub struct Rollout {
     /// Groups of which no two hosts may be out of service at once.
     pub quorum: Vec<(String, Span)>,
     pub reboot: Reboots,
-    /// How long a host may take to come back. Seconds.
+    /// Timeout for a host to return from a reboot. Seconds.
     pub reboot_timeout_s: u64,
-    /// When windows may open, by the controller's clock; `None` for always.
+    /// Time of day at which windows may open, by the controller's clock; `None` for always.
     pub hours: Option<Hours>,
-    /// How long a window waits for those who hold the host's devices; `None` for not at all. Seconds.
+    /// How long a window waits for processes that use the host's devices; `None` to not wait. Seconds.
     pub busy_wait_s: Option<u64>,
-    /// The group whose hosts are nodes of Slurm.
+    /// The group whose hosts are Slurm nodes.
     pub slurm: Option<(String, Span)>,
-    /// The group whose hosts are nodes of the Kubernetes cluster, and how they are drained.
+    /// The group whose hosts are Kubernetes nodes, and how they are drained.
     pub kubernetes: Option<NodeDrain>,
     pub span: Option<Span>,
 }
 
 impl Default for Rollout {
-    /// A quarter of the hosts at once and no reboots: who wants more says so.
+    /// Allows a quarter of the hosts at once and no reboots. Anything more must be declared.
     fn default() -> Self {
         Self {
             canary: None,
@@ -56,41 +56,41 @@ impl Default for Rollout {
     }
 }
 
-/// How nodes of the Kubernetes cluster are drained.
+/// How Kubernetes nodes are drained.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeDrain {
-    /// The group whose hosts they are.
+    /// The group whose hosts are the nodes.
     pub group: (String, Span),
-    /// How long pods may take to leave. Seconds.
+    /// Timeout of the eviction of all pods. Seconds.
     pub timeout_s: u64,
-    /// How long a pod may take to end; `None` for as long as it says itself. Seconds.
+    /// Grace period of each pod; `None` for the pod's own. Seconds.
     pub grace_s: Option<u64>,
-    /// What may be deleted that does not come back elsewhere.
+    /// Which pods may be deleted although nothing recreates them or their data.
     pub manner: Manner,
-    /// What a node must offer before it is given back; `None` where it is given back at once.
+    /// Resources that a node must offer before it is uncordoned; `None` to uncordon it at once.
     pub returns: Option<Returns>,
 }
 
-/// What a node must offer before it takes pods again, beside being ready.
+/// Resources that a node must offer before it takes pods again, in addition to being ready.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Returns {
-    /// By the name of the resource.
+    /// Required amounts, by resource name.
     pub offers: Vec<(String, Offer)>,
-    /// How long it is waited for. Seconds.
+    /// How long to wait for them. Seconds.
     pub within_s: u64,
 }
 
-/// How much of a resource pods may ask for.
+/// How much of a resource the node must offer to pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// At least so much.
+    /// At least this amount.
     Count(i64),
-    /// All that the node has of it, and some.
+    /// The node's full capacity, which must not be zero.
     Capacity,
 }
 
 impl Returns {
-    /// Returns each offer for people: `nvidia.com/gpu 8`.
+    /// Returns each offer as text: `nvidia.com/gpu 8`.
     pub fn told(&self) -> Vec<String> {
         let one = |(name, offer): &(String, Offer)| match offer {
             Offer::Count(count) => format!("{name} {count}"),
@@ -100,18 +100,18 @@ impl Returns {
     }
 }
 
-/// How long the pods of a node may take to leave where nothing is declared. Seconds.
+/// Default timeout of a drain. Seconds.
 pub const DRAIN_LIMIT_S: u64 = 10 * 60;
 
-/// How long a node may take to offer what is declared where nothing else is. Seconds.
+/// Default time to wait for a node to offer the declared resources. Seconds.
 pub const RETURN_LIMIT_S: u64 = 10 * 60;
 
 /// Whether hosts may reboot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reboots {
-    /// Where the plan says so.
+    /// Hosts reboot if the plan includes a reboot.
     Allow,
-    /// What needs a reboot stays pending.
+    /// Changes that need a reboot stay pending.
     #[default]
     Never,
 }
@@ -132,7 +132,7 @@ impl Reboots {
     }
 }
 
-/// A span of the day, in minutes since midnight; one that ends before it begins goes over midnight.
+/// A time range of the day, in minutes since midnight. A range that ends before it begins spans midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hours {
     from: u16,
@@ -140,14 +140,14 @@ pub struct Hours {
 }
 
 impl Hours {
-    /// Reads `22:00-05:00`. The last minute is outside.
+    /// Parses `22:00-05:00`. The end is exclusive.
     pub fn parse(text: &str) -> Option<Self> {
         let (from, to) = text.split_once('-')?;
         let hours = Self { from: minute(from.trim())?, to: minute(to.trim())? };
         (hours.from != hours.to).then_some(hours)
     }
 
-    /// Returns whether a minute of the day lies inside.
+    /// Returns whether the range includes a minute of the day.
     pub fn holds(self, minute: u16) -> bool {
         match self.from < self.to {
             true => (self.from..self.to).contains(&minute),

@@ -1,9 +1,9 @@
-//! What the text of a scalar can mean: one small parser per type, shared by inventory, recipes and checks.
+//! Parsers for the text of scalars: one per type, shared by inventory, recipes and checks.
 
 use super::{Data, Node};
 use crate::model::Value;
 
-/// Returns what stands at `node`, for "expected …, found …".
+/// Describes the value of `node`, for "expected …, found …".
 pub(super) fn describe(node: &Node) -> String {
     match &node.data {
         Data::Null => "nothing".to_owned(),
@@ -23,7 +23,7 @@ fn describe_scalar(text: &str, quoted: bool) -> String {
     }
 }
 
-/// Cuts what a message quotes: a whole file body says less than its first words.
+/// Shortens a value that a message quotes: a whole file body would hide the message.
 pub(super) fn shorten(text: &str) -> String {
     const MAX: usize = 40;
     match text.char_indices().nth(MAX) {
@@ -32,8 +32,8 @@ pub(super) fn shorten(text: &str) -> String {
     }
 }
 
-/// Returns the value of a plain scalar. There are no floating point numbers in forge, and only numbers
-/// in their shortest form are numbers: `560.10`, `0644` and `1e3` stay the text that was typed.
+/// Returns the value of a plain scalar. forge has no floating point numbers, and only integers in their shortest form
+/// are numbers: `560.10`, `0644` and `1e3` stay text as typed.
 pub(super) fn plain(text: &str) -> Value {
     match text {
         "true" => Value::Bool(true),
@@ -42,12 +42,12 @@ pub(super) fn plain(text: &str) -> Value {
     }
 }
 
-/// Returns the integer that `text` is in its shortest decimal form.
+/// Parses an integer in its shortest decimal form.
 pub(super) fn int(text: &str) -> Option<i64> {
     text.parse::<i64>().ok().filter(|number| number.to_string() == text)
 }
 
-/// Returns the boolean that `text` is; `yes` and `on` are text.
+/// Parses `true` or `false`; `yes` and `on` are text.
 pub(super) fn boolean(text: &str) -> Option<bool> {
     match text {
         "true" => Some(true),
@@ -56,7 +56,7 @@ pub(super) fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// Returns what a YAML 1.1 reader would have taken for a boolean.
+/// Returns the boolean that a YAML 1.1 parser would have read.
 pub(super) fn lookalike_bool(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "y" => Some(true),
@@ -65,19 +65,19 @@ pub(super) fn lookalike_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// Returns the seconds of a duration. Parts of a second are none here: every limit of a file is in whole seconds.
+/// Parses a duration in whole seconds. Fractions of a second are invalid: every limit in a file is in whole seconds.
 pub(super) fn duration(text: &str) -> Option<u64> {
     let duration = crate::model::parse_duration(text)?;
     (duration.subsec_nanos() == 0).then_some(duration.as_secs())
 }
 
-/// Returns permission bits from octal text of three or four digits.
+/// Parses permission bits from octal text of three or four digits.
 pub(super) fn mode(text: &str) -> Option<u32> {
     let octal = matches!(text.len(), 3 | 4) && text.bytes().all(|b| matches!(b, b'0'..=b'7'));
     octal.then(|| u32::from_str_radix(text, 8).ok()).flatten()
 }
 
-/// Returns whether `text` names a user, group, unit or package: such names reach command lines.
+/// Returns whether `text` is a valid name of a user, group, unit or package. Such names become command-line arguments.
 pub(super) fn is_name(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'@' | b':' | b'+' | b'-');
     !text.is_empty() && text.len() <= 255 && !text.starts_with('-') && text.bytes().all(inner)
@@ -86,27 +86,27 @@ pub(super) fn is_name(text: &str) -> bool {
 /// Returns the normalised form of an absolute path on a host.
 ///
 /// # Errors
-/// Why it is none, as a lowercase fragment.
+/// Why the path is invalid, as a lowercase fragment.
 pub(super) fn host_path(text: &str) -> Result<String, &'static str> {
     if !text.starts_with('/') {
         return Err("must be absolute");
     }
     if text.chars().any(char::is_control) {
-        return Err("must not hold control characters");
+        return Err("must not contain control characters");
     }
     let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     match parts.contains(&"..") {
-        true => Err("must not hold `..`"),
+        true => Err("must not contain `..`"),
         false => Ok(format!("/{}", parts.join("/"))),
     }
 }
 
-/// Returns whether `text` has to be rendered before it says anything.
+/// Returns whether `text` contains template syntax.
 pub(super) fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%") || text.contains("{#")
 }
 
-/// Returns the value of a tree as it was typed, for variables and defaults.
+/// Returns the value of a tree as typed, for variables and defaults.
 pub(super) fn value(node: &Node) -> Value {
     match &node.data {
         Data::Null | Data::Unknown(_) => Value::Null,
@@ -147,6 +147,6 @@ mod tests {
         assert_eq!(host_path("/etc//x/./y/"), Ok("/etc/x/y".to_owned()));
         assert_eq!(host_path("/"), Ok("/".to_owned()));
         assert_eq!(host_path("etc/x"), Err("must be absolute"));
-        assert_eq!(host_path("/etc/../x"), Err("must not hold `..`"));
+        assert_eq!(host_path("/etc/../x"), Err("must not contain `..`"));
     }
 }

@@ -1,4 +1,4 @@
-//! JSON Schema (draft 2020-12) of what people write, for editors. Keys come from the lists that the readers use.
+//! JSON Schemas (draft 2020-12) of inventories and recipes, for editors. Keys come from the lists that the parsers use.
 
 use super::inventory::notify;
 use super::inventory::{
@@ -11,16 +11,16 @@ use crate::resource::{kinds, schema::kind_schema};
 use crate::transport::BOARDS;
 use serde_json::{Map, json};
 
-/// Names that templates read with a dot.
+/// Names that templates can read with a dot.
 const IDENTIFIER: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
-/// Names that become names of files.
+/// Names that are also used as file names.
 const LABEL: &str = "^[A-Za-z0-9][A-Za-z0-9._-]*$";
 
 /// Returns the schema of an inventory.
 pub fn inventory_schema() -> Value {
     root(
         "inventory",
-        "Which hosts there are, and what must be true on them.",
+        "The hosts of a cluster and the recipes applied to them.",
         object(&INVENTORY_KEYS, inventory, &["cluster"]),
     )
 }
@@ -29,7 +29,7 @@ pub fn inventory_schema() -> Value {
 pub fn recipe_schema() -> Value {
     let mut schema = object(&RECIPE_KEYS, recipe, &["recipe"]);
     schema["anyOf"] = json!([{ "required": ["steps"] }, { "required": ["verify"] }, { "required": ["uses"] }]);
-    root("recipe", "How one thing is made true, and how that is proven.", schema)
+    root("recipe", "Steps that configure one component, and their verification.", schema)
 }
 
 fn root(title: &str, description: &str, schema: Value) -> Value {
@@ -44,7 +44,7 @@ fn root(title: &str, description: &str, schema: Value) -> Value {
     root
 }
 
-/// A closed map with the keys of a reader.
+/// Returns the schema of a map with exactly these keys.
 fn object(keys: &[&str], of: fn(&str) -> Value, required: &[&str]) -> Value {
     let properties: Map<String, Value> = keys.iter().map(|key| ((*key).to_owned(), of(key))).collect();
     json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
@@ -55,7 +55,7 @@ fn said(description: &str, mut schema: Value) -> Value {
     schema
 }
 
-/// Plain values keep what was typed, so that a number is text where text is wanted.
+/// Returns the schema of text. Plain numbers and booleans are valid text: scalars keep what was typed.
 fn text() -> Value {
     json!({ "type": ["string", "number", "boolean"] })
 }
@@ -91,26 +91,26 @@ fn vars() -> Value {
 fn inventory(key: &str) -> Value {
     match key {
         "cluster" => {
-            said("Name of the cluster; names the state folder.", json!({ "type": "string", "pattern": LABEL }))
+            said("Name of the cluster and of its state folder.", json!({ "type": "string", "pattern": LABEL }))
         }
-        "connect" => said("How hosts are reached; groups and hosts may say it too.", connect()),
+        "connect" => said("Connection settings of all hosts. Groups and hosts can override them.", connect()),
         "hosts" => said(
-            "Hosts by name, or a list of names. Ranges unfold: `node-[1:3]`.",
+            "Hosts by name, or a list of names. Ranges are expanded: `node-[1:3]`.",
             json!({ "anyOf": [map_of(or_nothing(object(&["address", "vars", "connect"], host, &[]))), texts()] }),
         ),
         "groups" => said(
             "Sets of hosts, with variables and connection settings.",
             map_of(or_nothing(object(&["hosts", "groups", "vars", "connect"], group, &[]))),
         ),
-        "recipes" => said("Folders of recipes; `recipes/` beside the inventory without it.", texts()),
+        "recipes" => said("Folders with recipes. Default: `recipes/` next to the inventory.", texts()),
         "apply" => said(
-            "What is declared where.",
+            "Recipes to apply, and the hosts to apply them to.",
             list_of(object(&["recipe", "on", "with", "ensure"], entry, &["recipe", "on"])),
         ),
-        "rollout" => said("In which portions changes go out.", object(&ROLLOUT_KEYS, rollout, &[])),
-        "drift" => said("What drift passes over, and how long it remembers.", object(&DRIFT_KEYS, drift, &[])),
+        "rollout" => said("How changes are rolled out.", object(&ROLLOUT_KEYS, rollout, &[])),
+        "drift" => said("Settings of `forge drift`.", object(&DRIFT_KEYS, drift, &[])),
         "kubernetes" => said(
-            "Which cluster's API belongs to the hosts. Neither the environment nor a current context is asked.",
+            "The Kubernetes API of the hosts' cluster. forge ignores `KUBECONFIG` and the current context.",
             object(&KUBERNETES_KEYS, kubernetes, &["kubeconfig", "context"]),
         ),
         _ => json!({}),
@@ -120,33 +120,31 @@ fn inventory(key: &str) -> Value {
 fn kubernetes(key: &str) -> Value {
     match key {
         "kubeconfig" => said(
-            "Its kubeconfig: absolute, under `~/`, or from the inventory's folder; with `via` absolute, on that host.",
+            "Kubeconfig: absolute, below `~/`, or relative to the inventory. With `via`, absolute on that host.",
             text(),
         ),
-        "context" => said("The context of that file.", text()),
-        "via" => said("A host of the inventory: its session leads to the API, and the kubeconfig lies there.", text()),
-        "namespace" => {
-            said("The namespace in which forge keeps its lock and records. Default `forge-provisioner`.", text())
-        }
+        "context" => said("Context in the kubeconfig.", text()),
+        "via" => said("Host through which forge reaches the API. The kubeconfig is on that host.", text()),
+        "namespace" => said("Namespace of forge's lock and records. Default: `forge-provisioner`.", text()),
         _ => json!({}),
     }
 }
 
 fn host(key: &str) -> Value {
     match key {
-        "address" => said("Name, address or alias of ~/.ssh/config; the host's own name without it.", text()),
-        "vars" => said("Variables of this host; they feed parameters of the same name.", vars()),
-        "connect" => said("How this host is reached.", connect()),
+        "address" => said("Host name, address or alias in ~/.ssh/config. Default: the host's name.", text()),
+        "vars" => said("Variables of this host. They set parameters of the same name.", vars()),
+        "connect" => said("Connection settings of this host.", connect()),
         _ => json!({}),
     }
 }
 
 fn group(key: &str) -> Value {
     match key {
-        "hosts" => said("Patterns over names of hosts: `node-*`, `node-[1:3]`.", texts()),
+        "hosts" => said("Patterns of host names: `node-*`, `node-[1:3]`.", texts()),
         "groups" => said("Groups inside this one.", texts()),
-        "vars" => said("Variables of its hosts; those of inner groups win.", vars()),
-        "connect" => said("How its hosts are reached.", connect()),
+        "vars" => said("Variables of its hosts. Inner groups override outer groups.", vars()),
+        "connect" => said("Connection settings of its hosts.", connect()),
         _ => json!({}),
     }
 }
@@ -156,7 +154,7 @@ fn entry(key: &str) -> Value {
         "recipe" => said("Name of a recipe.", text()),
         "on" => said("Selector: `all`, `gpu`, `gpu:&rack_a:!canary`.", json!({ "anyOf": [text(), texts()] })),
         "with" => said("Parameters.", vars()),
-        "ensure" => said("Whether it is there or removed.", json!({ "enum": ["present", "absent"] })),
+        "ensure" => said("Whether the recipe is applied or removed.", json!({ "enum": ["present", "absent"] })),
         _ => json!({}),
     }
 }
@@ -164,29 +162,29 @@ fn entry(key: &str) -> Value {
 fn rollout(key: &str) -> Value {
     match key {
         "canary" => said("How many hosts receive all their changes first.", share()),
-        "max_failed" => said("How many hosts may fail before no new one begins.", share()),
-        "max_unavailable" => said("How many hosts may be out of service at once; a quarter without it.", share()),
-        "max_restarting" => said("How many hosts may restart one service at once.", share()),
+        "max_failed" => said("How many hosts may fail before no new host starts.", share()),
+        "max_unavailable" => said("How many hosts may be out of service at once. Default: 25%.", share()),
+        "max_restarting" => said("How many hosts may restart the same service at once.", share()),
         "quorum" => said("Groups of which no two hosts may be out of service at once.", texts()),
         "reboot" => said(
-            "Whether hosts reboot where the plan says so; `never` without it.",
+            "Whether hosts reboot if the plan requires it. Default: `never`.",
             json!({ "enum": Reboots::ALL.map(Reboots::name) }),
         ),
-        "reboot_timeout" => said("How long a host may take to come back; 30m without it.", duration()),
+        "reboot_timeout" => said("Timeout for a host to return from a reboot. Default: 30m.", duration()),
         "hours" => said(
-            "When windows may open, by the clock of the machine that forge runs on: \"22:00-05:00\".",
+            "Time of day at which windows may open, by the controller's clock: \"22:00-05:00\".",
             json!({ "type": "string", "pattern": "^[0-9]{2}:[0-9]{2} *- *[0-9]{2}:[0-9]{2}$" }),
         ),
-        "busy" => said("What happens where somebody holds the host's devices.", object(&["wait"], rollout, &["wait"])),
-        "wait" => said("How long a window waits for them.", duration()),
+        "busy" => said("How to handle hosts whose devices are in use.", object(&["wait"], rollout, &["wait"])),
+        "wait" => said("How long a window waits until the devices are free.", duration()),
         "drain" => {
             let mut who = object(&DRAIN_KEYS, rollout, &[]);
             who["minProperties"] = json!(1);
-            said("Who is asked to send no more work.", who)
+            said("Schedulers whose nodes are drained before a window.", who)
         }
-        "slurm" => said("The group whose hosts are nodes of Slurm.", text()),
+        "slurm" => said("Group whose hosts are Slurm nodes.", text()),
         "kubernetes" => said(
-            "The group whose hosts are nodes of the cluster that `kubernetes` names.",
+            "Group whose hosts are nodes of the cluster in `kubernetes`.",
             json!({ "anyOf": [text(), object(&NODE_KEYS, node_drain, &["group"])] }),
         ),
         _ => json!({}),
@@ -196,45 +194,44 @@ fn rollout(key: &str) -> Value {
 fn node_drain(key: &str) -> Value {
     let truth = || json!({ "type": "boolean" });
     match key {
-        "group" => said("The group whose hosts are nodes.", text()),
-        "timeout" => said("How long pods may take to leave; 10m without it.", duration()),
-        "grace" => said("How long a pod may take to end; what the pod says without it.", duration()),
-        "delete_emptydir_data" => said("Whether pods with volumes `emptyDir` go; their data is lost.", truth()),
-        "delete_unmanaged" => said("Whether pods go that nothing makes anew.", truth()),
+        "group" => said("Group whose hosts are Kubernetes nodes.", text()),
+        "timeout" => said("Timeout of the drain. Default: 10m.", duration()),
+        "grace" => said("Grace period of each pod. Default: the pod's own.", duration()),
+        "delete_emptydir_data" => said("Whether to delete pods with `emptyDir` volumes. Their data is lost.", truth()),
+        "delete_unmanaged" => said("Whether to delete pods without a controller. Nothing recreates them.", truth()),
         "returns" => said(
-            "What a node must offer to pods before it is given back: so much of each resource, or `capacity`.",
+            "Amount of each resource that a node must offer before it is uncordoned: a number, or `capacity`.",
             map_of(json!({ "type": ["integer", "string"] })),
         ),
-        "returns_within" => said("How long it may take to do so; 10m without it.", duration()),
+        "returns_within" => said("How long to wait for these resources. Default: 10m.", duration()),
         _ => json!({}),
     }
 }
 
 fn drift(key: &str) -> Value {
     match key {
-        "ignore" => said("What drift passes over.", list_of(object(&IGNORE_KEYS, ignored, &["why", "until"]))),
-        "keep" => said(
-            "Days that history is kept; 90 without it.",
-            json!({ "type": "integer", "minimum": 1, "maximum": 3650 }),
-        ),
+        "ignore" => said("Paths and steps to ignore.", list_of(object(&IGNORE_KEYS, ignored, &["why", "until"]))),
+        "keep" => {
+            said("Days to keep history. Default: 90.", json!({ "type": "integer", "minimum": 1, "maximum": 3650 }))
+        }
         "unconfined" => said(
-            "Whether a recipe's own checks run also where they cannot be kept from writing.",
+            "Whether to run a recipe's own checks even if the host cannot prevent them from writing.",
             json!({ "type": "boolean" }),
         ),
         "first_seen" => said(
-            "Who keeps since when findings are there: `controller`, or also each `host`, on which drift then writes.",
+            "Where first-seen times are stored: on the `controller`, or also on each `host` (drift then writes to it).",
             json!({ "enum": ["controller", "host"] }),
         ),
-        "notify" => said("Who is told when what is found changes.", list_of(recipient())),
+        "notify" => said("Recipients of a notification when findings change.", list_of(recipient())),
         "outliers" => said(
-            "Whether hosts that are alike are compared: `show` tells what few of them have, `count` takes it as found.",
+            "Compare similar hosts: `show` shows outliers, `count` also counts them as findings.",
             json!({ "enum": ["show", "count"] }),
         ),
         _ => json!({}),
     }
 }
 
-/// Exactly one service, by its key.
+/// Returns the schema of a recipient: exactly one service, by its key.
 fn recipient() -> Value {
     let mut entry = object(&notify::KEYS, recipient_key, &[]);
     let one: Vec<Value> = notify::SERVICES.iter().map(|service| json!({ "required": [service] })).collect();
@@ -245,28 +242,28 @@ fn recipient() -> Value {
 fn recipient_key(key: &str) -> Value {
     match key {
         "name" => said(
-            "What it is remembered by; the service without it.",
+            "Unique name of the recipient. Default: the name of the service.",
             json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]+$" }),
         ),
-        "webhook" => said("A notice as JSON, by POST.", object(&notify::WEBHOOK_KEYS, service_key, &["url"])),
-        "slack" => said("An incoming webhook of Slack.", object(&notify::CHAT_KEYS, service_key, &["url"])),
-        "feishu" => said("A custom bot of Feishu (Lark).", object(&notify::SIGNED_KEYS, service_key, &["url"])),
-        "dingtalk" => said("A custom bot of DingTalk.", object(&notify::SIGNED_KEYS, service_key, &["url"])),
-        "wecom" => said("A group bot of WeCom.", object(&notify::CHAT_KEYS, service_key, &["url"])),
-        "email" => said("Mail, handed to `sendmail -t`.", object(&notify::EMAIL_KEYS, service_key, &["to"])),
+        "webhook" => said("The notification as JSON, by POST.", object(&notify::WEBHOOK_KEYS, service_key, &["url"])),
+        "slack" => said("Slack incoming webhook.", object(&notify::CHAT_KEYS, service_key, &["url"])),
+        "feishu" => said("Feishu (Lark) custom bot.", object(&notify::SIGNED_KEYS, service_key, &["url"])),
+        "dingtalk" => said("DingTalk custom bot.", object(&notify::SIGNED_KEYS, service_key, &["url"])),
+        "wecom" => said("WeCom group bot.", object(&notify::CHAT_KEYS, service_key, &["url"])),
+        "email" => said("Email, sent with `sendmail -t`.", object(&notify::EMAIL_KEYS, service_key, &["to"])),
         _ => json!({}),
     }
 }
 
 fn service_key(key: &str) -> Value {
     match key {
-        "url" => said("Where it is sent to: who knows it can write there, so it is a secret.", secret()),
+        "url" => said("URL of the webhook. Anyone who knows it can post there, so it is a secret.", secret()),
         "token" => said("Sent as `Authorization: Bearer`.", secret()),
-        "secret" => said("The key that messages are signed with.", secret()),
-        "to" => said("Addresses.", json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 })),
-        "from" => said("The sender's address.", text()),
+        "secret" => said("Key that signs the messages.", secret()),
+        "to" => said("Email addresses.", json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 })),
+        "from" => said("Address of the sender.", text()),
         "sendmail" => said(
-            "Another program than `/usr/sbin/sendmail`; takes `--trust`.",
+            "Program to use instead of `/usr/sbin/sendmail`. Requires `--trust`.",
             json!({ "type": "string", "pattern": "^/" }),
         ),
         _ => json!({}),
@@ -275,48 +272,48 @@ fn service_key(key: &str) -> Value {
 
 fn ignored(key: &str) -> Value {
     match key {
-        "path" => said("A path, or a glob over paths.", json!({ "type": "string", "pattern": "^/" })),
-        "step" => said("`recipe` or `recipe/step`, with globs.", text()),
-        "why" => said("Why; the report repeats it.", json!({ "type": "string", "minLength": 1 })),
-        "until" => said("The last day on which it holds.", json!({ "type": "string", "format": "date" })),
+        "path" => said("Path or glob pattern.", json!({ "type": "string", "pattern": "^/" })),
+        "step" => said("`recipe` or `recipe/step`. Globs are allowed.", text()),
+        "why" => said("Reason, shown in the report.", json!({ "type": "string", "minLength": 1 })),
+        "until" => said("Last day on which the rule is effective.", json!({ "type": "string", "format": "date" })),
         _ => json!({}),
     }
 }
 
 fn connect() -> Value {
-    // `address` is a key that is only read to say where it belongs.
+    // The parser accepts `address` only to report where it belongs.
     let keys: Vec<&str> = CONNECT_KEYS.into_iter().filter(|key| *key != "address").collect();
     object(&keys, connect_key, &[])
 }
 
 fn connect_key(key: &str) -> Value {
     match key {
-        "user" => said("Who logs in.", text()),
-        "identity" => said("Private key; the path begins at `~`, `/` or the inventory's folder.", text()),
-        "port" => said("Port of ssh.", json!({ "type": "integer", "minimum": 1, "maximum": 65535 })),
-        "config" => said("A file for `ssh -F`.", text()),
-        "known_hosts" => said("Keys of hosts.", text()),
+        "user" => said("User to log in as.", text()),
+        "identity" => said("Private key: an absolute path, below `~/`, or relative to the inventory.", text()),
+        "port" => said("SSH port.", json!({ "type": "integer", "minimum": 1, "maximum": 65535 })),
+        "config" => said("ssh configuration file (`ssh -F`).", text()),
+        "known_hosts" => said("File with known host keys.", text()),
         "jump" => said("Jump hosts, first hop first.", json!({ "anyOf": [text(), texts()] })),
-        "host_key" => said("What happens with an unknown key.", json!({ "enum": ["strict", "accept_new"] })),
+        "host_key" => said("How to handle an unknown host key.", json!({ "enum": ["strict", "accept_new"] })),
         "sudo" => said(
-            "How another user than root becomes root.",
+            "Use sudo to become root, optionally with a password.",
             json!({ "anyOf": [
                 { "type": "boolean" },
                 { "type": "object", "properties": { "password": secret() }, "required": ["password"], "additionalProperties": false },
             ] }),
         ),
-        "transport" => said("Another way than ssh.", json!({ "enum": ["ssh", "local", "sandbox"] })),
-        "command" => said("A program that gives a shell on stdin; needs --trust.", texts()),
-        "hardware" => said("The board whose cards a sandbox shows.", json!({ "enum": BOARDS.map(|board| board.name) })),
-        "timeout" => said("Longest wait for a connection.", duration()),
-        "keep" => said("How long a session is kept for the next run.", duration()),
+        "transport" => said("Transport to use. Default: `ssh`.", json!({ "enum": ["ssh", "local", "sandbox"] })),
+        "command" => said("Program that runs a shell on its stdin. Requires `--trust`.", texts()),
+        "hardware" => said("Board that a sandbox simulates.", json!({ "enum": BOARDS.map(|board| board.name) })),
+        "timeout" => said("Connection timeout.", duration()),
+        "keep" => said("How long to keep a session open for the next run.", duration()),
         _ => json!({}),
     }
 }
 
 fn secret() -> Value {
     json!({
-        "description": "Where a secret is read from: it is never written down.",
+        "description": "Source of a secret: an environment variable or a file.",
         "type": "object",
         "properties": { "env": text(), "file": text() },
         "minProperties": 1,
@@ -328,22 +325,22 @@ fn secret() -> Value {
 fn recipe(key: &str) -> Value {
     match key {
         "recipe" => said("Name of the recipe.", json!({ "type": "string", "pattern": LABEL })),
-        "summary" => said("What it makes true, in one line.", text()),
+        "summary" => said("One-line summary.", text()),
         "params" => said("Typed parameters.", params()),
-        "needs" => said("What every step of the recipe waits for, with success.", edges()),
-        "after" => said("What every step of the recipe comes after.", edges()),
+        "needs" => said("Dependencies that must succeed before any step of the recipe.", edges()),
+        "after" => said("Recipes and steps that run before the recipe; their success is not required.", edges()),
         "during" => during(),
         "rules" => said(
-            "What must hold for parameters and facts.",
+            "Conditions on parameters and facts.",
             list_of(object(&super::recipe::RULE, rule, &["require", "else"])),
         ),
-        "steps" => said("Steps, in the order in which they run.", list_of(step())),
+        "steps" => said("Steps, in execution order.", list_of(step())),
         "verify" => said(
-            "What must be seen once the recipe is applied.",
+            "Checks that must pass once the recipe is applied.",
             list_of(object(&super::recipe::VERIFY, judged, &["name"])),
         ),
         "fails_as" => said(
-            "What programs print when they fail, and why.",
+            "Known failure messages of programs, with their causes.",
             list_of(object(&["text", "cause"], fails_as, &["text", "cause"])),
         ),
         "uses" => said("Recipes that a stack uses.", list_of(object(&["recipe", "when", "with"], used, &["recipe"]))),
@@ -352,13 +349,13 @@ fn recipe(key: &str) -> Value {
 }
 
 fn during() -> Value {
-    said("What the recipe needs while others change.", map_of(object(&["stopped", "unloaded"], needed, &[])))
+    said("Requirements while other recipes change.", map_of(object(&["stopped", "unloaded"], needed, &[])))
 }
 
 fn needed(key: &str) -> Value {
     match key {
-        "stopped" => said("Units that must not run meanwhile.", texts()),
-        "unloaded" => said("Kernel modules that must not be loaded meanwhile.", texts()),
+        "stopped" => said("Units that must be stopped.", texts()),
+        "unloaded" => said("Kernel modules that must be unloaded.", texts()),
         _ => json!({}),
     }
 }
@@ -373,23 +370,23 @@ fn param(key: &str) -> Value {
         "type" => said("Type of the parameter.", json!({ "enum": TYPES })),
         "of" => {
             let types: Vec<&str> = TYPES.iter().copied().chain(["any"]).collect();
-            said("Type of the elements of a list or map; text without it.", json!({ "enum": types }))
+            said("Type of the elements of a list or map. Default: text.", json!({ "enum": types }))
         }
-        "keys" => said("Type of the keys of a map; text without it.", json!({ "enum": KEY_TYPES })),
-        "values" => said("What an enum can be. Quote `on`, `off`, `yes` and `no` for other readers.", texts()),
-        "default" => said("Its value where nothing else gives one.", json!({})),
-        "doc" => said("What it is for.", text()),
+        "keys" => said("Type of the keys of a map. Default: text.", json!({ "enum": KEY_TYPES })),
+        "values" => said("Allowed values of an enum. Quote `on`, `off`, `yes` and `no`.", texts()),
+        "default" => said("Default value.", json!({})),
+        "doc" => said("Description.", text()),
         _ => json!({}),
     }
 }
 
 fn rule(key: &str) -> Value {
     match key {
-        "when" => said("Expression: where the rule counts.", text()),
-        "require" => said("Expression that must hold.", text()),
-        "else" => said("What is said where it does not; plain text.", text()),
+        "when" => said("Expression: whether the rule applies.", text()),
+        "require" => said("Expression that must be true.", text()),
+        "else" => said("Message if it is false. Plain text.", text()),
         "class" => said(
-            "How a host is blocked that it does not hold for; `warning` blocks nothing.",
+            "Why a host that breaks the rule is blocked. `warning` does not block.",
             json!({ "enum": ["rule", "hardware", "host", "warning"] }),
         ),
         "scope" => realm(),
@@ -398,32 +395,32 @@ fn rule(key: &str) -> Value {
 }
 
 fn realm() -> Value {
-    said("Whether each host is judged, as without it, or the cluster.", json!({ "enum": ["host", "cluster"] }))
+    said("Evaluate it on each host or on the cluster. Default: `host`.", json!({ "enum": ["host", "cluster"] }))
 }
 
 fn named(key: &str) -> Value {
     match key {
         "api_version" => said("`v1`, `apps/v1`.", text()),
         "kind" => said("Kind of the objects.", text()),
-        "namespace" => said("Where they stand; all namespaces without it.", text()),
+        "namespace" => said("Namespace. Default: all namespaces.", text()),
         "name" => said("Name of the object.", text()),
-        "labels" => said("Labels that they have.", map_of(text())),
+        "labels" => said("Labels that the objects must have.", map_of(text())),
         _ => json!({}),
     }
 }
 
 fn fails_as(key: &str) -> Value {
     match key {
-        "text" => said("What a program prints, a part of one line; `…` stands for anything.", text()),
-        "cause" => said("Why it prints that, and what to do.", text()),
+        "text" => said("Part of a line that the program prints. `…` matches any text.", text()),
+        "cause" => said("Cause of the failure, and how to fix it.", text()),
         _ => json!({}),
     }
 }
 
 fn judged(key: &str) -> Value {
     match key {
-        "name" => said("What is proven.", text()),
-        "when" => said("Expression: where it counts.", text()),
+        "name" => said("Name of the check.", text()),
+        "when" => said("Expression: whether the check applies.", text()),
         "scope" => realm(),
         "object" => said(
             "One object of the cluster, which `expect` reads as `object`.",
@@ -433,12 +430,12 @@ fn judged(key: &str) -> Value {
             "Objects of the cluster, which `expect` reads as the list `objects`.",
             object(&super::recipe::OBJECTS, named, &["api_version", "kind"]),
         ),
-        "shows" => said("Text with the values that matter, said where it does not hold.", text()),
-        "within" => said("How long an apply waits until it holds on the cluster.", duration()),
+        "shows" => said("Template that shows the relevant values if the check fails.", text()),
+        "within" => said("How long an apply waits for the check to pass on the cluster.", duration()),
         "expect" => said("Expression over facts.", text()),
         "check" => said("Read-only command that must exit 0.", text()),
-        "level" => said("How deep it goes.", json!({ "enum": ["L0", "L1", "L2", "L3", "L4", "L5"] })),
-        "by" => said("What brings it into force.", list_of(text())),
+        "level" => said("Verification level.", json!({ "enum": ["L0", "L1", "L2", "L3", "L4", "L5"] })),
+        "by" => said("What makes the change effective.", list_of(text())),
         _ => json!({}),
     }
 }
@@ -446,13 +443,13 @@ fn judged(key: &str) -> Value {
 fn used(key: &str) -> Value {
     match key {
         "recipe" => said("Name of a recipe.", text()),
-        "when" => said("Expression: where it is used.", text()),
-        "with" => said("Parameters that are passed on.", vars()),
+        "when" => said("Expression: whether the recipe is used.", text()),
+        "with" => said("Parameters to pass.", vars()),
         _ => json!({}),
     }
 }
 
-/// Edges as a list, as a map to barriers, or one alone.
+/// Returns the schema of edges: one edge, a list, or a map from edges to barriers.
 fn edges() -> Value {
     let long = object(&["recipe", "step", "phase", "optional", "of", "least"], edge, &[]);
     let barrier = object(&["of", "least", "phase"], edge, &[]);
@@ -466,18 +463,16 @@ fn edges() -> Value {
 fn edge(key: &str) -> Value {
     match key {
         "recipe" => said("Name of a recipe.", text()),
-        "step" => said("One of its steps; all without it.", text()),
-        "phase" => said("What it is waited for.", json!({ "enum": Phase::ALL.map(Phase::name) })),
-        "optional" => {
-            said("Whether it holds only where that recipe is applied: `name?`.", json!({ "type": "boolean" }))
-        }
-        "of" => said("Makes it a barrier between hosts.", json!({ "enum": ["selected"] })),
-        "least" => said("How many of the hosts must have got there.", share()),
+        "step" => said("One of its steps. Default: all steps.", text()),
+        "phase" => said("Phase to wait for.", json!({ "enum": Phase::ALL.map(Phase::name) })),
+        "optional" => said("Ignore the edge if that recipe is not applied (`name?`).", json!({ "type": "boolean" })),
+        "of" => said("Makes the edge a barrier across hosts.", json!({ "enum": ["selected"] })),
+        "least" => said("How many of the hosts must have reached the phase.", share()),
         _ => json!({}),
     }
 }
 
-/// Common keys, and exactly one resource.
+/// Returns the schema of a step: common keys, and exactly one resource.
 fn step() -> Value {
     let mut schema = object(&STEP_KEYS, step_key, &["name"]);
     for kind in kinds() {
@@ -496,35 +491,34 @@ fn step_key(key: &str) -> Value {
         "name" => {
             said("Short name without `/`, `@`, brackets and braces.", json!({ "type": "string", "maxLength": 100 }))
         }
-        "when" => said("Expression: where the step counts.", text()),
-        "otherwise" => said("What happens where `when` is false.", json!({ "enum": ["absent"] })),
-        "each" => said("Expression: one turn per item of a list or map.", text()),
-        "key" => said("Expression: the name of a turn.", text()),
-        "needs" => said("What it waits for, with success.", edges()),
-        "after" => said("What it comes after.", edges()),
+        "when" => said("Expression: whether the step applies.", text()),
+        "otherwise" => said("Remove the resource if `when` is false.", json!({ "enum": ["absent"] })),
+        "each" => said("Expression: repeat the step for each item of a list or map.", text()),
+        "key" => said("Expression: name of each repetition.", text()),
+        "needs" => said("Dependencies that must succeed before the step.", edges()),
+        "after" => said("Recipes and steps that run before the step; their success is not required.", edges()),
         "effective" => {
-            said("How it gets into force, and how that is seen.", object(&["by", "expect", "check"], judged, &[]))
+            said("How the step takes effect, and how to verify that.", object(&["by", "expect", "check"], judged, &[]))
         }
         "during" => during(),
-        "restart_on" => said(
-            "Steps whose change restarts this service, reboots the host, or has this command's check answered anew.",
-            texts(),
-        ),
+        "restart_on" => {
+            said("Steps whose change restarts this service, reboots the host, or reruns this command's check.", texts())
+        }
         "provides" => {
-            said("What later steps may assume.", object(&["files", "units", "users", "packages"], provided, &[]))
+            said("Resources that it provides.", object(&["files", "units", "users", "packages"], provided, &[]))
         }
         "export" => {
             said("Values that other steps read.", map_of(object(&["read", "stdout", "value", "secret"], export, &[])))
         }
-        "disruption" => said("What it disturbs at most.", json!({ "enum": ["D0", "D1", "D2", "D3"] })),
-        "scope" => said("Where it runs.", json!({ "enum": Scope::ALL.map(Scope::name) })),
-        "level" => said("How deep its proof goes.", json!({ "enum": ["L0", "L1", "L2", "L3", "L4", "L5"] })),
-        "timeout" => said("Longest time of its commands.", duration()),
+        "disruption" => said("Maximum disruption class.", json!({ "enum": ["D0", "D1", "D2", "D3"] })),
+        "scope" => said("Where the step runs.", json!({ "enum": Scope::ALL.map(Scope::name) })),
+        "level" => said("Verification level of the step.", json!({ "enum": ["L0", "L1", "L2", "L3", "L4", "L5"] })),
+        "timeout" => said("Timeout of its commands.", duration()),
         "retries" => said(
-            "How often reading its result is tried again.",
+            "Number of retries of a failed change, 2 s apart; not of `long` commands.",
             json!({ "type": "integer", "minimum": 0, "maximum": 10 }),
         ),
-        "long" => said("Whether it outlives the link.", json!({ "type": "boolean" })),
+        "long" => said("Keep the command running if the connection is lost.", json!({ "type": "boolean" })),
         _ => json!({}),
     }
 }
@@ -536,7 +530,7 @@ fn provided(key: &str) -> Value {
 fn export(key: &str) -> Value {
     match key {
         "read" => said("Read-only command whose output is the value.", text()),
-        "stdout" => said("Take what the step itself prints.", json!({ "type": "boolean" })),
+        "stdout" => said("Use the output of the step as the value.", json!({ "type": "boolean" })),
         "value" => said("Expression over facts that is the value.", text()),
         "secret" => said("Whether the value is secret.", json!({ "type": "boolean" })),
         _ => json!({}),
@@ -547,7 +541,7 @@ fn export(key: &str) -> Value {
 mod tests {
     use super::*;
 
-    /// A key that a reader learns has no description here until somebody gives it one.
+    /// Checks that every key has a description, so that new keys of the parsers are documented here.
     fn described(schema: &Value, path: &str) {
         let Some(properties) = schema["properties"].as_object() else { return };
         for (key, property) in properties {

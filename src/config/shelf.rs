@@ -1,4 +1,4 @@
-//! Everything that is built in, as a project without hosts: for whoever asks without an inventory.
+//! All built-in recipes as a project without hosts, for commands that run without an inventory.
 
 use super::cx::Cx;
 use super::load::{LoadOptions, blank, built_in};
@@ -6,8 +6,7 @@ use super::shipped::RECIPES;
 use super::{Library, Project};
 use camino::{Utf8Path, Utf8PathBuf};
 
-/// Returns a project whose library holds every built-in recipe, and nothing else. That none of them holds a mistake is
-/// tested.
+/// Returns a project whose library contains only the built-in recipes. A test ensures that they have no errors.
 pub fn shelf() -> Project {
     let options = LoadOptions { trust: false, embedded: RECIPES, env: &|_| None };
     let mut cx = Cx::new(&options, Utf8PathBuf::new());
@@ -29,7 +28,7 @@ mod tests {
     use super::*;
     use crate::diag::render;
 
-    /// Nothing that only some inventories read may hold a mistake.
+    /// An inventory reads only the built-in recipes that it names, so this test checks all of them.
     #[test]
     fn everything_built_in_is_read_without_a_mistake() {
         let options = LoadOptions { trust: false, embedded: RECIPES, env: &|_| None };

@@ -1,4 +1,4 @@
-//! What ships inside forge: recipes that every inventory can name, and tables of compatibility that rules look into.
+//! Built-in files: recipes that every inventory can use, and compatibility tables that rules read.
 
 use super::template::tree;
 use super::{Data, Node, scalar};
@@ -7,14 +7,14 @@ use crate::model::Value;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// Files of the repository by their name without ending.
+/// Embeds files of the repository by name without extension.
 macro_rules! files {
     ($folder:literal: $($name:literal),* $(,)?) => {
         &[$(($name, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", $folder, "/", $name, ".yaml")))),*]
     };
 }
 
-/// Every recipe and stack that is built in: name and text.
+/// Every built-in recipe and stack: name and text.
 pub const RECIPES: &[(&str, &str)] = files!("recipes":
     "base-assert",
     "base-freeze",
@@ -69,7 +69,7 @@ pub const RECIPES: &[(&str, &str)] = files!("recipes":
     "volcano-job",
 );
 
-/// Every table: name and text.
+/// Every built-in table: name and text.
 const TABLES: &[(&str, &str)] = files!("recipes/data":
     "driver-branches",
     "driver-packages",
@@ -82,22 +82,22 @@ const TABLES: &[(&str, &str)] = files!("recipes/data":
     "volcano",
 );
 
-/// A table as it ships.
+/// A built-in table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     pub name: &'static str,
-    /// What it tells.
+    /// Description of the table.
     pub about: String,
-    /// Where its rows were read.
+    /// Source of its rows.
     pub source: String,
-    /// The day it was compared with its source, `2026-11-21`.
+    /// Date of the last comparison with the source, `2026-11-21`.
     pub date: String,
     pub rows: Value,
 }
 
 static READ: LazyLock<Vec<Table>> = LazyLock::new(|| TABLES.iter().map(|(name, text)| table(name, text)).collect());
 
-/// The rows as templates see them.
+/// The rows as template values.
 static SEEN: LazyLock<BTreeMap<&'static str, minijinja::Value>> = LazyLock::new(|| {
     READ.iter().map(|table| (table.name, tree(&format!("table(\"{}\")", table.name), &table.rows))).collect()
 });
@@ -107,12 +107,12 @@ pub fn tables() -> &'static [Table] {
     &READ
 }
 
-/// Returns the rows of a table as templates see them: what is not in them is missing, as anywhere else.
+/// Returns the rows of a table as a template value. Unknown keys are errors, as in any other tree.
 pub(super) fn rows(name: &str) -> Option<minijinja::Value> {
     SEEN.get(name).cloned()
 }
 
-/// A table that cannot be read is empty, and a test says so.
+/// Reads a table. A table that cannot be read is empty; a test ensures that none is.
 fn table(name: &'static str, text: &str) -> Table {
     let node = super::yaml::parse(FileId(0), text, &mut Vec::new());
     let of = |key: &str| node.as_ref().and_then(|node| entry(node, key));

@@ -1,4 +1,4 @@
-//! An inventory to begin with, as a value: what `forge init` makes of names or of an Ansible inventory.
+//! An initial inventory as a value, which `forge init` creates from host names or from an Ansible inventory.
 
 use super::inventory::range::Pattern;
 use super::inventory::{is_address, is_label};
@@ -10,18 +10,18 @@ use std::collections::{BTreeMap, HashSet};
 /// Settings of `connect`, by key.
 pub type Settings = BTreeMap<&'static str, Value>;
 
-/// Hosts and groups as they are to be written.
+/// Hosts and groups to write to the inventory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Starting {
     pub cluster: String,
-    /// By name, or by a pattern of names.
+    /// Hosts by name or by pattern.
     pub hosts: IndexMap<String, StartingHost>,
     pub groups: IndexMap<String, StartingGroup>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StartingHost {
-    /// With ranges where the name has some.
+    /// The address, with ranges if the name has ranges.
     pub address: Option<String>,
     pub connect: Settings,
     pub vars: IndexMap<String, Value>,
@@ -35,7 +35,7 @@ pub struct StartingGroup {
     pub vars: IndexMap<String, Value>,
 }
 
-/// Returns `text` as the name of a cluster: what no name may hold becomes `-`.
+/// Converts `text` to a cluster name: replaces invalid characters with `-`.
 pub fn cluster_name(text: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let name: String = text.chars().map(|c| if fits(c) { c } else { '-' }).collect();
@@ -44,10 +44,10 @@ pub fn cluster_name(text: &str) -> String {
 }
 
 impl Starting {
-    /// Builds from what was typed: `gpu01`, `gpu[01:08]`, `admin@gpu01:2222`, `gpu[1:4]=10.0.0.[11:14]`.
+    /// Parses host arguments: `gpu01`, `gpu[01:08]`, `admin@gpu01:2222`, `gpu[1:4]=10.0.0.[11:14]`.
     ///
     /// # Errors
-    /// What is wrong with one of them, as a lowercase fragment.
+    /// Why an argument is invalid, as a lowercase fragment.
     pub fn of_hosts(cluster: String, typed: &[String]) -> Result<Self, String> {
         let mut starting = Self { cluster, ..Self::default() };
         let mut all = HashSet::new();
@@ -63,17 +63,17 @@ impl Starting {
         Ok(starting)
     }
 
-    /// Returns how many hosts they are: a range is several.
+    /// Returns the number of hosts, after ranges are expanded.
     pub fn host_count(&self) -> usize {
         let names = |pattern: &String| Pattern::parse(pattern).map_or(1, |pattern| pattern.expand().len());
         self.hosts.keys().map(names).sum()
     }
 }
 
-/// Returns the names as they were typed, each of them, and what is said of them.
+/// Parses one argument. Returns the names as typed, the expanded names, and the settings of the hosts.
 fn typed_hosts(text: &str) -> Result<(String, Vec<String>, StartingHost), String> {
     let (user, rest) = match text.split_once('@') {
-        Some((user, _)) if !scalar::is_name(user) => return Err(format!("`{user}` is not a user name")),
+        Some((user, _)) if !scalar::is_name(user) => return Err(format!("`{user}` is not a valid user name")),
         Some((user, rest)) => (Some(user), rest),
         None => (None, text),
     };
@@ -92,7 +92,7 @@ fn typed_hosts(text: &str) -> Result<(String, Vec<String>, StartingHost), String
     Ok((names.to_owned(), all, StartingHost { address: address.map(str::to_owned), connect, vars: IndexMap::new() }))
 }
 
-/// Splits `host:22`. A colon inside of a range is none; several outside are those of an IPv6 address.
+/// Splits `host:22`. A colon inside a range does not start a port, and several colons outside are an IPv6 address.
 fn port_of(text: &str) -> Result<(&str, Option<u16>), String> {
     let after_ranges = text.rfind(']').map_or(0, |at| at + 1);
     match text[after_ranges..].split_once(':') {
@@ -100,21 +100,21 @@ fn port_of(text: &str) -> Result<(&str, Option<u16>), String> {
         Some((_, port)) if port.contains(':') => Ok((text, None)),
         Some((before, port)) => match port.parse::<u16>() {
             Ok(number) if number > 0 => Ok((&text[..after_ranges + before.len()], Some(number))),
-            _ => Err(format!("`{port}` is not a port")),
+            _ => Err(format!("`{port}` is not a valid port")),
         },
     }
 }
 
 fn checked(names: &[String], addresses: Option<&[String]>) -> Result<(), String> {
     if let Some(bad) = names.iter().find(|name| !is_label(name) || *name == "all") {
-        return Err(format!("`{bad}` cannot name a host; give it a name and its address, as in `gpu01={bad}`"));
+        return Err(format!("`{bad}` is not a valid host name; write a name and the address: `gpu01={bad}`"));
     }
     let Some(addresses) = addresses else { return Ok(()) };
     if addresses.len() != names.len() {
         return Err(format!("{} hosts but {} addresses", names.len(), addresses.len()));
     }
     match addresses.iter().find(|address| !is_address(address)) {
-        Some(bad) => Err(format!("`{bad}` is not an address")),
+        Some(bad) => Err(format!("`{bad}` is not a valid address")),
         None => Ok(()),
     }
 }
@@ -145,11 +145,11 @@ mod tests {
     #[test]
     fn mistakes_say_what() {
         let why = |text: &str| hosts(&[text]).unwrap_err();
-        assert_eq!(why("a:b"), "`a:b`: `b` is not a port");
-        assert_eq!(why("a b"), "`a b`: `a b` cannot name a host; give it a name and its address, as in `gpu01=a b`");
+        assert_eq!(why("a:b"), "`a:b`: `b` is not a valid port");
+        assert_eq!(why("a b"), "`a b`: `a b` is not a valid host name; write a name and the address: `gpu01=a b`");
         assert_eq!(why("n[3:1]"), "`n[3:1]`: `[3:1]` runs backwards");
         assert_eq!(why("n[1:3]=10.0.0.[1:2]"), "`n[1:3]=10.0.0.[1:2]`: 3 hosts but 2 addresses");
-        assert_eq!(why("-x@a"), "`-x@a`: `-x` is not a user name");
+        assert_eq!(why("-x@a"), "`-x@a`: `-x` is not a valid user name");
         assert_eq!(hosts(&["a", "a"]).unwrap_err(), "host `a` is named twice");
         assert_eq!(hosts(&["a2", "a[1:3]"]).unwrap_err(), "host `a2` is named twice");
     }

@@ -1,5 +1,5 @@
-//! What can be said of recipes without hosts: every template compiles and reads names that exist, stacks
-//! pass parameters that exist, bodies fit their kinds.
+//! Checks recipes without hosts: every template compiles and reads only existing names, stacks pass only existing
+//! parameters, and bodies match their kinds.
 
 use super::check::{Local, Rendered, check};
 use super::instances::{Library, unknown_param, unknown_recipe};
@@ -14,20 +14,20 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-/// What the names of a template are looked up in.
+/// Resolves the names that templates read.
 pub(super) struct World<'w> {
     pub library: &'w Library,
-    /// Names and texts of what is built in, read or not.
+    /// Names and texts of all built-in recipes, including those that no text names.
     pub built_in: &'w [(&'w str, &'w str)],
-    /// Variables that any host or group has.
+    /// Variables of all hosts and groups.
     pub vars: &'w BTreeSet<String>,
     pub programs: &'w Programs,
     pub sources: &'w Sources,
-    /// Places of templates with mistakes: nothing is gained by running those.
+    /// Places of templates with errors. They are not run: that would only repeat the errors.
     pub broken: RefCell<HashSet<Span>>,
 }
 
-/// Where a template stands, which decides what it may read.
+/// The context of a template, which decides what it may read.
 #[derive(Clone, Copy)]
 pub(super) enum Place<'p> {
     /// `with` of an entry of the inventory.
@@ -40,14 +40,14 @@ pub(super) enum Place<'p> {
     Step(&'p Recipe, bool, Of),
 }
 
-/// What is judged or changed there.
+/// The target that is evaluated or changed there.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Of {
     Hosts,
     Cluster,
-    /// The cluster, with the object of a verification.
+    /// The cluster, with the one object of a verification.
     Object,
-    /// With several of them.
+    /// The cluster, with several objects of a verification.
     Objects,
 }
 
@@ -66,7 +66,7 @@ impl Of {
 }
 
 impl World<'_> {
-    /// Looks at every template of a recipe.
+    /// Checks every template of a recipe.
     pub fn recipe(&self, recipe: &Recipe, diags: &mut Diags) {
         super::member::check_names(recipe, self.programs, self.sources, diags);
         for rule in &recipe.rules {
@@ -81,7 +81,7 @@ impl World<'_> {
         report_exports(recipe, diags);
     }
 
-    /// Which objects are asked for is known before them.
+    /// Checks a verification. `when` and the object's own fields are evaluated before the object is available.
     fn verify(&self, recipe: &Recipe, verify: &Verify, diags: &mut Diags) {
         let (before, at) = (Of::realm(verify.of_cluster), Place::Recipe(recipe, Of::verify(verify)));
         let before = Place::Recipe(recipe, before);
@@ -122,7 +122,7 @@ impl World<'_> {
         }
     }
 
-    /// Looks at the templates of a tree.
+    /// Checks the templates of a tree.
     pub fn node(&self, node: &Node, at: Place<'_>, diags: &mut Diags) {
         match &node.data {
             Data::Scalar { text, .. } if scalar::is_template(text) => self.text(text, node.span, at, diags),
@@ -137,7 +137,7 @@ impl World<'_> {
         self.program(&program, &expr.source, expr.span, at, diags);
     }
 
-    /// Looks at one template.
+    /// Checks one template.
     pub fn text(&self, text: &str, span: Span, at: Place<'_>, diags: &mut Diags) {
         let program = self.programs.get(text, Form::Template);
         self.program(&program, text, span, at, diags);
@@ -170,7 +170,7 @@ impl World<'_> {
         }
     }
 
-    /// Returns what is wrong with one path, without its place.
+    /// Returns the error of one path, without its place.
     fn read(&self, read: &Read, at: Place<'_>) -> Option<Diag> {
         if let Some(why) = refused(read.root, at) {
             return Some(why);
@@ -182,13 +182,13 @@ impl World<'_> {
             (Root::Vars, _) if read.optional => None,
             (Root::Vars, _) => {
                 let diag = known(read, 0, self.vars.iter().map(String::as_str))?;
-                Some(if self.vars.is_empty() { diag.hint("no host and no group has variables") } else { diag })
+                Some(if self.vars.is_empty() { diag.hint("no host or group has variables") } else { diag })
             }
             (Root::Host, _) => known(read, 0, ["name", "address", "groups"]),
             (Root::Recipes, _) => self.of_recipe(read, |recipe| recipe.params.keys().map(String::as_str).collect()),
             (Root::Exports, _) if read.path.len() < 2 => {
-                let diag = Diag::error(Code::UnknownName, "an exported value must be named");
-                Some(diag.hint("write recipe and name out: `exports[\"kube-control\"].join`"))
+                let diag = Diag::error(Code::UnknownName, "`exports` needs a recipe and the name of an export");
+                Some(diag.hint("write both as literals: `exports[\"kube-control\"].join`"))
             }
             (Root::Exports, _) => self.of_recipe(read, export_names),
             (Root::Facts, Place::Recipe(_, Of::Hosts) | Place::Step(_, _, Of::Hosts)) => facts(read),
@@ -197,12 +197,12 @@ impl World<'_> {
         }
     }
 
-    /// Only maps and lists have parts.
+    /// Reports a field access on a parameter that is neither a map nor a list.
     fn inside_param(&self, recipe: &Recipe, read: &Read) -> Option<Diag> {
         use super::ParamType::{List, Map};
         let param = recipe.params.get(read.path.first()?)?;
         let deeper = read.path.len() > 1 && !matches!(param.ty, List(_) | Map { .. });
-        deeper.then(|| Diag::error(Code::UnknownName, format!("parameter `{}` has no parts", param.name)))
+        deeper.then(|| Diag::error(Code::UnknownName, format!("parameter `{}` has no fields", param.name)))
     }
 
     fn of_recipe<'s>(&'s self, read: &Read, names: impl Fn(&'s Recipe) -> Vec<&'s str>) -> Option<Diag> {
@@ -215,34 +215,33 @@ impl World<'_> {
     }
 }
 
-/// What may not be read where.
+/// Returns the error if `root` is not available at `at`.
 fn refused(root: Root, at: Place<'_>) -> Option<Diag> {
     let (message, hint) = match (root, at) {
         (Root::Params, Place::Entry) => {
-            ("`params` cannot be read here", "an entry gives parameters; read `vars` or `host`")
+            ("`params` is not available here", "read `vars` or `host`: an entry of `apply` sets parameters")
         }
         (Root::Facts, Place::Entry | Place::Stack(_)) => {
-            ("facts cannot stand in parameters", "read facts in the steps of a recipe")
+            ("parameters cannot read facts", "read facts in the steps of a recipe")
         }
-        (Root::Recipes | Root::Exports | Root::Hosts, Place::Entry | Place::Stack(_)) => (
-            "parameters of other recipes, exports and `hosts` cannot stand in parameters",
-            "read them in the steps of a recipe",
-        ),
+        (Root::Recipes | Root::Exports | Root::Hosts, Place::Entry | Place::Stack(_)) => {
+            ("parameters cannot read `recipes`, `exports` or `hosts`", "read them in the steps of a recipe")
+        }
         (Root::Object, Place::Recipe(_, Of::Object)) | (Root::Objects, Place::Recipe(_, Of::Objects)) => return None,
         (Root::Object | Root::Objects, _) => (
-            "`object` and `objects` are known only inside verification that names them",
-            "name it: `object: { api_version: …, kind: …, name: … }`",
+            "`object` and `objects` are available only in a verification that declares them",
+            "declare it: `object: { api_version: …, kind: …, name: … }`",
         ),
         (Root::Item | Root::Key, Place::Step(_, true, _)) => return None,
         (Root::Item | Root::Key, _) => {
-            ("`item` and `key` are known only inside a step with `each`", "add `each` to the step")
+            ("`item` and `key` are available only in a step with `each`", "add `each` to the step")
         }
         _ => return None,
     };
     Some(Diag::error(Code::UnknownName, message).hint(hint))
 }
 
-/// Returns the mistake of a name at a depth of a path, if it is none of `names`.
+/// Returns an error if the name at `depth` of the path is not in `names`.
 fn known<'n>(read: &Read, depth: usize, names: impl IntoIterator<Item = &'n str>) -> Option<Diag> {
     let name = read.path.get(depth)?;
     let names: Vec<&str> = names.into_iter().collect();
@@ -262,12 +261,12 @@ fn subscript(part: &str) -> String {
 
 fn facts(read: &Read) -> Option<Diag> {
     if read.path.is_empty() {
-        let diag = Diag::error(Code::UnknownName, "a fact must be named");
-        return Some(diag.hint("write its name out: `facts.os`"));
+        let diag = Diag::error(Code::UnknownName, "`facts` needs the name of a fact");
+        return Some(diag.hint("write the name as a literal: `facts.os`"));
     }
     if let Some(name) = read.path.first().filter(|name| crate::facts::is_of_cluster(name)) {
-        let diag = Diag::error(Code::UnknownName, format!("`facts.{name}` is of the cluster, and no host has it"));
-        return Some(diag.hint("read it in steps, rules and verification of `scope: cluster`"));
+        let diag = Diag::error(Code::UnknownName, format!("`facts.{name}` is a fact of the cluster, not of a host"));
+        return Some(diag.hint("read it in a step, rule or verification with `scope: cluster`"));
     }
     let all = crate::facts::all();
     known(read, 0, all.iter().map(|fact| fact.name)).or_else(|| {
@@ -276,18 +275,18 @@ fn facts(read: &Read) -> Option<Diag> {
     })
 }
 
-/// Names that are facts of hosts alone are reported where the part that reads them is.
+/// Checks a fact of the cluster. `member::check_names` reports facts that only hosts have.
 fn facts_of_cluster(read: &Read) -> Option<Diag> {
     let fact =
         crate::facts::of_cluster().iter().find(|fact| Some(fact.name) == read.path.first().map(String::as_str))?;
     field(read, fact.shape, fact.fields)
 }
 
-/// Returns the mistake of a field that a fact does not have.
+/// Returns an error if the fact does not have the field.
 fn field(read: &Read, shape: Shape, fields: &[(&'static str, &str)]) -> Option<Diag> {
     let depth = match shape {
         Shape::Map => 1,
-        // A list may be indexed; of what else is read of one, the engine tells.
+        // A list may be indexed; the template engine reports any other access.
         Shape::List if read.path.get(1).is_some_and(|part| part.parse::<usize>().is_ok()) => 2,
         Shape::ByName => 2,
         Shape::List | Shape::Value => return None,
@@ -310,10 +309,10 @@ fn report_exports(recipe: &Recipe, diags: &mut Diags) {
     }
 }
 
-/// Circles that are reported at once: to find the shortest one takes a walk through all recipes.
+/// Cycles reported in one load: finding the shortest cycle walks all recipes.
 const MAX_CIRCLES: usize = 20;
 
-/// Reports stacks that use themselves.
+/// Reports stacks that use themselves, directly or through other stacks.
 pub(super) fn check_circles(library: &Library, diags: &mut Diags) {
     let mut told: BTreeSet<BTreeSet<&str>> = BTreeSet::new();
     let closing = recipes_closing_circles(library);
@@ -334,11 +333,11 @@ pub(super) fn check_circles(library: &Library, diags: &mut Diags) {
     }
 }
 
-/// Returns both ends of each use that closes a circle: it leads back to a recipe whose uses are being followed. Each recipe is
-/// visited once.
+/// Returns both ends of each use that closes a cycle, which means that it leads back to a recipe whose uses are still
+/// being followed. Visits each recipe once.
 fn recipes_closing_circles(library: &Library) -> BTreeSet<&str> {
     let mut closing = BTreeSet::new();
-    // Whether all that a recipe uses was followed to its end.
+    // Whether all uses of a recipe were followed to the end.
     let mut is_done: BTreeMap<&str, bool> = BTreeMap::new();
     for root in library.values() {
         if is_done.contains_key(root.name.as_str()) {
@@ -368,7 +367,7 @@ fn recipes_closing_circles(library: &Library) -> BTreeSet<&str> {
     closing
 }
 
-/// Returns the shortest way from a recipe back to itself: each recipe on it with the place of its use.
+/// Returns the shortest path from a recipe back to itself: each recipe on it with the place of its use.
 fn circle<'l>(start: &'l Recipe, library: &'l Library) -> Option<Vec<(&'l str, Span)>> {
     let mut came: IndexMap<&str, (&str, Span)> = IndexMap::new();
     let mut open = std::collections::VecDeque::from([start.name.as_str()]);
@@ -393,8 +392,8 @@ fn circle<'l>(start: &'l Recipe, library: &'l Library) -> Option<Vec<(&'l str, S
     None
 }
 
-/// Checks the body of every step with its templates left open: keys and literal values are wrong or right
-/// whatever the parameters are.
+/// Checks the body of every step without rendering its templates: keys and literal values are valid or invalid
+/// regardless of the parameters.
 pub(super) fn check_bodies(library: &Library, diags: &mut Diags) {
     for step in library.values().flat_map(|recipe| &recipe.steps) {
         let Some(kind) = crate::resource::kind(step.kind) else { continue };
@@ -403,7 +402,7 @@ pub(super) fn check_bodies(library: &Library, diags: &mut Diags) {
     }
 }
 
-/// Local files are looked at where a recipe is applied.
+/// Skips local files: they are read only for recipes that are applied.
 struct NoFiles;
 
 impl Local for NoFiles {
@@ -479,8 +478,8 @@ pub(super) fn exports_read(recipe: &Recipe, step: &Step, project: &super::Projec
     found
 }
 
-/// Returns the other recipes whose parameters a recipe reads, which must therefore be on the same host. A text that asks
-/// whether `recipes["other"] is defined` does without.
+/// Returns the other recipes whose parameters a recipe reads: they must be applied to the same host. A template that
+/// tests `recipes["other"] is defined` does not require the recipe.
 pub(super) fn parameters_read(recipe: &Recipe, programs: &Programs) -> Vec<Need> {
     let mut all: Vec<(&str, Form, Span)> = recipe.steps.iter().flat_map(|step| texts(step)).collect();
     let rules = recipe.rules.iter().flat_map(|rule| rule.when.iter().chain([&rule.require]));
@@ -502,11 +501,11 @@ pub(super) fn parameters_read(recipe: &Recipe, programs: &Programs) -> Vec<Need>
     needs
 }
 
-/// Returns the other recipes whose version a recipe's steps read: what they come to must equal it.
+/// Returns the other recipes whose version a recipe's steps read: the rendered values must equal that version.
 pub(super) fn versions_read(recipe: &Recipe, library: &Library, programs: &Programs) -> BTreeSet<String> {
     let is_version = |read: &Read| {
         let other = library.get(read.path.first()?)?;
-        // Read as a whole, its version may be meant.
+        // A read of the whole recipe may include its version.
         let param = |name: &String| other.params.get(name).is_some_and(|p| p.ty == super::ParamType::Version);
         read.path.get(1).is_none_or(param).then(|| other.name.clone())
     };

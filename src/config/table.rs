@@ -1,20 +1,19 @@
-//! Reading maps with known keys: unknown keys, missing keys and wrong types are all reported, none stops
-//! the reading of the rest.
+//! Reads maps with known keys. Reports all unknown keys, missing keys and wrong types, and continues after each.
 
 use super::{Data, Key, Node, scalar, unknown};
 use crate::diag::{Code, Diag, Diags, Span};
 
-/// A map whose keys have been checked against the known ones.
+/// A map whose keys are checked against the known keys.
 #[derive(Clone, Copy)]
 pub(super) struct Table<'n> {
-    /// What it is, with its article: `a step`.
+    /// Description with article, for messages: `a step`.
     what: &'static str,
     pub span: Span,
     entries: &'n [(Key, Node)],
 }
 
 impl<'n> Table<'n> {
-    /// Opens `node` as a map; reports another type, and every key that is not among `known`.
+    /// Opens `node` as a map. Reports a wrong type, and every key that is not in `known`.
     pub fn open(node: &'n Node, what: &'static str, known: &[&str], diags: &mut Diags) -> Option<Self> {
         let entries = map(node, what, diags)?;
         for (key, value) in entries.iter().filter(|(key, _)| !known.contains(&key.text.as_str())) {
@@ -28,7 +27,7 @@ impl<'n> Table<'n> {
         self.entries.iter().filter(|(key, _)| names.contains(&key.text.as_str()))
     }
 
-    /// Returns the value of `key`; a key without a value counts as not given.
+    /// Returns the value of `key`. A key without a value counts as missing.
     pub fn get(&self, key: &str) -> Option<&'n Node> {
         let (_, node) = self.entries.iter().find(|(k, _)| k.text == key)?;
         (!matches!(node.data, Data::Null)).then_some(node)
@@ -39,7 +38,7 @@ impl<'n> Table<'n> {
         self.entries.iter().map(|(k, _)| k).find(|k| k.text == key)
     }
 
-    /// Returns the value of `key`, reporting its absence.
+    /// Returns the value of `key`, or reports that it is missing.
     pub fn require(&self, key: &str, diags: &mut Diags) -> Option<&'n Node> {
         let found = self.get(key);
         if found.is_none() {
@@ -57,12 +56,12 @@ impl<'n> Table<'n> {
         self.get(key).and_then(|node| boolean(node, key, diags))
     }
 
-    /// Returns whole seconds.
+    /// Returns a duration in whole seconds.
     pub fn duration(&self, key: &str, diags: &mut Diags) -> Option<u64> {
         self.get(key).and_then(|node| duration(node, key, diags))
     }
 
-    /// Returns a duration that something may take, which is none of zero.
+    /// Returns a duration in whole seconds, which must be longer than zero.
     pub fn limit(&self, key: &str, diags: &mut Diags) -> Option<u64> {
         self.get(key).and_then(|node| limit(node, key, diags))
     }
@@ -71,7 +70,7 @@ impl<'n> Table<'n> {
         self.get(key).and_then(|node| int(node, key, min, max, diags))
     }
 
-    /// Returns the items of a list; a single text counts as a list of one where people write either.
+    /// Returns the items of a list. Reports any other type.
     pub fn items(&self, key: &str, diags: &mut Diags) -> Vec<&'n Node> {
         self.get(key).map_or_else(Vec::new, |node| items(node, key, diags))
     }
@@ -96,7 +95,7 @@ pub(super) fn map<'n>(node: &'n Node, what: &str, diags: &mut Diags) -> Option<&
     }
 }
 
-/// Returns the entries of an optional map; nothing when it is missing.
+/// Returns the entries of an optional map; none if it is missing.
 pub(super) fn entries<'n>(node: Option<&'n Node>, key: &str, diags: &mut Diags) -> &'n [(Key, Node)] {
     node.and_then(|node| map(node, &quoted(key), diags)).unwrap_or(&[])
 }
@@ -132,7 +131,7 @@ pub(super) fn boolean(node: &Node, key: &str, diags: &mut Diags) -> Option<bool>
     plain
 }
 
-/// The message for what is no boolean, with a hint for what other readers take for one.
+/// Returns the error for a value that is not a boolean, with a hint for booleans of YAML 1.1.
 pub(super) fn not_a_bool(node: &Node, what: &str) -> Diag {
     let diag = wrong_type(node, what, "`true` or `false`");
     match &node.data {
@@ -155,7 +154,7 @@ pub(super) fn duration(node: &Node, key: &str, diags: &mut Diags) -> Option<u64>
     seconds
 }
 
-/// As [`duration`], for what cannot be zero.
+/// Like [`duration`], but rejects zero.
 pub(super) fn limit(node: &Node, key: &str, diags: &mut Diags) -> Option<u64> {
     match duration(node, key, diags)? {
         0 => {
@@ -166,7 +165,7 @@ pub(super) fn limit(node: &Node, key: &str, diags: &mut Diags) -> Option<u64> {
     }
 }
 
-/// The message for a limit of zero.
+/// Returns the error for a limit of zero.
 pub(super) fn no_time(node: &Node, what: &str) -> Diag {
     Diag::error(Code::BadValue, format!("{what} must be longer than zero")).at(node.span)
 }

@@ -1,9 +1,9 @@
-//! Keys that are not known: what people mean by them, as far as that can be told.
+//! Reports unknown keys, with a hint where the intended key can be guessed.
 
 use super::{Data, Key, Node};
 use crate::diag::{Code, Diag, did_you_mean};
 
-/// Words of Ansible and its like, and what they are called here. The first of them that a kind has is meant.
+/// Keys of Ansible and similar tools, with the keys of forge. The first one that the kind has is suggested.
 const WORDS: &[(&str, &[&str])] = &[
     ("name", &["key", "names", "user", "path"]),
     ("pkg", &["name"]),
@@ -37,14 +37,14 @@ const WORDS: &[(&str, &[&str])] = &[
     ("daemon_reload", &[]),
 ];
 
-/// Returns which of `known` is meant by a key that is none of them.
+/// Returns the key of `known` that an unknown key most likely means.
 pub(super) fn meant<'k>(typed: &str, known: &[&'k str]) -> Option<&'k str> {
     let words = WORDS.iter().find(|(word, _)| *word == typed).map(|(_, words)| *words).unwrap_or_default();
     let word = words.iter().find_map(|word| known.iter().find(|known| *known == word));
     word.copied().or_else(|| did_you_mean(typed, known.iter().copied()))
 }
 
-/// The message for a key that `what` does not have.
+/// Returns the error for an unknown key of `what`.
 pub(super) fn key(key: &Key, value: &Node, what: &str, known: &[&str]) -> Diag {
     let diag = Diag::error(Code::UnknownKey, format!("unknown key `{}` in {what}", key.text)).at(key.span);
     if let Some(hint) = elsewhere(what, &key.text, known).or_else(|| cut(key, value)) {
@@ -56,16 +56,16 @@ pub(super) fn key(key: &Key, value: &Node, what: &str, known: &[&str]) -> Diag {
     }
 }
 
-/// Modules and task keywords of Ansible, and how forge says the same.
+/// Modules and task keywords of Ansible, and their equivalents in forge.
 const OF_STEPS: &[(&[&str], &str)] = &[
-    (&["ensure", "state"], "removal is said at the entry of `apply`, or here by `when` and `otherwise: absent`"),
-    (&["notify", "listen"], "state it at the `service` that is to restart: `restart_on: [STEP]`"),
+    (&["ensure", "state"], "to remove it, set `ensure: absent` in `apply`, or `when` with `otherwise: absent` here"),
+    (&["notify", "listen"], "set `restart_on: [STEP]` on the `service` that must restart"),
     (&["loop", "for_each", "with_items", "with_dict", "with_list", "with_nested"], "did you mean `each`?"),
     (&["if"], "did you mean `when`?"),
-    (&["tags"], "steps are picked by their names: `--step` and `--skip`"),
+    (&["tags"], "select steps by name: `--step` and `--skip`"),
     (
         &["become", "become_user", "become_method", "sudo", "remote_user"],
-        "how a host's root is reached is said by `connect: { sudo: … }` in the inventory",
+        "configure `connect: { sudo: … }` in the inventory",
     ),
     (&["template"], "use `file` with `template`: `file: { path: …, template: files/NAME }`"),
     (&["copy"], "use `file` with `source` or `content`: `file: { path: …, source: files/NAME }`"),
@@ -78,7 +78,7 @@ const OF_STEPS: &[(&[&str], &str)] = &[
         "use `command` with a read-only `check` and `apply`: `command: { check: …, apply: … }`",
     ),
     (&["apt", "yum", "dnf", "pip", "apk", "zypper"], "use `package: { names: […] }`"),
-    (&["apt_repository_key", "apt_key", "yum_repository"], "use `apt_repository`, which takes the key as well"),
+    (&["apt_repository_key", "apt_key", "yum_repository"], "use `apt_repository`, which also installs the key"),
     (&["systemd", "systemd_service", "systemctl"], "use `service`, or `unit` for the unit's file"),
     (&["modprobe"], "use `kernel_module`"),
     (&["authorized_key"], "use `ssh_authorized_key`"),
@@ -91,23 +91,23 @@ const OF_STEPS: &[(&[&str], &str)] = &[
     ),
     (
         &["ignore_errors", "failed_when", "any_errors_fatal", "rescue", "always"],
-        "a failed step stops its own host only: use `retries`, or `when` for what may be missing",
+        "a failed step stops only its own host: use `retries`, or `when` for optional resources",
     ),
-    (&["changed_when", "creates"], "use `command` with a read-only `check`, which exits 0 when nothing is left to do"),
+    (&["changed_when", "creates"], "use `command` with a read-only `check`, which exits 0 when no change is needed"),
     (&["until", "delay", "wait_for_connection", "pause"], "use `wait_for`, or `retries`"),
     (&["vars", "vars_files", "environment"], "variables belong to hosts and groups of the inventory, or to `params`"),
     (&["debug", "fail", "assert"], "use `verify` of the recipe, or `rules` for its parameters"),
     (
         &["block", "include_tasks", "import_tasks", "include_role", "import_role", "roles", "include", "import"],
-        "a recipe that `uses` others is how steps are shared",
+        "to share steps, write a recipe that `uses` other recipes",
     ),
-    (&["hosts"], "which hosts it is for is said by `on` of its entry in `apply`"),
-    (&["handlers", "handler"], "state it at the `service` that is to restart: `restart_on: [STEP]`"),
+    (&["hosts"], "select hosts with `on` in the recipe's entry of `apply`"),
+    (&["handlers", "handler"], "set `restart_on: [STEP]` on the `service` that must restart"),
     (&["async", "poll"], "use `long: true` for a `command` that outlives the connection"),
-    (&["args"], "fields belong inside the resource, indented below it"),
+    (&["args"], "write fields inside the resource, indented below it"),
 ];
 
-/// What is said in another place, or in another way.
+/// Returns a hint for a key that belongs in another place or has another name in forge.
 fn elsewhere(what: &str, typed: &str, known: &[&str]) -> Option<String> {
     let of_kind = what.starts_with('`');
     if what == "a step" {
@@ -122,36 +122,37 @@ fn elsewhere(what: &str, typed: &str, known: &[&str]) -> Option<String> {
     }
     Some(match (what, typed) {
         ("a parameter", "min" | "max" | "range" | "minimum" | "maximum" | "pattern" | "regex" | "validate") => {
-            "a rule does that: `rules: [{ require: params.port >= 1024, else: … }]`".to_owned()
+            "use a rule: `rules: [{ require: params.port >= 1024, else: … }]`".to_owned()
         }
-        ("a parameter", "required" | "optional") => "a parameter without `default` has to be given".to_owned(),
+        ("a parameter", "required" | "optional") => "a parameter without `default` is required".to_owned(),
         ("a parameter", "choices" | "options" | "enum") => "write `type: enum` and `values: […]`".to_owned(),
         ("a parameter", "description") => "did you mean `doc`?".to_owned(),
         ("a recipe", "when" | "on" | "hosts") => {
-            "which hosts it is for is said by `on` of its entry in `apply`; a stack says `when` beside a recipe it uses"
+            "select hosts with `on` in the recipe's entry of `apply`; in a stack, set `when` next to the used recipe"
                 .to_owned()
         }
         ("a recipe", "tasks") => "did you mean `steps`?".to_owned(),
         ("a recipe", "vars" | "defaults") => "did you mean `params`?".to_owned(),
         ("a host", "ansible_host" | "ip" | "host" | "hostname") => "did you mean `address`?".to_owned(),
         ("a host" | "a group" | "an inventory", _) if super::inventory::CONNECT_KEYS.contains(&typed) => {
-            format!("it says how hosts are reached: `connect: {{ {typed}: … }}`")
+            format!("connection settings belong in `connect`: `connect: {{ {typed}: … }}`")
         }
         (_, "ensure") if of_kind => {
-            "removal is said at the entry of `apply`, or at the step by `when` and `otherwise: absent`".to_owned()
+            "to remove it, set `ensure: absent` in `apply`, or `when` with `otherwise: absent` on the step".to_owned()
         }
         (_, "state") if of_kind && !known.contains(&"state") => {
-            "removal is said at the entry of `apply`, or at the step by `when` and `otherwise: absent`".to_owned()
+            "to remove it, set `ensure: absent` in `apply`, or `when` with `otherwise: absent` on the step".to_owned()
         }
         _ if of_kind && !matches!(typed, "name" | "key") && super::recipe::COMMON.contains(&typed) => {
-            format!("`{typed}` belongs beside {what}, not inside")
+            format!("move `{typed}` next to {what}")
         }
         _ => return None,
     })
 }
 
-/// In braces a plain value ends at its first comma: what follows reads as a key without a value.
+/// Detects unquoted text with a comma inside braces: YAML ends a plain value at the first comma and reads the rest as a
+/// key without a value.
 fn cut(key: &Key, value: &Node) -> Option<String> {
     let prose = key.text.contains(' ') && matches!(value.data, Data::Null);
-    prose.then(|| "in braces a comma ends a value: quote the text that this is a part of".to_owned())
+    prose.then(|| "inside braces a comma ends a value: quote the whole text".to_owned())
 }

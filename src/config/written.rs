@@ -1,4 +1,4 @@
-//! Where somebody wrote the value that a template gives a field: through parameters and stacks to the text of an inventory.
+//! Finds where the value of a templated field was written, through parameters and stacks to the text of an inventory.
 
 use super::scalar::is_template;
 use super::template::{Form, Root};
@@ -6,7 +6,7 @@ use super::{Data, Instance, Node, Project, Recipe, Sourced, Step, Through, yaml}
 use crate::diag::{Diag, FileId, Span};
 use std::collections::{BTreeMap, HashMap};
 
-/// Looks values up in the texts of a project; each text is parsed at most once.
+/// Finds values in the files of a project. Parses each file at most once.
 #[derive(Debug)]
 pub struct WrittenValues<'p> {
     project: &'p Project,
@@ -18,23 +18,23 @@ impl<'p> WrittenValues<'p> {
         Self { project, trees: HashMap::new() }
     }
 
-    /// Returns the place, `file:line:col`, of the value that gives a step's field on the hosts of `instance`: that of the
-    /// parameter where one gives it, else the field's own.
+    /// Returns the place, `file:line:col`, of the value of a step's field on the hosts of `instance`: the place of the
+    /// parameter's value if a parameter decides it, otherwise the field's own place.
     pub fn place_of_field(&mut self, instance: &Instance, step: &Step, field: &str) -> Option<String> {
         let node = step.field(field)?;
         let span = self.origin(instance, step, node.span).unwrap_or(node.span);
         Some(self.project.sources.place(span))
     }
 
-    /// Moves a mistake of a field to the parameter whose value it is about; `None` where it stands in the step itself.
+    /// Moves an error of a field to the parameter that gave the value; `None` if the value is in the step itself.
     pub(super) fn moved(&mut self, diag: &Diag, instance: &Instance, step: &Step) -> Option<Diag> {
         let field = diag.span?;
         let span = self.origin(instance, step, field)?;
         Some(diag.clone().at(span).also(field, format!("used here by `{}/{}`", instance.recipe.name, step.name)))
     }
 
-    /// Returns the place of the parameter's value that decides the field at `field`. `None` where several decide it, or
-    /// none that anybody gave.
+    /// Returns the place of the parameter's value that decides the field at `field`. `None` if several parameters
+    /// decide it, or if the parameter has its default value.
     fn origin(&mut self, instance: &Instance, step: &Step, field: Span) -> Option<Span> {
         let path = self.only_param(scalar_at(&step.body, field)?)?;
         self.param(&path, &instance.recipe, &instance.params, instance.through.as_deref())
@@ -61,7 +61,7 @@ impl<'p> WrittenValues<'p> {
         if !is_template(text) {
             return Some(span);
         }
-        // A stack passes its own parameter on.
+        // The value is a template in a stack: follow the stack's own parameter.
         let text = text.clone();
         let outer = through.zip(self.only_param(&text)).and_then(|(stack, mut path)| {
             path.extend_from_slice(rest);
@@ -70,7 +70,7 @@ impl<'p> WrittenValues<'p> {
         outer.or(Some(span))
     }
 
-    /// Returns the parameter that alone decides what a template comes to.
+    /// Returns the path of the parameter if a template reads nothing else.
     fn only_param(&self, text: &str) -> Option<Vec<String>> {
         let program = self.project.programs.get(text, Form::Template);
         let reads = program.as_ref().as_ref().ok()?.reads();
@@ -80,11 +80,11 @@ impl<'p> WrittenValues<'p> {
         only.then(|| first.path.clone())
     }
 
-    /// Returns the value that was written at `span`.
+    /// Returns the node at `span`.
     fn node(&mut self, span: Span) -> Option<&Node> {
         let sources = &self.project.sources;
         let tree = self.trees.entry(span.file).or_insert_with(|| {
-            // Its mistakes were told when it was read.
+            // Its errors were reported when it was read.
             yaml::parse(span.file, sources.text(span.file), &mut Vec::new())
         });
         node_at(tree.as_ref()?, span)

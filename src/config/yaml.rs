@@ -1,8 +1,8 @@
-//! The only place that calls a YAML parser: text in, a [`Node`] tree with places out.
+//! Parses YAML text into a [`Node`] tree with places. No other module calls a YAML parser.
 //!
-//! The events of serde-saphyr's own parser are read rather than its deserializer, for three reasons: a
-//! plain scalar keeps the text that was typed (`560.10`), quotes are told apart from plain text, and every
-//! duplicate key of a file is found, each with both places.
+//! It reads the events of serde-saphyr's parser instead of using its deserializer, for three reasons: plain scalars
+//! keep their text as typed (`560.10`), quoted scalars are distinguished from plain ones, and every duplicate key of a
+//! file is reported with both places.
 
 use super::{Data, Key, Node};
 use crate::diag::{Code, Diag, FileId, Span};
@@ -10,17 +10,17 @@ use serde_saphyr::granit_parser as yaml;
 use std::collections::HashMap;
 use yaml::{Event, Parser, ScalarStyle};
 
-/// Nodes that one file may hold: no inventory of 10,000 hosts comes near.
+/// Maximum number of nodes in a file, far above an inventory of 10,000 hosts.
 const MAX_NODES: usize = 2_000_000;
-/// Nodes that anchors and aliases of one file may copy, long texts counted by their length.
+/// Maximum number of nodes that anchors and aliases of a file may copy. Long texts count by their length.
 const MAX_COPIED: usize = 400_000;
 /// Bytes of text that count as a node.
 const TEXT_PER_NODE: usize = 128;
-/// Levels of nesting.
+/// Maximum nesting depth.
 const MAX_DEPTH: usize = 64;
 
-/// Reads one document. Never panics. Mistakes go to `diags`; the tree is `None` only when the text is
-/// not YAML at all. An empty file is a null node.
+/// Parses one document. Never panics. Adds errors to `diags` and returns `None` only if the text is not valid YAML. An
+/// empty file is a null node.
 pub fn parse(file: FileId, text: &str, diags: &mut Vec<Diag>) -> Option<Node> {
     let options = yaml::options! { disallow_directives: true };
     let parser = Parser::new_from_str_with_options(text, options);
@@ -57,8 +57,8 @@ impl<'t> Reader<'t, '_> {
                 Event::StreamStart | Event::DocumentEnd => {}
                 Event::DocumentStart(..) if root.is_some() => {
                     return Err(self
-                        .fail(span, "a second document begins here")
-                        .hint_boxed("put it into a file of its own"));
+                        .fail(span, "a second document starts here")
+                        .hint_boxed("move it to a separate file"));
                 }
                 Event::DocumentStart(..) => {}
                 Event::StreamEnd => return Ok(root.unwrap_or_else(|| self.empty())),
@@ -99,7 +99,7 @@ impl<'t> Reader<'t, '_> {
                 (self.mapping(span, depth)?, anchor)
             }
             Event::Alias(id) => return self.alias(id, span),
-            _ => return Err(self.fail(span, "a value is missing here")),
+            _ => return Err(self.fail(span, "missing value")),
         };
         if anchor != 0 {
             let size = size_of(&node);
@@ -111,20 +111,20 @@ impl<'t> Reader<'t, '_> {
 
     fn alias(&mut self, id: usize, span: Span) -> Read<Node> {
         let Some(size) = self.anchors.get(&id).map(|(_, size)| *size) else {
-            return Err(self.fail(span, "an alias stands inside the value that it names"));
+            return Err(self.fail(span, "an alias refers to the value that contains it"));
         };
         self.copy(size, span)?;
         let data = self.anchors.get(&id).map_or(Data::Null, |(node, _)| node.data.clone());
         Ok(Node { span, data })
     }
 
-    /// Counts what is copied, before it is.
+    /// Counts copied nodes before they are copied.
     fn copy(&mut self, nodes: usize, span: Span) -> Read<()> {
         self.copied += nodes;
         match self.copied > MAX_COPIED {
             true => Err(self
                 .fail(span, format!("anchors and aliases copy more than {MAX_COPIED} values"))
-                .hint_boxed("write what hosts have in common in `vars` of a group")),
+                .hint_boxed("move shared values to `vars` of a group")),
             false => Ok(()),
         }
     }
@@ -132,7 +132,7 @@ impl<'t> Reader<'t, '_> {
     fn count(&mut self, nodes: usize, span: Span) -> Read<()> {
         self.nodes += nodes;
         match self.nodes > MAX_NODES {
-            true => Err(self.fail(span, format!("the file holds more than {MAX_NODES} values"))),
+            true => Err(self.fail(span, format!("the file contains more than {MAX_NODES} values"))),
             false => Ok(()),
         }
     }
@@ -140,7 +140,7 @@ impl<'t> Reader<'t, '_> {
     fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&yaml::Tag>, span: Span) -> Node {
         self.refuse_tag(tag, "str", span);
         if let Some(bad) = text.chars().find(|c| forbidden(*c)) {
-            let message = format!("text holds the character U+{:04X}, which forge does not carry", bad as u32);
+            let message = format!("text contains the character U+{:04X}, which forge does not support", bad as u32);
             self.diags.push(Diag::error(Code::ForbiddenCharacter, message).at(span));
         }
         let quoted = style != ScalarStyle::Plain || tag.is_some();
@@ -151,8 +151,8 @@ impl<'t> Reader<'t, '_> {
         Node { span, data }
     }
 
-    /// Tags change what a value is without a word of it in forge's own grammar: only the one that says
-    /// what a node is anyway is taken.
+    /// Reports a tag, except the one of the node's own type: other tags would change a value in ways that forge's
+    /// grammar does not define.
     fn refuse_tag(&mut self, tag: Option<&yaml::Tag>, allowed: &str, span: Span) {
         if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema_tag(allowed)) {
             let message = format!("the tag `{}` is not supported", tag.original());
@@ -206,7 +206,7 @@ impl<'t> Reader<'t, '_> {
             return Ok(Some(Key { text, span }));
         }
         let diag = Diag::error(Code::WrongType, "a key must be text").at(span);
-        self.diags.push(diag.hint("quote a value that begins with `{{`"));
+        self.diags.push(diag.hint("quote a value that starts with `{{`"));
         Ok(None)
     }
 
@@ -214,8 +214,8 @@ impl<'t> Reader<'t, '_> {
         match map.seen.get(&key.text) {
             Some(&first) => {
                 let first = map.entries[first].0.span;
-                let diag = Diag::error(Code::Duplicate, format!("`{}` is named twice", key.text)).at(key.span);
-                self.diags.push(diag.label("named again here").also(first, "first named here"));
+                let diag = Diag::error(Code::Duplicate, format!("duplicate key `{}`", key.text)).at(key.span);
+                self.diags.push(diag.label("defined again here").also(first, "first defined here"));
             }
             None => {
                 map.seen.insert(key.text.clone(), map.entries.len());
@@ -224,14 +224,14 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    /// `<<: *defaults`: keys of the map itself win, then those of earlier merges.
+    /// Merges `<<: *defaults`. Keys of the map itself take precedence, then keys of earlier merges.
     fn merge(&mut self, map: &mut Mapping, value: Node) {
         match value.data {
             Data::Map(entries) => map.merged.extend(entries),
             Data::Seq(nodes) if nodes.iter().all(|node| matches!(node.data, Data::Map(_))) => {
                 nodes.into_iter().for_each(|node| self.merge(map, node));
             }
-            _ => self.diags.push(Diag::error(Code::WrongType, "`<<` merges a map or a list of maps").at(value.span)),
+            _ => self.diags.push(Diag::error(Code::WrongType, "`<<` must be a map or a list of maps").at(value.span)),
         }
     }
 
@@ -254,18 +254,18 @@ impl<'t> Reader<'t, '_> {
         let offset = error.marker().byte_offset().unwrap_or(self.size);
         let diag = self.fail(self.at(offset), error.kind().to_string());
         match range_in_line(self.text, offset) {
-            Some(range) => diag.hint_boxed(&format!("quote a range that stands inside of `{{ }}`: `\"…{range}\"`")),
+            Some(range) => diag.hint_boxed(&format!("quote a range inside `{{ }}`: `\"…{range}\"`")),
             None if diag.message.starts_with("tabs ") => diag.hint_boxed("indent with spaces"),
             None if diag.message.contains("block collection") || diag.message.contains("block mapping") => {
-                diag.hint_boxed("look at the indentation: what belongs together begins in one column")
+                diag.hint_boxed("check the indentation: entries of one map or list start in the same column")
             }
             None => diag,
         }
     }
 }
 
-/// Returns a range like `[31:40]` behind other text in the line of an error: inside of braces, YAML takes
-/// its bracket for a list.
+/// Returns a range like `[31:40]` after other text in the line of an error: inside braces, YAML reads its bracket as a
+/// list.
 fn range_in_line(text: &str, offset: usize) -> Option<&str> {
     let before = text.get(..offset)?;
     let line = text[before.rfind('\n').map_or(0, |at| at + 1)..].lines().next()?;
@@ -290,7 +290,7 @@ impl HintBoxed for Box<Diag> {
     }
 }
 
-/// A mapping that is being read.
+/// A mapping that is being parsed.
 #[derive(Default)]
 struct Mapping {
     entries: Vec<(Key, Node)>,
@@ -310,8 +310,8 @@ impl Mapping {
     }
 }
 
-/// A collection reaches from its start to the end of its last item, or to its bracket: the parser's own
-/// end of a block collection lies at the next token, lines below.
+/// Returns the span of a collection, from its start to its closing bracket or to the end of its last item. The parser's
+/// own end of a block collection is at the next token, which may be lines below.
 fn close(start: Span, last: Option<Span>, end: Span) -> Span {
     let bracket = end.end > end.start;
     let until = if bracket { end.end } else { last.map_or(start.end, |span| span.end) };
@@ -329,7 +329,8 @@ fn size_of(node: &Node) -> usize {
     }
 }
 
-/// NUL reaches no host; the two others frame the placeholders of secrets.
+/// Returns whether a character is forbidden: NUL cannot be sent to a host, and the two others delimit placeholders of
+/// secrets.
 fn forbidden(c: char) -> bool {
     matches!(c, '\0' | '\u{e000}' | '\u{e001}')
 }
@@ -387,10 +388,7 @@ mod tests {
         assert!(node.is_some());
         let found: Vec<_> =
             diags.iter().map(|d| (d.message.as_str(), d.span.unwrap().start, d.others[0].0.start)).collect();
-        assert_eq!(
-            found,
-            [("`x` is named twice", 15, 9), ("`a` is named twice", 21, 0), ("`a` is named twice", 26, 0)]
-        );
+        assert_eq!(found, [("duplicate key `x`", 15, 9), ("duplicate key `a`", 21, 0), ("duplicate key `a`", 26, 0)]);
     }
 
     #[test]
@@ -445,8 +443,8 @@ mod tests {
         assert_eq!(
             messages,
             [
-                "text holds the character U+E000, which forge does not carry",
-                "text holds the character U+0000, which forge does not carry"
+                "text contains the character U+E000, which forge does not support",
+                "text contains the character U+0000, which forge does not support"
             ]
         );
     }
@@ -462,7 +460,7 @@ mod tests {
     #[test]
     fn an_unquoted_range_in_braces_gets_a_hint() {
         let (_, diags) = read("hosts:\n  n[1:2]: { address: 10.0.0.[1:2] }\n");
-        assert_eq!(diags[0].hint.as_deref(), Some("quote a range that stands inside of `{ }`: `\"…[1:2]\"`"));
+        assert_eq!(diags[0].hint.as_deref(), Some("quote a range inside `{ }`: `\"…[1:2]\"`"));
         let (node, diags) = read("hosts:\n  n[1:2]: { address: \"10.0.0.[1:2]\" }\n");
         assert!(node.is_some() && diags.is_empty());
     }
@@ -471,7 +469,7 @@ mod tests {
     fn an_unquoted_template_gets_a_hint() {
         let (_, diags) = read("path: {{ params.x }}\n");
         assert_eq!(diags[0].message, "a key must be text");
-        assert_eq!(diags[0].hint.as_deref(), Some("quote a value that begins with `{{`"));
+        assert_eq!(diags[0].hint.as_deref(), Some("quote a value that starts with `{{`"));
     }
 
     #[test]
@@ -480,7 +478,7 @@ mod tests {
         assert_eq!(diags.len(), 1);
         assert_eq!(diags[0].message, "the tag `!!binary` is not supported");
         let (_, diags) = read("a: 1\n---\nb: 2\n");
-        assert_eq!(diags[0].message, "a second document begins here");
+        assert_eq!(diags[0].message, "a second document starts here");
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! Diagnostics: what is wrong in what people wrote, where, and what to do.
+//! Diagnostics: errors in input files, with location and hint.
 
 mod code;
 mod render;
@@ -13,7 +13,7 @@ pub use suggest::did_you_mean;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// How much a diagnostic matters. Only errors stop forge.
+/// Severity of a diagnostic. Only errors stop forge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -21,21 +21,21 @@ pub enum Severity {
     Warning,
 }
 
-/// One mistake: a lowercase message without a full stop, its place, and a hint that says what to do next.
+/// One error: a lowercase message without a full stop, its location, and a hint on how to fix it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diag {
     pub code: Code,
     pub severity: Severity,
     pub message: String,
-    /// Where, when it has a place.
+    /// The location, if known.
     pub span: Option<Span>,
-    /// What stands under the caret.
+    /// The text under the caret.
     pub label: Option<String>,
-    /// Further places, each with its label (the other definition, the next edge of a cycle).
+    /// Further locations, each with its label (the other definition, the next edge of a cycle).
     pub others: Vec<(Span, String)>,
     pub notes: Vec<String>,
     pub hint: Option<String>,
-    /// The field of a resource that it is about, for whoever knows where fields were written.
+    /// The resource field concerned, for callers that know where fields were declared.
     #[serde(skip)]
     pub field: Option<&'static str>,
 }
@@ -69,7 +69,7 @@ impl Diag {
         self
     }
 
-    /// Names the field of a resource that it is about.
+    /// Sets the resource field concerned.
     pub fn about(mut self, field: &'static str) -> Self {
         self.field = Some(field);
         self
@@ -90,7 +90,7 @@ impl Diag {
         self
     }
 
-    /// Adds "did you mean" when one of `known` is near `typed`, else lists `known` when they are few.
+    /// Adds "did you mean" if one of `known` is near `typed`, else lists `known` if there are few.
     pub fn suggest<'a>(self, typed: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         match suggest::hint(typed, known) {
             Some(hint) => self.hint(hint),
@@ -99,7 +99,7 @@ impl Diag {
     }
 }
 
-/// All diagnostics of a load, in the order they were found.
+/// All diagnostics of a load, in the order of detection.
 #[derive(Clone, Debug, Default)]
 pub struct Diags(pub Vec<Diag>);
 

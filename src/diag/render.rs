@@ -1,17 +1,17 @@
-//! Diagnostics for people: code, place, excerpt with a caret, notes and the hint.
+//! Text output of diagnostics: code, location, excerpt with a caret, notes and hint.
 
 use super::{Diag, FileId, Severity, Sources, Span};
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 use std::ops::Range;
 
-/// Places of one file that are at most this many lines apart share an excerpt.
+/// Locations in one file that are at most this many lines apart share an excerpt.
 const NEAR: usize = 30;
-/// Excerpts and messages are laid out for this width, whatever the terminal: a pipe gets the same text.
+/// Layout width of excerpts and messages, whatever the terminal, so that a pipe gets the same text.
 const WIDTH: usize = 120;
 
-/// Renders one diagnostic over several lines, without a newline at the end. Characters that could act on
-/// a terminal (escape sequences, bidi overrides) are shown as `\u{1b}`, in messages and in excerpts.
+/// Renders one diagnostic as several lines, without a trailing newline. Characters that could act on a terminal (escape
+/// sequences, bidi overrides) are shown as `\u{1b}`, in messages and in excerpts.
 pub fn render(diag: &Diag, sources: &Sources, color: bool) -> String {
     let layout = |renderer: Renderer| renderer.decor_style(DecorStyle::Ascii).term_width(WIDTH);
     let excerpts = excerpts(diag, sources);
@@ -30,13 +30,13 @@ pub fn render(diag: &Diag, sources: &Sources, color: bool) -> String {
     let report: &[Group<'_>] = &[group];
     let plain = layout(Renderer::plain()).render(report);
     let text = if color { layout(Renderer::styled()).render(report) } else { plain.clone() };
-    // Without an excerpt there is nothing that a bare gutter would lead to.
+    // A bare gutter without an excerpt is noise.
     let bare = |line: &str| excerpts.is_empty() && line.trim() == "|";
     let lines = text.lines().zip(plain.lines()).filter(|(_, plain)| !bare(plain));
     lines.map(|(line, _)| line.trim_end()).collect::<Vec<_>>().join("\n")
 }
 
-/// Some lines of a file with marks in them.
+/// Lines of a file with marks.
 struct Excerpt {
     path: String,
     first_line: usize,
@@ -57,7 +57,7 @@ impl Excerpt {
     }
 }
 
-/// A place with its lines, before places are put together.
+/// A location and its line, before locations are grouped.
 struct Place {
     span: Span,
     kind: AnnotationKind,
@@ -114,7 +114,7 @@ struct Window<'t> {
 }
 
 impl Window<'_> {
-    /// Marks the first line of a place only: a caret under a whole map says nothing.
+    /// Marks only the first line of a location: a caret under a whole map is not helpful.
     fn mark(&self, place: &Place, whole: &str) -> Mark {
         let start = place.span.start as usize;
         let end = (place.span.end as usize).clamp(start, line_end(whole, start));
@@ -131,7 +131,7 @@ fn line_end(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |newline| at + newline)
 }
 
-/// Shows control and bidi characters as `\u{…}`; a newline is one of them.
+/// Escapes control and bidi characters, newlines included, as `\u{…}`.
 pub fn escape(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |out, c| push(out, c, acts(c)))
 }
@@ -149,7 +149,7 @@ fn push(mut out: String, c: char, escaped: bool) -> String {
     out
 }
 
-/// Whether a character could move the cursor, reorder or hide text.
+/// Reports whether a character could move the cursor, or reorder or hide text.
 fn acts(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{61c}' | '\u{feff}' | '\u{e000}'..='\u{f8ff}')

@@ -1,15 +1,15 @@
-//! The texts people wrote, and places in them.
+//! Source files and locations in them.
 
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// A file that was read, by its position in [`Sources`].
+/// The index of a source file in [`Sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FileId(pub u32);
 
-/// A range of bytes of a file.
+/// A byte range in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Span {
     pub file: FileId,
@@ -17,7 +17,7 @@ pub struct Span {
     pub end: u32,
 }
 
-/// Every file that a load has read, with its text for excerpts.
+/// All files read by a load, with their text for excerpts.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     files: Vec<(Utf8PathBuf, Arc<str>)>,
@@ -41,7 +41,7 @@ impl Sources {
         self.files.iter().enumerate().map(|(i, (path, text))| (FileId(i as u32), path.as_path(), &**text))
     }
 
-    /// Returns line and column of the start of `span`, both from 1; columns count characters.
+    /// Returns line and column of the start of `span`, both starting at 1; columns count characters.
     pub fn line_col(&self, span: Span) -> (usize, usize) {
         let text = self.text(span.file);
         let before = text.get(..span.start as usize).unwrap_or(text);

@@ -1,16 +1,17 @@
-//! "Did you mean".
+//! "Did you mean" suggestions.
 
-/// Bytes of a name for which another one is looked for.
+/// Maximum length in bytes of a name that gets suggestions.
 const MAX_TYPED: usize = 100;
 
-/// Returns the one of `known` that is nearest to `typed`, if it is near enough to be a slip of the hand.
+/// Returns the nearest of `known` to `typed`, if it is near enough to be a typing error.
 pub fn did_you_mean<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // One letter for another in a short name is another name, not a slip.
+    // In a short name, a different letter is a different name.
     let limit = match typed.chars().count() {
         0..=2 => 0,
         letters => (letters / 3).max(1),
     };
-    // Comparing takes the product of both lengths, and names are many where mistakes are: only what can be near is compared.
+    // The cost of a comparison is the product of both lengths, and there can be many names: skip those too different in
+    // length.
     let near = |candidate: &&str| candidate.len().abs_diff(typed.len()) <= 4 * limit;
     if typed.len() > MAX_TYPED {
         return None;
@@ -28,7 +29,7 @@ fn distance(typed: &str, candidate: &str) -> usize {
     strsim::osa_distance(&typed.to_lowercase(), &candidate.to_lowercase())
 }
 
-/// Returns the text of a hint for a name that is not known.
+/// Returns the hint for an unknown name.
 pub(super) fn hint<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     const FEW: usize = 12;
     let known: Vec<&str> = known.into_iter().collect();
@@ -36,5 +37,5 @@ pub(super) fn hint<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) ->
         return Some(format!("did you mean `{near}`?"));
     }
     let listed = known.iter().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ");
-    (!known.is_empty() && known.len() <= FEW).then(|| format!("known here: {listed}"))
+    (!known.is_empty() && known.len() <= FEW).then(|| format!("expected one of: {listed}"))
 }

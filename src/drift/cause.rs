@@ -1,27 +1,27 @@
-//! Why something differs: a pure function of what is desired, what was seen, and what was applied last.
+//! The cause of a difference: a pure function of the declared, the observed and the last applied state.
 
 use super::model::Severity;
 use crate::model::{BlockClass, Disruption, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who moved: the machine, the recipe, both.
+/// What changed: the machine, the recipe, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// What is declared was applied; the machine is not like that any more.
+    /// The declaration was applied; the machine has changed since.
     MachineChanged,
-    /// Something else is declared since it was applied; the machine is as it was applied.
+    /// The declaration has changed since the last apply; the machine has not.
     RecipeChanged,
-    /// Something else is declared, and the machine is not as it was applied either.
+    /// The declaration and the machine have changed since the last apply.
     Both,
-    /// It is configured and waits for a reload or a reboot.
+    /// It is configured, and needs a reload or a reboot to take effect.
     Pending,
-    /// The hardware is not fit for what is declared.
+    /// The hardware does not meet the declaration.
     HardwareFault,
-    /// It was applied once and is declared by no step any more.
+    /// It was applied, and no step declares it any more.
     NoLongerDeclared,
-    /// The host has no record of it, or none that can be compared: it was never applied, or is not known to be.
+    /// The host has no comparable record of it: it was not applied, or that is not known.
     Unknown,
 }
 
@@ -63,42 +63,42 @@ impl Cause {
     }
 }
 
-/// The value of one attribute, as far as it is told.
+/// The value of one attribute, if it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told<'a> {
-    /// Nobody says: it is secret, or the kind keeps no such value.
+    /// The value is not known: it is secret, or the kind does not record it.
     Untold,
-    /// It is not there.
+    /// The attribute or object does not exist.
     Nothing,
     Value(&'a str),
 }
 
-/// What is declared now.
+/// The declared state.
 #[derive(Clone, Copy, Debug)]
 pub struct Desired<'a> {
-    /// Over all that the step declares. `None` where it cannot be made: the key of the host is not at hand.
+    /// Digest of the complete declaration. `None` if it cannot be computed: the key of the host is not available.
     pub digest: Option<&'a str>,
     pub value: Told<'a>,
 }
 
-/// What was seen.
+/// The observed state.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     pub verdict: Verdict,
     pub value: Told<'a>,
 }
 
-/// What the host's record says of the last verified apply.
+/// The state of the last verified apply, from the host's record.
 #[derive(Clone, Copy, Debug)]
 pub struct Last<'a> {
     pub digest: &'a str,
     pub value: Told<'a>,
 }
 
-/// Returns why an attribute of a step is not as declared.
+/// Returns why an attribute of a step differs.
 ///
-/// That the recipe changed is told by the digests alone. Whether the machine changed too takes a value that both the
-/// record and the observation tell: without one only what is certain is said.
+/// The digests alone show whether the recipe changed. Whether the machine changed, too, requires a value in both the
+/// record and the observation: without one, the result is limited to what is certain.
 pub fn cause(desired: &Desired<'_>, seen: &Seen<'_>, last: Option<&Last<'_>>) -> Cause {
     match (seen.verdict, last, desired.digest) {
         (Verdict::Blocked(BlockClass::Hardware), ..) => Cause::HardwareFault,
@@ -109,11 +109,11 @@ pub fn cause(desired: &Desired<'_>, seen: &Seen<'_>, last: Option<&Last<'_>>) ->
     }
 }
 
-/// Of a step that declares something else than was applied: which part this attribute has in it.
+/// Returns the cause for one attribute of a step whose declaration changed since the last apply.
 fn since_the_recipe_changed(desired: Told<'_>, seen: Told<'_>, last: Told<'_>) -> Cause {
     match (desired, seen, last) {
         (_, _, Told::Untold) => Cause::RecipeChanged,
-        // This attribute is declared as it was applied: another one is not.
+        // This attribute is declared as it was applied: another attribute changed.
         (desired, _, last) if desired == last => Cause::MachineChanged,
         (_, Told::Untold, _) => Cause::RecipeChanged,
         (_, seen, last) if seen == last => Cause::RecipeChanged,
@@ -121,7 +121,7 @@ fn since_the_recipe_changed(desired: Told<'_>, seen: Told<'_>, last: Told<'_>) -
     }
 }
 
-/// Returns how much a finding matters: what the hardware lacks most, what somebody meant least.
+/// Returns the severity of a finding: hardware faults are the most severe, intended changes the least.
 pub fn severity(cause: Cause, verdict: Verdict, disruption: Disruption) -> Severity {
     match cause {
         Cause::HardwareFault => Severity::Critical,
@@ -156,10 +156,10 @@ mod tests {
             (change, other, Value("a"), Value("c"), Some(("d", Value("b"))), Cause::Both),
             (change, other, Value("a"), Nothing, Some(("d", Value("b"))), Cause::Both),
             (change, other, Value("a"), Value("c"), Some(("d", Nothing)), Cause::Both),
-            // Another attribute of the step was declared anew; this one the machine changed.
+            // The declaration of another attribute changed; the machine changed this one.
             (change, other, Value("a"), Value("c"), Some(("d", Value("a"))), Cause::MachineChanged),
             (change, other, Value("a"), Untold, Some(("d", Value("a"))), Cause::MachineChanged),
-            // Only what is certain: the recipe did change.
+            // Only the certain part: the recipe changed.
             (change, other, Value("a"), Value("c"), Some(("d", Untold)), Cause::RecipeChanged),
             (change, other, Untold, Untold, Some(("d", Untold)), Cause::RecipeChanged),
             (change, other, Value("a"), Untold, Some(("d", Value("b"))), Cause::RecipeChanged),

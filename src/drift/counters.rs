@@ -1,19 +1,19 @@
-//! Counters of hardware, which tell something only by what they grew within one boot.
+//! Hardware counters, which are compared within one boot only.
 
 use crate::model::HostName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The form of the file.
+/// Version of the file.
 const VERSION: u32 = 1;
 
 /// Values by part and counter.
 pub type Ports = BTreeMap<(String, String), u64>;
-/// What each counter grew by, and since when (RFC 3339, UTC).
+/// The increase of each counter, and since when (RFC 3339, UTC).
 pub type Grown = BTreeMap<(String, String), (u64, String)>;
 
-/// What the counters of hosts were when they were read last.
+/// The last counter values of hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
     #[serde(default)]
@@ -21,10 +21,10 @@ pub struct Counters {
     pub hosts: BTreeMap<HostName, HostCounters>,
 }
 
-/// Those of one host.
+/// The counter values of one host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostCounters {
-    /// The boot that they count within.
+    /// The boot ID: counters restart at boot.
     pub boot: String,
     /// RFC 3339, UTC.
     pub time: String,
@@ -33,14 +33,14 @@ pub struct HostCounters {
 }
 
 impl Counters {
-    /// Reads what an earlier run kept. What cannot be read is as good as nothing: then nothing has grown.
+    /// Parses the file of an earlier run. An invalid file counts as empty: then there are no increases.
     pub fn parse(text: &str) -> Self {
         let read: Option<Self> = serde_json::from_str(text).ok();
         read.filter(|counters| counters.version == VERSION).unwrap_or_default()
     }
 
-    /// Takes over what was read of a host just now, and returns what grew meanwhile. Nothing has where the host was
-    /// booted since, or a counter began anew.
+    /// Stores the current values of a host, and returns the increases. There are none if the host was rebooted since,
+    /// or a counter was reset.
     pub fn take(&mut self, host: &HostName, boot: &str, time: &str, now: &Ports) -> Grown {
         self.version = VERSION;
         let mut parts: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
@@ -74,18 +74,18 @@ mod tests {
 
     #[test]
     fn what_a_counter_grew_by_counts_within_one_boot_only() {
-        // boot and value before, boot and value now, what it grew by
+        // boot and value before, boot and value now, increase
         let table = [
             (("a", 3), ("a", 3), None),
             (("a", 3), ("a", 5), Some(2)),
-            // The host was booted: it began at nothing.
+            // The host was rebooted: the counter restarted at zero.
             (("a", 3), ("b", 5), None),
-            // Somebody set it back.
+            // The counter was reset.
             (("a", 3), ("a", 1), None),
         ];
         for ((boot, value), (later, now), expected) in table {
             let (host, mut counters) = (HostName::new("h"), Counters::default());
-            assert_eq!(counters.take(&host, boot, "t1", &ports(value)), Grown::new(), "the first read tells nothing");
+            assert_eq!(counters.take(&host, boot, "t1", &ports(value)), Grown::new(), "the first read has no increase");
             let grown = counters.take(&host, later, "t2", &ports(now));
             let found = grown.into_values().next();
             assert_eq!(found, expected.map(|grown| (grown, "t1".to_owned())), "{boot} {value} {later} {now}");

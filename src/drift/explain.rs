@@ -1,4 +1,4 @@
-//! What differs of a step, by attribute, and who moved.
+//! Differences of a step by attribute, and their cause.
 
 use super::cause::{self, Cause, Desired, Last, Seen, Told, severity};
 use super::last::{Applied, comparable};
@@ -9,7 +9,7 @@ use crate::plan::{self, Case, StepPlan, Turn};
 use crate::probe::KEY_LEFT_OUT;
 use crate::resource::Change;
 
-/// Returns the attributes that differ. What is missing as a whole is one finding, not one for each of its attributes.
+/// Returns the differing attributes. A missing object is one finding, not one for each attribute.
 pub(super) fn attributes(step: &StepPlan) -> Vec<Option<Change>> {
     let missing = |change: &Change| change.from.is_none() && change.to.is_some() && !change.secret;
     match step.changes.as_slice() {
@@ -22,10 +22,10 @@ pub(super) fn attributes(step: &StepPlan) -> Vec<Option<Change>> {
     }
 }
 
-/// What `exists` is to be.
+/// The declared value of `exists`.
 const PRESENT: &str = "present";
 
-/// Tells what an attribute is and what it is to be.
+/// Adds an attribute and its values to a finding.
 pub(super) fn tell(finding: &mut Finding, change: Option<&Change>) {
     let Some(change) = change else { return };
     finding.attribute = Some(change.attribute.to_string());
@@ -37,7 +37,7 @@ pub(super) fn tell(finding: &mut Finding, change: Option<&Change>) {
     }
 }
 
-/// Tells who moved, how much it matters, and what was applied last.
+/// Adds cause, severity and last apply to a finding.
 pub(super) fn explain(
     finding: &mut Finding,
     step: &StepPlan,
@@ -78,7 +78,7 @@ fn last_told<'v>(record: &Applied<'_>, value: Option<&'v str>) -> Told<'v> {
     }
 }
 
-/// Returns the digest over what a turn declares, as a record of it would hold it.
+/// Returns the digest of a declaration, in the form used in records.
 pub(super) fn declared(case: &Case<'_>, turn: &Turn<'_>) -> Option<String> {
     let State::Resource(resource) = &turn.expanded.state else { return None };
     let digest = plan::desired_digest(resource.as_ref(), case.ground.secrets, case.seen.key.as_deref());
@@ -86,7 +86,7 @@ pub(super) fn declared(case: &Case<'_>, turn: &Turn<'_>) -> Option<String> {
     (!digest.starts_with("keyed:") || !left_out).then_some(digest)
 }
 
-/// Returns who moved by all that was applied of a recipe, with the latest of its records.
+/// Returns the cause by all records of a recipe, and the latest record.
 pub(super) fn of_recipe(case: &Case<'_>, recipe: &str) -> (Cause, Option<LastApplied>) {
     let turns = case.turns();
     let own = turns.iter().filter(|turn| *turn.expanded.id.recipe == *recipe);

@@ -1,4 +1,4 @@
-//! From a plan and the records of its hosts to findings.
+//! Derives findings from a plan and the records of its hosts.
 
 use super::cause::Cause;
 use super::counters::Grown;
@@ -18,30 +18,30 @@ use crate::resource::Judgement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What a look at hosts found.
+/// The result of a drift check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     pub hosts: Vec<HostDrift>,
     pub findings: Vec<Finding>,
     pub unknown: Vec<Unsure>,
-    /// Steps and verifications that were not judged for certain: a finding of theirs is neither there nor gone.
+    /// Steps and verifications without a certain result: their findings are neither confirmed nor resolved.
     pub undecided: BTreeSet<(HostName, String, String)>,
-    /// Steps and verifications of which something was passed over.
+    /// Steps and verifications with an ignored finding.
     pub ignored_steps: BTreeSet<(HostName, String, String)>,
     pub ignored: Vec<IgnoredLine>,
 }
 
-/// What a look is made with, beside the plan.
+/// The inputs of a drift check in addition to the plan.
 pub struct Look<'l> {
-    /// How long each host was looked at.
+    /// Duration of the observation of each host.
     pub took: &'l BTreeMap<HostName, Duration>,
-    /// What the counters of each host grew by.
+    /// Increases of the counters of each host.
     pub grown: &'l BTreeMap<HostName, Grown>,
     /// RFC 3339, UTC.
     pub now: &'l str,
 }
 
-/// Returns what is not as declared, and why. `plan` was made from `inputs`. What was found before is told later.
+/// Returns the drift from the declared state with its causes. `plan` was made from `inputs`. History is added later.
 pub fn find(inputs: &Inputs<'_>, plan: &Plan, look: &Look<'_>) -> Found {
     let expander = Expander::new(inputs.project);
     let ground = inputs.ground(&expander);
@@ -73,7 +73,7 @@ fn of_host(plan: &HostPlan, took: Duration) -> HostDrift {
     }
 }
 
-/// One host that is looked through.
+/// The check of one host.
 struct OneHost<'l, 'p> {
     found: &'l mut Found,
     passing: &'l mut Passing<'p>,
@@ -87,7 +87,7 @@ impl OneHost<'_, '_> {
         if self.plan.reach != Reach::Observed {
             return;
         }
-        // Of ten thousand hosts most are as declared, and of those nothing more is asked.
+        // Most of ten thousand hosts match; nothing more is evaluated for them.
         let quiet = self.plan.steps.iter().all(|step| step.verdict.is_settled() && step.envelope.is_none());
         let turns = if quiet { Vec::new() } else { case.turns() };
         for step in &self.plan.steps {
@@ -110,7 +110,7 @@ impl OneHost<'_, '_> {
         }
     }
 
-    /// Adds a finding, unless it is passed over.
+    /// Adds a finding, unless it is ignored.
     fn push(&mut self, finding: Finding, paths: &[String]) {
         let (recipe, step) = (finding.recipe.raw(), finding.step.raw());
         match self.passing.passes(recipe, step, paths) {
@@ -145,7 +145,7 @@ impl OneHost<'_, '_> {
         self.push_unsure(unsure, &[]);
     }
 
-    /// A node that a run drained and did not give back takes no pods, though all that is declared may hold.
+    /// Reports a node that a run drained and did not uncordon: it takes no pods, even if every step matches.
     fn node(&mut self, case: &Case<'_>) {
         match case.seen.node.as_ref() {
             Some(NodeSeen::Node { name, left: Some(run) }) => {
@@ -153,7 +153,7 @@ impl OneHost<'_, '_> {
                     title: format!("node {} of Kubernetes", name.raw()).into(),
                     verdict: Verdict::Pending,
                     reason: format!("still drained by run {}", run.raw()).into(),
-                    hint: Some("an apply that gets through gives it back".to_owned()),
+                    hint: Some("run `forge apply`: a successful apply uncordons it".to_owned()),
                     cause: Cause::Pending,
                     ..self.blank(KUBERNETES, NODE, Aspect::Node)
                 };
@@ -161,7 +161,7 @@ impl OneHost<'_, '_> {
             }
             Some(NodeSeen::Unknown { why }) => {
                 self.undecided(KUBERNETES, NODE);
-                let reason = format!("its node of Kubernetes is not known: {}", why.raw()).into();
+                let reason = format!("its node of Kubernetes could not be determined: {}", why.raw()).into();
                 let host = self.plan.host.clone();
                 let (recipe, step) = (KUBERNETES.into(), NODE.into());
                 let unsure =
@@ -190,7 +190,7 @@ impl OneHost<'_, '_> {
     fn step(&mut self, case: &Case<'_>, turns: &[Turn<'_>], step: &StepPlan) {
         let turn = turns.iter().find(|turn| turn.expanded.id == step.id);
         let judged = match (&step.envelope, turn) {
-            // What a plan predicts is no observation: it is judged by what is seen alone.
+            // A prediction of a plan is not an observation: assess the step by what was observed only.
             (Some(_), Some(turn)) => alone(step, &plan::judge(case, turn, turns, &Ahead::default())),
             (Some(_), None) => None,
             (None, _) => Some(step.clone()),
@@ -234,7 +234,7 @@ impl OneHost<'_, '_> {
         self.found.undecided.insert((self.plan.host.clone(), recipe.to_owned(), step.to_owned()));
     }
 
-    /// Whether a recipe is blocked for a reason that an earlier step of it has told: it is told once, with how many more.
+    /// Reports whether an earlier step of the recipe is blocked for the same reason: it is listed once, with a count.
     fn again(&mut self, step: &StepPlan) -> bool {
         let (host, recipe) = (&self.plan.host, &*step.id.recipe);
         let same = |told: &&mut Finding| {
@@ -283,7 +283,7 @@ impl OneHost<'_, '_> {
         match verify.verdict {
             Verdict::Ok => self.drift.settled += 1,
             Verdict::NotApplicable => {}
-            // It is judged once the steps of its recipe are as declared.
+            // It runs once the steps of its recipe match.
             Verdict::Pending => self.undecided(&verify.recipe, &verify.name),
             Verdict::Unknown => self.unsure_verify(verify),
             Verdict::Change | Verdict::Blocked(_) => {
@@ -307,7 +307,7 @@ impl OneHost<'_, '_> {
         self.push_unsure(unsure, &[]);
     }
 
-    /// A verification has no record of its own: what was applied of its recipe tells who moved.
+    /// Builds the finding of a verification. It has no record of its own: the records of its recipe show the cause.
     fn of_verify(&self, case: &Case<'_>, verify: &VerifyPlan) -> Finding {
         let (cause, last_applied) = of_recipe(case, &verify.recipe);
         Finding {
@@ -331,11 +331,11 @@ impl OneHost<'_, '_> {
             kind: left.kind.clone(),
             title: left.title.clone(),
             path: is_path.then(|| left.title.clone()),
-            reason: "was applied once and is declared no more".into(),
+            reason: "was applied and is no longer declared".into(),
             cause: Cause::NoLongerDeclared,
             severity: Severity::Low,
             last_applied: record.map(|record| record.told(None)),
-            // One step may have been about several things, one after the other.
+            // A step may have managed several objects over time.
             attribute: Some(left.title.raw().to_owned()),
             ..self.blank(recipe, step, Aspect::Undeclared)
         };
@@ -377,24 +377,24 @@ impl OneHost<'_, '_> {
     }
 }
 
-/// What stands for every step of a recipe among those that were not judged.
+/// Marks every step of a recipe as undecided.
 pub(super) const EVERY_STEP: &str = "*";
 
-/// What stands for the recipe of what hardware says of itself.
+/// The recipe name in findings about hardware.
 const HARDWARE: &str = "hardware";
 
-/// What stand for recipe and step of what the cluster says of a host's node.
+/// The recipe and step names in findings about the host's node.
 const KUBERNETES: &str = "kubernetes";
 const NODE: &str = "node";
 
-/// Returns the paths that a turn is about, or about a part of.
+/// Returns the paths that a step instance manages, completely or in part.
 fn paths(turn: Option<&Turn<'_>>) -> Vec<String> {
     let Some(State::Resource(resource)) = turn.map(|turn| &turn.expanded.state) else { return Vec::new() };
     let claims = resource.claims().into_iter().chain(resource.shares());
     claims.filter(|(kind, _)| *kind == "path").map(|(_, path)| path).collect()
 }
 
-/// Returns the step's name with the key of its turn.
+/// Returns the step's name with its key.
 fn name(step: &StepPlan) -> String {
     match &step.id.key {
         Some(key) => format!("{}[{key}]", step.id.step),
@@ -402,8 +402,8 @@ fn name(step: &StepPlan) -> String {
     }
 }
 
-/// Returns the step as it is judged by what is seen alone; `None` where that tells nothing: it cannot be judged before an
-/// earlier step has run.
+/// Returns the step as assessed by what was observed only; `None` if that is not conclusive: it cannot be assessed
+/// before an earlier step has run.
 fn alone(step: &StepPlan, ruling: &Ruling) -> Option<StepPlan> {
     let judged = &ruling.judgement;
     let certain = matches!(judged.verdict, Verdict::Ok | Verdict::NotApplicable | Verdict::Change | Verdict::Pending);

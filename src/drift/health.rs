@@ -1,17 +1,17 @@
-//! What hardware says of itself: faults that no apply repairs, with what to do next.
+//! Hardware faults that no apply repairs, with the next action.
 //!
-//! Thresholds and actions are those of the vendor's documents on row remapping and error containment; counters count only by
-//! what they grew within one boot.
+//! Thresholds and actions follow the vendor's documents on row remapping and error containment. Counters count only by
+//! their increase within one boot.
 
 use super::counters::{Grown, Ports};
 use super::model::Action;
 use crate::facts::Facts;
 use crate::model::Value;
 
-/// Rows that a GPU has to spare: one that has used them up is replaced.
+/// Number of spare rows of a GPU's memory: a GPU that has used them up is replaced.
 const SPARE_ROWS: u64 = 512;
 
-/// Counters of a port of which each step is an error of the link.
+/// Counters of a port whose every increase is a link error.
 const LINK_ERRORS: [&str; 6] = [
     "link_downed",
     "symbol_error",
@@ -26,17 +26,17 @@ const LINK_ERRORS: [&str; 6] = [
 pub struct Fault {
     /// `gpu`, `port`, `nvswitch`, `pci`, `processor`, `memory`.
     pub kind: &'static str,
-    /// Which part: an address, `mlx5_0/1`.
+    /// The part: an address, `mlx5_0/1`.
     pub part: String,
-    /// What of it: `remaps`, `ecc`, `recovery`, the name of a counter, `xid 79`.
+    /// The aspect of the part: `remaps`, `ecc`, `recovery`, the name of a counter, `xid 79`.
     pub aspect: String,
     /// A lowercase fragment.
     pub reason: String,
     pub action: Action,
 }
 
-/// Facts that faults are read from, by the facts of which one must be of interest to the project already: a host without
-/// GPUs is asked nothing about them.
+/// Facts with faults, and the facts of which the project must use at least one: hosts without GPUs are not queried
+/// about them.
 pub const FACTS: [(&str, &[&str]); 4] = [
     ("gpus", OF_GPUS),
     ("gpu_state", OF_GPUS),
@@ -46,7 +46,7 @@ pub const FACTS: [(&str, &[&str]); 4] = [
 
 const OF_GPUS: &[&str] = &["gpus", "gpu_state", "driver", "fabricmanager", "nvswitch"];
 
-/// Returns the faults of a host. `grown` says what its counters grew by since they were read last within this boot.
+/// Returns the faults of a host. `grown` has the increases of its counters since the last read within this boot.
 pub fn faults(facts: &Facts, grown: &Grown) -> Vec<Fault> {
     let slots = list(facts, "gpus").filter_map(|gpu| Some((gpu, slot(gpu)?))).map(|(gpu, told)| fault(gpu, told));
     let gpus = slots.chain(list(facts, "gpu_state").flat_map(of_gpu));
@@ -54,7 +54,7 @@ pub fn faults(facts: &Facts, grown: &Grown) -> Vec<Fault> {
     gpus.chain(logged(facts).filter_map(of_log)).chain(ports).collect()
 }
 
-/// Returns the counters of a host's ports that are compared.
+/// Returns the compared counters of a host's ports.
 pub fn counters(facts: &Facts) -> Ports {
     let mut ports = Ports::new();
     for port in list(facts, "rdma_counters") {
@@ -70,7 +70,7 @@ pub fn counters(facts: &Facts) -> Ports {
     ports
 }
 
-/// Returns the boot that counters belong to.
+/// Returns the boot ID, within which counters are comparable.
 pub fn boot(facts: &Facts) -> Option<String> {
     let id = facts.0.get("boot")?.as_ref().ok()?.get("id")?;
     id.as_str().map(str::to_owned)
@@ -99,18 +99,14 @@ fn fault(gpu: &Value, (aspect, reason, action): Told) -> Fault {
     Fault { kind: "gpu", part, aspect: aspect.to_owned(), reason, action }
 }
 
-/// What the slot tells: whether the GPU answers, and by how many lanes. Their speed is no fault: an idle GPU lowers it.
+/// Checks the slot: whether the GPU responds, and its lane count. Link speed is not checked: an idle GPU reduces it.
 fn slot(gpu: &Value) -> Option<Told> {
     if gpu.get("answers").and_then(Value::as_bool) == Some(false) {
-        return Some((
-            "bus",
-            "it fell off the bus: its configuration reads as all ones".to_owned(),
-            Action::PowerCycle,
-        ));
+        return Some(("bus", "fell off the bus: its configuration reads as all ones".to_owned(), Action::PowerCycle));
     }
     let lanes = |key: &str| gpu.pointer(&format!("/pcie/{key}")).and_then(Value::as_u64);
     let (width, most) = (lanes("width")?, lanes("max_width")?);
-    (width < most).then(|| ("pcie", format!("{width} of {most} PCIe lanes"), Action::Inspect))
+    (width < most).then(|| ("pcie", format!("uses {width} of {most} PCIe lanes"), Action::Inspect))
 }
 
 type Told = (&'static str, String, Action);
@@ -120,19 +116,20 @@ fn remaps(gpu: &Value) -> Option<Told> {
     let rows = of("uncorrectable").and_then(Value::as_u64).unwrap_or(0);
     let flag = |key: &str| of(key).and_then(Value::as_bool) == Some(true);
     if flag("failure") {
-        return Some(("remaps", "a row of its memory could not be remapped".to_owned(), Action::Rma));
+        return Some(("remaps", "row remapping failed for a row of its memory".to_owned(), Action::Rma));
     }
     if rows > SPARE_ROWS {
-        return Some(("remaps", format!("{rows} rows of its memory are remapped, {SPARE_ROWS} can be"), Action::Rma));
+        let reason = format!("{rows} rows of its memory are remapped, more than the {SPARE_ROWS} spare rows");
+        return Some(("remaps", reason, Action::Rma));
     }
-    flag("pending").then(|| ("remaps", "a remapped row of its memory waits for a reset".to_owned(), Action::Reset))
+    flag("pending").then(|| ("remaps", "a row remapping of its memory needs a reset".to_owned(), Action::Reset))
 }
 
-/// Errors that were corrected are none; what was before the driver was loaded last is in the past.
+/// Checks ECC errors since the driver was loaded. Corrected errors do not count.
 fn errors(gpu: &Value) -> Option<Told> {
     let count = gpu.pointer("/ecc_uncorrected/volatile").and_then(Value::as_u64).filter(|count| *count > 0)?;
     let errors = if count == 1 { "error" } else { "errors" };
-    Some(("ecc", format!("{count} uncorrectable {errors} of memory since the driver was loaded"), Action::Drain))
+    Some(("ecc", format!("{count} uncorrectable memory {errors} since the driver was loaded"), Action::Drain))
 }
 
 fn recovery(gpu: &Value) -> Option<Told> {
@@ -142,16 +139,16 @@ fn recovery(gpu: &Value) -> Option<Told> {
         "Reboot" => Action::Reboot,
         _ => Action::Drain,
     };
-    Some(("recovery", format!("the driver asks for `{wanted}`"), action))
+    Some(("recovery", format!("the driver requests `{wanted}`"), action))
 }
 
-/// What the kernel's log tells of this boot. It stays there until the next one, or until the driver is loaded anew.
+/// Converts an event of the kernel log of this boot. It stays there until the next boot or the next load of the driver.
 fn of_log(event: &Value) -> Option<Fault> {
     let (source, count) = (text(event, "source")?, event.get("count").and_then(Value::as_u64)?);
     let code = event.get("code").and_then(Value::as_u64);
     let action = match text(event, "class")? {
         "none" => return None,
-        // A row that could not be remapped again and again.
+        // Remapping of a row failed repeatedly.
         "reset" if source == "xid" && code == Some(64) && count > 1 => Action::Rma,
         "reset" => Action::Reset,
         "drain" => Action::Drain,
@@ -162,9 +159,9 @@ fn of_log(event: &Value) -> Option<Fault> {
     let (kind, word) = match source {
         "xid" => ("gpu", "Xid"),
         "sxid" => ("nvswitch", "SXid"),
-        "aer" => ("pci", "an uncorrected error of PCI (AER)"),
+        "aer" => ("pci", "an uncorrected PCI error (AER)"),
         "mce" => ("processor", "a machine check"),
-        _ => ("memory", "an uncorrected error of memory (EDAC)"),
+        _ => ("memory", "an uncorrected memory error (EDAC)"),
     };
     let number = code.map_or(String::new(), |code| format!(" {code}"));
     let meaning = text(event, "meaning").map_or(String::new(), |meaning| format!(" ({meaning})"));
@@ -179,7 +176,7 @@ fn of_log(event: &Value) -> Option<Fault> {
 }
 
 fn of_port(((port, counter), (grown, since)): (&(String, String), &(u64, String))) -> Fault {
-    let reason = format!("`{counter}` grew by {grown} since {since}");
+    let reason = format!("`{counter}` increased by {grown} since {since}");
     Fault { kind: "port", part: port.clone(), aspect: counter.clone(), reason, action: Action::Inspect }
 }
 
@@ -207,7 +204,7 @@ mod tests {
         let quiet = || (rows(3, false, false), json!({ "volatile": 0, "aggregate": 9 }), json!("None"));
         let table = [
             (gpu(quiet().0, quiet().1, quiet().2), vec![]),
-            // What a GPU does not have or does not tell is no fault.
+            // Missing or unknown values of a GPU are not faults.
             (gpu(Value::Null, Value::Null, Value::Null), vec![]),
             (
                 gpu(
@@ -274,7 +271,7 @@ mod tests {
         };
         let gpu = |answers: bool, pcie: Value| json!({ "bdf": "0000:9b:00.0", "answers": answers, "pcie": pcie });
         let lanes = |width: u64| json!({ "width": width, "max_width": 16, "speed": "2.5 GT/s PCIe", "max_speed": "32.0 GT/s PCIe" });
-        assert_eq!(of(gpu(true, lanes(16))), [], "an idle GPU lowers the speed of its link");
+        assert_eq!(of(gpu(true, lanes(16))), [], "an idle GPU reduces its link speed");
         assert_eq!(of(gpu(true, lanes(8))), [("pcie".to_owned(), Action::Inspect)]);
         assert_eq!(
             of(gpu(false, json!({ "unknown": "it does not answer" }))),
@@ -303,6 +300,6 @@ mod tests {
             (key("port_xmit_data"), (9, "09:00".to_owned())),
         ]);
         let found: Vec<String> = faults(&facts, &grown).into_iter().map(|fault| fault.reason).collect();
-        assert_eq!(found, ["`link_downed` grew by 2 since 09:00"]);
+        assert_eq!(found, ["`link_downed` increased by 2 since 09:00"]);
     }
 }

@@ -1,7 +1,7 @@
-//! What was found before: since when something is not as declared, how often it came, what was put right meanwhile.
+//! History of findings: since when each is open, how often it appeared, and what was resolved.
 //!
-//! A history is a list of entries, one a run. Each tells only what is new, changed or put right in its run; now and then one
-//! begins with all that was open before, so that the last of them are enough to go on from.
+//! A history is a list of entries, one for each run. An entry has only what is new, changed or resolved in its run;
+//! some entries start with a snapshot of all open findings, so that older entries are not needed.
 
 use super::find::EVERY_STEP;
 use super::model::{Drift, Finding, Severity, Standing};
@@ -14,16 +14,16 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The form of an entry. Additions keep it; anything else raises it.
+/// Version of an entry. Compatible additions keep it; any other change increments it.
 pub const ENTRY_VERSION: u32 = 1;
 
-/// What comes again within this time was not gone: it flaps.
+/// A finding that reappears within this time flaps.
 const FLAPPING: SignedDuration = SignedDuration::from_hours(24);
 
-/// What names a finding over time: host, recipe, step, attribute.
+/// The identity of a finding over time: host, recipe, step, attribute.
 pub(super) type Key = (HostName, String, String, String);
 
-/// One run of `drift`: a line of its history.
+/// One run of `drift`: one line of its history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
     pub version: u32,
@@ -32,14 +32,14 @@ pub struct Entry {
     pub time: String,
     pub took_ms: u64,
     pub hosts: usize,
-    /// Hosts that did not answer: what was found there before is neither there nor gone.
+    /// Unreachable hosts: their earlier findings are neither confirmed nor resolved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missed: Vec<HostName>,
-    /// How many findings there were, and how much could not be told.
+    /// Number of findings, and of steps and verifications that could not be evaluated.
     pub findings: usize,
     pub unknown: usize,
     pub exit: u8,
-    /// What was open before this run, where the entry begins a file.
+    /// The open findings before this run, if the entry is the first one of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Snapshot>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -48,12 +48,12 @@ pub struct Entry {
     pub changed: Vec<Known>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resolved: Vec<Known>,
-    /// What nobody looks for any more: it is ignored now.
+    /// Findings that are no longer tracked because they are ignored now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<Known>,
 }
 
-/// All that was open at one time, and what was put right within the day before.
+/// All findings open at one time, and those resolved within the day before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Snapshot {
     pub open: Vec<Known>,
@@ -61,7 +61,7 @@ pub struct Snapshot {
     pub recent: Vec<Known>,
 }
 
-/// A finding as history knows it.
+/// A finding in the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Known {
     pub host: HostName,
@@ -73,22 +73,22 @@ pub struct Known {
     pub severity: Severity,
     /// RFC 3339, UTC.
     pub first_seen: String,
-    /// When it came last; after `first_seen` where it flaps.
+    /// When it last appeared; later than `first_seen` if it flaps.
     pub since: String,
-    /// How often it came within a day.
+    /// How often it appeared within a day.
     pub times: u32,
-    /// Digest over what was desired and seen: another one is a change.
+    /// Digest of the desired and observed values: another digest is a change.
     pub print: String,
-    /// When it was found to be gone. RFC 3339, UTC.
+    /// When it was found to be resolved. RFC 3339, UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<String>,
 }
 
-/// What a history comes to.
+/// The state that a history results in.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Past {
     open: BTreeMap<Key, Known>,
-    /// Put right not long ago.
+    /// Recently resolved findings.
     recent: BTreeMap<Key, Known>,
 }
 
@@ -105,11 +105,11 @@ impl Finding {
         (self.host.clone(), self.recipe.raw().to_owned(), self.step.raw().to_owned(), attribute)
     }
 
-    /// Returns the digest over all that makes it another finding if it changes.
+    /// Returns the digest of everything whose change makes it a changed finding.
     fn print(&self) -> String {
         let text = |text: &Option<Untrusted>| text.as_ref().map(|text| text.raw().to_owned());
         let seen = (text(&self.desired), text(&self.observed), text(&self.diff), self.verdict, self.cause);
-        // Text and names always serialize.
+        // Strings and names always serialize.
         let bytes = serde_json::to_vec(&seen).unwrap_or_default();
         crate::model::hex(&Sha256::digest(&bytes)[..8])
     }
@@ -131,14 +131,14 @@ impl Finding {
     }
 }
 
-/// Reads lines of a history. What is no entry is passed over: a run that was killed leaves half a line.
+/// Parses lines of a history. Invalid lines are skipped: a killed run may leave half a line.
 pub fn entries<'l>(lines: impl IntoIterator<Item = &'l str>) -> Vec<Entry> {
     let read = |line: &str| serde_json::from_str::<Entry>(line).ok();
     lines.into_iter().filter_map(read).filter(|entry| entry.version == ENTRY_VERSION).collect()
 }
 
 impl Past {
-    /// Adds up entries, oldest first.
+    /// Replays entries, oldest first.
     pub fn of(entries: &[Entry]) -> Self {
         let mut past = Self::default();
         entries.iter().for_each(|entry| past.add(entry));
@@ -163,7 +163,7 @@ impl Past {
         }
     }
 
-    /// Returns what was open before the first of the entries that are kept.
+    /// Returns the open findings before the first available entry.
     pub(super) fn begin(first: Option<&Entry>) -> Self {
         let mut past = Self::default();
         let before = first.and_then(|first| first.before.clone()).unwrap_or_default();
@@ -175,7 +175,7 @@ impl Past {
         self.open.iter()
     }
 
-    /// Adds what is not known; returns whether it was not.
+    /// Adds an unknown finding; returns whether it was added.
     pub(super) fn learn(&mut self, known: &Known) -> bool {
         let news = !self.open.contains_key(&known.key());
         self.open.entry(known.key()).or_insert_with(|| known.clone());
@@ -186,26 +186,26 @@ impl Past {
         self.open.contains_key(key)
     }
 
-    /// Returns whether it was open too, and was another value or had another cause.
+    /// Reports whether the finding was open with another value or another cause.
     pub(super) fn differs(&self, key: &Key, known: &Known) -> bool {
         self.open.get(key).is_some_and(|before| before.print != known.print)
     }
 
-    /// Returns all of it, for the entry that begins a file, without what was put right longer than a day before `now`.
+    /// Returns a snapshot for the first entry of a file, without findings resolved more than a day before `now`.
     pub fn snapshot(&self, now: &str) -> Snapshot {
         let recent = self.recent.values().filter(|known| is_recent(known.resolved.as_deref(), now));
         Snapshot { open: self.open.values().cloned().collect(), recent: recent.cloned().collect() }
     }
 }
 
-/// What a run looked at: a finding of before that lies outside is neither there nor gone.
+/// The scope of a run: earlier findings outside of it are neither confirmed nor resolved.
 pub struct Scope<'s> {
-    /// Whether a step or verification was judged at all.
+    /// Reports whether a step or verification was in scope.
     pub admits: &'s dyn Fn(&str, &str) -> bool,
     pub found: &'s Found,
 }
 
-/// Tells each finding since when it is there and how often it came, and returns the entry of this run.
+/// Sets age and count of each finding, and returns the entry of this run.
 pub fn settle(drift: &mut Drift, past: &Past, scope: &Scope<'_>) -> Entry {
     let mut entry = blank(drift);
     let mut here = BTreeSet::new();
@@ -267,7 +267,7 @@ fn note(finding: &mut Finding, past: &Past, key: &Key, entry: &mut Entry) {
             finding.standing = Standing::Changed;
             entry.changed.push(Known { since: known.since.clone(), ..finding.known() });
         }
-        // It was gone for less than a day: it is the same that comes and goes.
+        // It was resolved for less than a day: the same finding flaps.
         (None, Some(known)) if is_recent(known.resolved.as_deref(), &finding.last_seen) => {
             finding.first_seen.clone_from(&known.first_seen);
             finding.times = known.times + 1;
@@ -289,30 +289,30 @@ fn is_recent(resolved: Option<&str>, now: &str) -> bool {
     }
 }
 
-/// What a history tells of a span of time.
+/// A history within a period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct History {
-    /// Of the form; see `schemas/drift-history.json`.
+    /// Format version; see `schemas/drift-history.json`.
     pub version: u32,
     pub cluster: String,
-    /// From when on it tells. RFC 3339, UTC; absent for all that is kept.
+    /// Start of the period. RFC 3339, UTC; absent for the complete history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// Oldest first.
     pub runs: Vec<RunLine>,
-    /// What is open now, longest first.
+    /// Findings that are open now, the oldest first.
     pub open: Vec<Known>,
-    /// What was put right in that time, latest first.
+    /// Findings resolved in the period, latest first.
     pub resolved: Vec<Known>,
-    /// Seconds from when something was found first to when it was found to be gone, in the mean.
+    /// Mean time between the appearance and the resolution of findings, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_time_to_repair_s: Option<u64>,
-    /// Hosts and steps with the most that was found anew in that time, most first.
+    /// Hosts and steps with the most new findings in the period, most first.
     pub hosts: Vec<Offender>,
     pub steps: Vec<Offender>,
 }
 
-/// One run in a list.
+/// One run of a history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunLine {
     pub run: String,
@@ -328,7 +328,7 @@ pub struct RunLine {
     pub took_ms: u64,
 }
 
-/// Who was found most often.
+/// A host or step with its number of new findings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Offender {
     /// A host, or `recipe/step`.
@@ -336,10 +336,10 @@ pub struct Offender {
     pub count: usize,
 }
 
-/// How many offenders are named.
+/// Maximum number of offenders.
 const NAMED: usize = 10;
 
-/// Tells what entries, oldest first, say of the time from `since` on.
+/// Summarizes entries, oldest first, for the time from `since` on.
 pub fn history(cluster: &str, all: &[Entry], since: Option<Timestamp>) -> History {
     let past = Past::of(all);
     let late =
@@ -380,13 +380,13 @@ impl RunLine {
         }
     }
 
-    /// Returns whether the run looked at every host and found nothing.
+    /// Reports whether the run reached every host and found no drift.
     pub fn is_quiet(&self) -> bool {
         self.exit == ExitCode::Done.code()
     }
 }
 
-/// Returns the seconds from when it came to when it was gone; the times between, where it flaps, do not count.
+/// Returns the seconds from the last appearance to the resolution. If it flaps, earlier appearances do not count.
 fn repaired_within(known: &Known) -> Option<u64> {
     let time = |text: &str| text.parse::<Timestamp>().ok();
     let (since, resolved) = (time(&known.since)?, time(known.resolved.as_deref()?)?);

@@ -1,14 +1,14 @@
-//! What a host itself keeps of its findings, where it is declared that it should: a runner without a history knows from it
-//! since when they are there.
+//! Findings stored on the host itself, if this is declared: a runner without a history reads from them since when each
+//! finding is open.
 //!
-//! What a host says is never trusted: times and names in another form than forge's own are as good as none.
+//! Data from a host is never trusted: times and names in another form than forge's own are ignored.
 
 use super::history::{Known, Past};
 use crate::model::HostName;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The form of the file. Additions keep it; anything else raises it.
+/// Version of the file. Compatible additions keep it; any other change increments it.
 const VERSION: u32 = 1;
 
 /// The file of one cluster on a host.
@@ -16,12 +16,12 @@ const VERSION: u32 = 1;
 pub struct Kept {
     version: u32,
     cluster: String,
-    /// What is open there, in order.
+    /// The open findings of the host, in order.
     open: Vec<Known>,
 }
 
 impl Kept {
-    /// Reads the file of a host. Another cluster's, and what a host makes up, is nothing.
+    /// Parses the file of a host. Files of another cluster and forged entries are ignored.
     pub fn parse(text: &str, cluster: &str, host: &HostName, now: &str) -> Option<Self> {
         let mut kept: Self = serde_json::from_str(text).ok()?;
         let now: Timestamp = now.parse().ok()?;
@@ -35,12 +35,12 @@ impl Kept {
 
     /// Returns the text of the file.
     pub fn text(&self) -> String {
-        // Text, numbers and names always serialize.
+        // Strings, numbers and names always serialize.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// Whether forge could have written it.
+/// Reports whether forge could have written the entry.
 fn is_sound(known: &Known, now: Timestamp) -> bool {
     let time = |text: &str| text.parse::<Timestamp>().is_ok_and(|time| time <= now && text.len() <= 32);
     let attribute = known.attribute.as_deref().unwrap_or_default();
@@ -54,13 +54,13 @@ fn is_sound(known: &Known, now: Timestamp) -> bool {
 }
 
 impl Past {
-    /// Adds what a host kept and this history does not know: it was found by a run that kept its history elsewhere.
-    /// Returns whether there was any such.
+    /// Adds findings that a host stored and this history does not have: a run with another history found them. Reports
+    /// whether there were any.
     pub fn recall(&mut self, kept: &Kept) -> bool {
         kept.open.iter().fold(false, |news, known| self.learn(known) | news)
     }
 
-    /// Returns what a host is to keep.
+    /// Returns the findings for a host to store.
     pub fn kept(&self, cluster: &str, host: &HostName) -> Kept {
         let open = self.open().filter(|((of, ..), _)| of == host).map(|(_, known)| known.clone());
         Kept { version: VERSION, cluster: cluster.to_owned(), open: open.collect() }
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// Returns how much is taken of a host's file that holds `known`.
+    /// Returns the number of findings that are accepted from a host's file with `known`.
     fn taken(known: Known, cluster: &str) -> Option<usize> {
         let file = Kept { version: VERSION, cluster: "lab".into(), open: vec![known] };
         Kept::parse(&file.text(), cluster, &HostName::new("h"), NOW).map(|kept| kept.open.len())
@@ -103,7 +103,7 @@ mod tests {
         assert!(past.recall(&Kept::parse(&file.text(), "lab", &HostName::new("h"), NOW).unwrap()));
         assert_eq!(past.kept("lab", &HostName::new("h")), file);
         assert!(past.kept("lab", &HostName::new("other")).is_empty());
-        // What this history knows already stays as it knows it.
+        // Findings that this history already has stay unchanged.
         let other = Kept { open: vec![Known { first_seen: "2026-11-21T01:00:00Z".into(), ..known() }], ..file.clone() };
         assert!(!past.recall(&other));
         assert_eq!(past.kept("lab", &HostName::new("h")), file);

@@ -1,10 +1,10 @@
-//! What a host's record tells of one attribute, in the words in which a judge tells it.
+//! A host's record of one attribute, formatted like an assessment.
 
 use super::cause::Told;
 use super::model::LastApplied;
 use crate::model::{Untrusted, Value};
 
-/// Digits of a digest that judges show.
+/// Digits of a digest that assessments show.
 const SHOWN_DIGITS: usize = 12;
 
 /// A record of the last verified apply of a step.
@@ -15,13 +15,13 @@ impl<'r> Applied<'r> {
         Self(record)
     }
 
-    /// Returns the digest over all that was declared then.
+    /// Returns the digest of the declaration at that time.
     pub fn digest(&self) -> &'r str {
         self.text("digest")
     }
 
-    /// Returns the value of an attribute then. `None` where the record does not tell it: the value was secret, or the
-    /// kind keeps it under another name.
+    /// Returns the value of an attribute at that time. `None` if it is not recorded: the value was secret, or the kind
+    /// records it under another name.
     pub fn value(&self, attribute: &str) -> Option<String> {
         match self.0.get("value")?.get(attribute)? {
             Value::String(text) => Some(text.clone()),
@@ -31,7 +31,7 @@ impl<'r> Applied<'r> {
         }
     }
 
-    /// Returns whether the step was about a path then, or before it was declared to be about something else.
+    /// Reports whether the step managed a path at that time or earlier.
     pub fn is_about_path(&self, path: &str) -> bool {
         let claims = |record: &Value| {
             let claims = record.pointer("/identity/claims").and_then(Value::as_array);
@@ -41,13 +41,13 @@ impl<'r> Applied<'r> {
         claims(self.0) || former.is_some_and(|left| left.iter().any(claims))
     }
 
-    /// Returns whether what the step is about was taken away then.
+    /// Reports whether the apply removed the object.
     pub fn is_removal(&self) -> bool {
         let says = |value: &Value| value.get("absent").and_then(Value::as_bool) == Some(true);
         says(self.0) || self.0.get("value").is_some_and(says)
     }
 
-    /// Returns what people are told of it.
+    /// Returns the record in a form for display.
     pub fn told(&self, value: Option<String>) -> LastApplied {
         let text = |key: &str| Untrusted::from(self.text(key));
         LastApplied {
@@ -64,13 +64,13 @@ impl<'r> Applied<'r> {
     }
 }
 
-/// Returns a recorded body as judges describe one.
+/// Formats recorded content like an assessment.
 fn content(body: &Value) -> Option<String> {
     let (digest, bytes) = (body.get("sha256")?.as_str()?, body.get("bytes")?.as_u64()?);
     Some(format!("{bytes} bytes, sha256 {}", digest.get(..SHOWN_DIGITS)?))
 }
 
-/// Returns a value for comparison: `binary` is said of what is desired only.
+/// Returns a value for comparison. Only declared values have the prefix `binary`.
 pub fn comparable(value: Option<&str>) -> Told<'_> {
     match value {
         None => Told::Nothing,

@@ -1,9 +1,9 @@
-//! Drift: what of a plan tells that a machine, or what is declared of it, moved, and why.
+//! Drift: which differences in a plan come from changes of a machine or of its declaration, and why.
 //!
-//! A plan says what to do; drift says what happened. Both come from the same judges over the same observation.
+//! A plan says what to do; drift says what happened. Both use the same assessments of the same observation.
 //!
-//! Architecture Invariant: drift is a pure function of the plan's inputs, the plan, what was found before and the time: no
-//! I/O, no clock, deterministic order.
+//! Architecture Invariant: drift is a pure function of the plan's inputs, the plan, the history and the time: no I/O,
+//! no clock, deterministic order.
 
 mod cause;
 mod counters;

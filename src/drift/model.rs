@@ -1,4 +1,4 @@
-//! Drift as a value: what was found on which host, since when, why, and what could not be told.
+//! The result of a drift check: findings by host, with age and cause, and what could not be evaluated.
 
 use super::{Cause, Culprit, Known, Notified, Telling};
 use crate::facts::outliers::Outliers;
@@ -9,62 +9,62 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The form of the document. Additions keep it; anything else raises it.
+/// Version of the document. Compatible additions keep it; any other change increments it.
 pub const VERSION: u32 = 1;
 
-/// What a run of `drift` found.
+/// The result of `forge drift`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
-    /// Of the form; see `schemas/drift.json`.
+    /// Format version; see `schemas/drift.json`.
     pub version: u32,
     pub forge: String,
-    /// Names the run.
+    /// The run ID.
     pub run: String,
     pub cluster: String,
     pub inventory: String,
-    /// When the hosts had been looked at. RFC 3339, UTC, by the controller's clock.
+    /// When the observation of the hosts ended. RFC 3339, UTC, by the controller's clock.
     pub time: String,
-    /// Hosts that are not real: sandboxes on the machine that forge ran on, and hosts whose hardware is a stand-in.
+    /// Simulated hosts: sandboxes on the machine that runs forge, and hosts with simulated hardware.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub simulated: Vec<HostName>,
-    /// Every host that was looked at, in inventory order.
+    /// Every checked host, in inventory order.
     pub hosts: Vec<HostDrift>,
     /// By host in inventory order, then in the order of its steps.
     pub findings: Vec<Finding>,
-    /// What could not be told: never the same as "as declared".
+    /// Steps and verifications that could not be evaluated: they neither match nor differ.
     pub unknown: Vec<Unsure>,
-    /// What was found before and is gone. Empty where no history is kept.
+    /// Earlier findings that are resolved. Empty without a history.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resolved: Vec<Known>,
-    /// Entries of `drift.ignore` that passed something over, or whose time is over.
+    /// Entries of `drift.ignore` that matched a finding, or have expired.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<IgnoredLine>,
-    /// Why no history is kept: then every finding looks new.
+    /// Why no history is available: then every finding counts as new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_history: Option<String>,
-    /// Who was told of what changed; empty where nobody is declared.
+    /// Recipients of notifications; empty if none are declared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notified: Vec<Notified>,
-    /// What differs from the majority of hosts that are alike, where it was asked for. It is no finding.
+    /// Differences from the majority of similar hosts, if requested. They are not findings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outliers: Option<Outliers>,
-    /// Whether it was asked that outliers count as found.
+    /// Whether outliers count as drift.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outliers_count: bool,
     pub took: Duration,
 }
 
-/// How one host was looked at.
+/// The check of one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostDrift {
     pub host: HostName,
     pub reach: Reach,
-    /// Steps and verifications that are as declared.
+    /// Steps and verifications that match.
     pub settled: usize,
-    /// Steps that are judged only once a finding of the host is repaired: they are no findings of their own.
+    /// Steps that can be evaluated only after a finding of the host is repaired: they are not separate findings.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub follow: usize,
-    /// What makes one doubt that this is the host that is meant.
+    /// Indications that this is another host than the intended one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
     pub took: Duration,
@@ -74,9 +74,9 @@ pub(super) fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// One thing on one host that is not as declared.
+/// One difference of one host from its declaration.
 ///
-/// Host, recipe, step and attribute name it: the finding of a later run with the same names is the same finding.
+/// Host, recipe, step and attribute identify it: a finding of a later run with the same values is the same finding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     pub host: HostName,
@@ -84,25 +84,25 @@ pub struct Finding {
     /// The step, `step` or `step[key]`; the name of a verification; the part of the hardware.
     pub step: Untrusted,
     pub aspect: Aspect,
-    /// What differs: `content`, `mode`, `version` … Absent where the step is not as declared as a whole.
+    /// The differing attribute: `content`, `mode`, `version` … Absent if the step differs as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribute: Option<String>,
     /// The kind of resource: `file`, `package` … Empty for a verification.
     pub kind: Untrusted,
-    /// What it is about: `/etc/motd`, `nginx`.
+    /// The object: `/etc/motd`, `nginx`.
     pub title: Untrusted,
-    /// The file, directory or link that the finding is about, or about a part of; absent where it is about none.
+    /// The file, directory or link that the finding concerns, completely or in part; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Untrusted>,
     pub verdict: Verdict,
-    /// A lowercase fragment: what is not as declared.
+    /// A lowercase fragment that describes the difference.
     pub reason: Untrusted,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// What is declared; absent for what is to be gone, and where values are withheld.
+    /// The declared value; absent for objects declared as absent, and if values are withheld.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired: Option<Untrusted>,
-    /// What was seen; absent where nothing is there, and where values are withheld.
+    /// The observed value; absent if the object does not exist, and if values are withheld.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<Untrusted>,
     /// A unified diff of a body, without file headers.
@@ -111,32 +111,32 @@ pub struct Finding {
     /// Whether values are withheld because they are secret.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
-    /// What the host's record says of the last verified apply; absent without a record.
+    /// The host's record of the last verified apply; absent without a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_applied: Option<LastApplied>,
     pub cause: Cause,
-    /// Who made the change, as far as the host tells; absent where the machine did not change, or nobody was asked.
+    /// Who made the change, if the host has evidence; absent if the machine did not change, or was not queried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub culprit: Option<Culprit>,
     pub severity: Severity,
-    /// Of the repair by `apply`.
+    /// Disruption class of the repair by `apply`.
     pub disruption: Disruption,
     pub level: Level,
-    /// What to do about it, for faults that no apply repairs.
+    /// The next action, for faults that no apply repairs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<Action>,
-    /// `file:line:col` of the declaration; empty for what nobody declares.
+    /// `file:line:col` of the declaration; empty if there is none.
     pub place: String,
-    /// What is new about it.
+    /// The change since the previous run.
     #[serde(default)]
     pub standing: Standing,
-    /// When it was found first, and now. RFC 3339, UTC, by the controller's clock.
+    /// When it was found first, and last. RFC 3339, UTC, by the controller's clock.
     pub first_seen: String,
     pub last_seen: String,
-    /// How often it came within the last day: more than once is flapping.
+    /// How often it appeared within the last day: more than once means flapping.
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub times: u32,
-    /// How many further steps of the recipe are blocked for the same reason.
+    /// Number of further steps of the recipe that are blocked for the same reason.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub also: usize,
 }
@@ -149,18 +149,18 @@ fn is_once(times: &u32) -> bool {
     *times == 1
 }
 
-/// What is new about a finding, against what was found before.
+/// The state of a finding compared with earlier runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Standing {
-    /// It was not there before.
+    /// It was not found before.
     #[default]
     New,
-    /// It was gone for less than a day: it flaps.
+    /// It was resolved for less than a day: it flaps.
     Again,
-    /// It is another value now, or has another cause.
+    /// It has another value or another cause now.
     Changed,
-    /// It is as it was found before.
+    /// It is unchanged.
     Same,
 }
 
@@ -170,58 +170,58 @@ pub struct IgnoredLine {
     /// `path /etc/motd` or `step base/banner`, as written.
     pub what: String,
     pub why: String,
-    /// The last day on which it holds: `2027-01-31`.
+    /// The last day on which the entry is effective: `2027-01-31`.
     pub until: String,
-    /// How many findings and unknowns it passed over.
+    /// Number of findings and unknowns that it ignored.
     pub count: usize,
-    /// Whether its time is over: then it passes nothing over.
+    /// Whether it has expired: then it ignores nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub expired: bool,
     /// `file:line:col` of the entry.
     pub place: String,
 }
 
-/// Of what a finding is.
+/// The origin of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Aspect {
-    /// A step that is not as declared.
+    /// A step that differs.
     Step,
-    /// A verification that does not hold.
+    /// A failed verification.
     Verification,
-    /// Something that was applied once and is declared no more.
+    /// An object that was applied and is no longer declared.
     Undeclared,
-    /// What the hardware says of itself.
+    /// A hardware fault.
     Health,
-    /// The host's node of Kubernetes, which a run drained and did not give back.
+    /// The host's Kubernetes node, which a run drained and did not uncordon.
     Node,
 }
 
-/// What the record of the last verified apply says.
+/// The record of the last verified apply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct LastApplied {
-    /// The attribute's value then, where the record tells it.
+    /// The attribute's value at that time, if it is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Untrusted>,
-    /// When it was applied. RFC 3339, UTC: by then it was as the record says.
+    /// When it was applied. RFC 3339, UTC.
     pub time: Untrusted,
     pub run: Untrusted,
-    /// Who applied it, from where.
+    /// Who applied it, and from which machine.
     pub user: Untrusted,
     pub controller: Untrusted,
 }
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Known and meant, or of little consequence: an apply is due.
+    /// Known and intended, or of little consequence: an apply is due.
     Low,
-    /// Something is not as declared.
+    /// A step differs.
     Medium,
-    /// A verification does not hold, or the repair takes the host out of service.
+    /// A verification failed, or the repair takes the host out of service.
     High,
-    /// The hardware is at fault.
+    /// A hardware fault.
     Critical,
 }
 
@@ -238,21 +238,21 @@ impl Severity {
     }
 }
 
-/// The next action for a fault of hardware, the mildest first.
+/// The next action for a hardware fault, the least disruptive first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
-    /// Look at the cable, the port, the switch.
+    /// Check the cable, the port, the switch.
     Inspect,
-    /// Reset the GPU once nobody uses it.
+    /// Reset the GPU when it is idle.
     Reset,
-    /// Give the host no more work, and reset its GPUs.
+    /// Drain the host, and reset its GPUs.
     Drain,
-    /// Reboot the host once nobody uses it.
+    /// Reboot the host when it is idle.
     Reboot,
-    /// Cut the host's power once nobody uses it: what a reset does not bring back.
+    /// Power-cycle the host when it is idle, for parts that a reset does not restore.
     PowerCycle,
-    /// Have the part replaced.
+    /// Replace the part.
     Rma,
 }
 
@@ -271,17 +271,17 @@ impl Action {
     /// Returns a lowercase fragment for people.
     pub fn meaning(self) -> &'static str {
         match self {
-            Self::Inspect => "look at it: slot, cable, switch, power",
+            Self::Inspect => "check slot, cable, switch and power",
             Self::Reset => "drain the host and reset the GPU",
-            Self::Drain => "give the host no more work, then reset its GPUs",
+            Self::Drain => "drain the host, then reset its GPUs",
             Self::Reboot => "drain the host and reboot it",
-            Self::PowerCycle => "drain the host and power-cycle it; what stays away is replaced",
-            Self::Rma => "take the host out of service and have the part replaced",
+            Self::PowerCycle => "drain the host and power-cycle it; replace parts that stay missing",
+            Self::Rma => "take the host out of service and replace the part",
         }
     }
 }
 
-/// What could not be told of a host.
+/// A step or verification that could not be evaluated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Unsure {
     pub host: HostName,
@@ -296,7 +296,7 @@ pub struct Unsure {
     pub place: String,
 }
 
-/// How many of what.
+/// Totals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     pub hosts: usize,
@@ -305,14 +305,14 @@ pub struct Counts {
     pub drifted: usize,
     pub findings: usize,
     pub unknown: usize,
-    /// Steps and verifications that are as declared.
+    /// Steps and verifications that match.
     pub settled: usize,
-    /// Findings and unknowns that `drift.ignore` passed over, and what was put right since the run before.
+    /// Findings and unknowns that `drift.ignore` ignored, and findings resolved since the previous run.
     #[serde(default)]
     pub ignored: usize,
     #[serde(default)]
     pub resolved: usize,
-    /// Findings by the name of their cause, and of their severity.
+    /// Findings by the name of their cause, and by the name of their severity.
     pub by_cause: BTreeMap<String, usize>,
     pub by_severity: BTreeMap<String, usize>,
 }
@@ -338,11 +338,11 @@ impl Drift {
         counts
     }
 
-    /// Returns the exit code that the printed drift means.
+    /// Returns the exit code of the result.
     pub fn exit_code(&self) -> ExitCode {
         let unreachable = self.hosts.iter().any(|host| host.reach != Reach::Observed);
         let holds = [
-            // What was found stands; but nobody may take silence for "nothing changed".
+            // The findings are still valid, but a missing notification must not look like "nothing changed".
             (self.notified.iter().any(|one| one.state == Telling::Failed), ExitCode::Unexpected),
             (unreachable, ExitCode::Unreachable),
             (!self.unknown.is_empty(), ExitCode::Unknown),
@@ -353,19 +353,19 @@ impl Drift {
 }
 
 impl Drift {
-    /// Returns whether hosts differ from the majority, and it was asked that this counts.
+    /// Reports whether hosts differ from the majority, and outliers count as drift.
     fn is_odd(&self) -> bool {
         self.outliers_count && self.outliers.as_ref().is_some_and(|outliers| !outliers.odd.is_empty())
     }
 }
 
 impl Finding {
-    /// Returns whether no apply repairs it: the hardware is at fault.
+    /// Reports whether it is a hardware fault, which no apply repairs.
     pub fn is_fault(&self) -> bool {
         self.cause == Cause::HardwareFault
     }
 
-    /// Returns whether a plan has something to say of it.
+    /// Reports whether a plan can repair it.
     pub fn is_repairable(&self) -> bool {
         !matches!(self.cause, Cause::HardwareFault | Cause::NoLongerDeclared)
     }

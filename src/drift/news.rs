@@ -1,5 +1,5 @@
-//! What is new since somebody was told: found anew, changed, put right. From the history alone, so that what could not be
-//! told is told with the next run.
+//! News since the last notification: new, changed and resolved findings. It is computed from the history alone, so that
+//! a failed notification is included in the next one.
 
 use super::history::{Entry, Known, Past};
 use super::model::{Drift, Finding};
@@ -9,48 +9,48 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The form of a notice. Additions keep it; anything else raises it.
+/// Version of a notice. Compatible additions keep it; any other change increments it.
 pub const NOTICE_VERSION: u32 = 1;
 
-/// What comes and goes is told to be gone once it stayed away for this time.
+/// A flapping finding is reported as resolved once it stayed away for this time.
 const GONE: SignedDuration = SignedDuration::from_hours(24);
 
-/// What somebody is told: how what was found differs from what they were told before.
+/// A notification: the differences between the current findings and those in the previous notification.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Notice {
-    /// Of the form; see `schemas/drift-notice.json`.
+    /// Format version; see `schemas/drift-notice.json`.
     pub version: u32,
     pub forge: String,
-    /// `CLUSTER/RUN`. The same notice that arrives twice, because an answer was lost, has the same id.
+    /// `CLUSTER/RUN`. A notice that is sent twice because the response was lost has the same id.
     pub id: String,
     pub cluster: String,
     pub run: String,
-    /// When the hosts had been looked at. RFC 3339, UTC.
+    /// When the observation of the hosts ended. RFC 3339, UTC.
     pub time: String,
-    /// Up to which run the recipient knew everything; absent where nothing was told before.
+    /// The last run that the recipient was notified of; absent for the first notification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Hosts that are not real.
+    /// Simulated hosts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub simulated: Vec<HostName>,
     pub new: Vec<Item>,
     pub changed: Vec<Item>,
     pub resolved: Vec<Item>,
-    /// How much is open now, that of before included.
+    /// Number of open findings, including earlier ones.
     pub open: usize,
-    /// How much came and went since: it was never told.
+    /// Number of findings that appeared and disappeared since, without a notification.
     #[serde(default, skip_serializing_if = "super::model::is_zero")]
     pub passed: usize,
-    /// How many lines of the lists did not fit.
+    /// Number of list items that did not fit.
     #[serde(default, skip_serializing_if = "super::model::is_zero")]
     pub left_out: usize,
 }
 
-/// A finding as somebody is told of it.
+/// A finding in a notification.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Item {
     pub known: Known,
-    /// What is not as declared; absent for what is gone, and for what a later run found too.
+    /// The difference; absent for resolved findings, and if a later run found it, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Untrusted>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,17 +62,17 @@ pub struct Item {
     pub place: Option<String>,
 }
 
-/// What there is to tell.
+/// The decision on a notification.
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
     Tell(Box<Notice>),
-    /// Something is gone that comes and goes: it is told once it stayed away.
+    /// A flapping finding is resolved: the notification waits until it stays away.
     Waiting,
     Nothing,
 }
 
-/// Returns what is new in `entries`, oldest first, since the run `told`. A run that is not among them is so long ago that it
-/// is forgotten: then it is what is known of the time after it.
+/// Returns the news in `entries`, oldest first, since the run `told`. If the history no longer has that run, the news
+/// covers the whole available history.
 pub fn news(entries: &[Entry], told: &str, drift: &Drift) -> News {
     let now = Past::of(entries);
     let Some(last) = entries.last() else { return News::Nothing };
@@ -120,7 +120,7 @@ fn items<'a>(known: impl Iterator<Item = &'a Known>, drift: &Drift) -> Vec<Item>
     known.map(item).collect()
 }
 
-/// Returns what was open before and is not now. What nobody looks for any more is not put right: it is left out.
+/// Returns the findings that were open before and are not now. Ignored findings are not resolved: they are left out.
 fn resolved(before: &Past, now: &Past, since: &[Entry]) -> Vec<Item> {
     let gone = |known: &&Known| before.has(&known.key()) && !now.has(&known.key());
     let latest: BTreeMap<_, &Known> =
@@ -136,13 +136,13 @@ fn passed(before: &Past, now: &Past, since: &[Entry]) -> usize {
 }
 
 impl Notice {
-    /// What comes and goes is told once that it does, and that it is gone only when it stayed away.
+    /// Reports whether there is news: a flapping finding counts once when it appears, and when it stays resolved.
     fn is_worth_telling(&self) -> bool {
         let gone = |item: &Item| item.known.times < 2 || stayed_away(&item.known, &self.time);
         !self.new.is_empty() || !self.changed.is_empty() || self.resolved.iter().any(gone)
     }
 
-    /// Returns how much is told.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.new.len() + self.changed.len() + self.resolved.len()
     }
@@ -156,7 +156,7 @@ fn stayed_away(known: &Known, now: &str) -> bool {
     let time = |text: &str| text.parse::<Timestamp>().ok();
     match (known.resolved.as_deref().and_then(time), time(now)) {
         (Some(gone), Some(now)) => now.duration_since(gone) > GONE,
-        // A time that cannot be read keeps nothing back.
+        // An invalid time does not delay the notification.
         _ => true,
     }
 }

@@ -1,14 +1,14 @@
-//! What drift passes over: entries of `drift.ignore`, counted, each until its day.
+//! Ignore rules: entries of `drift.ignore` with their expiry dates, and how often each matched.
 
 use super::model::IgnoredLine;
 use crate::config::{Ignore, Ignored, Project};
 use jiff::civil::Date;
 
-/// The entries of a project, with how often each passed something over.
+/// The entries of a project, with the number of their matches.
 pub(super) struct Passing<'p> {
     entries: Vec<(&'p Ignore, usize)>,
     project: &'p Project,
-    /// `None` where the time of the run cannot be read: then nothing is passed over.
+    /// `None` if the time of the run is invalid: then no entry is effective.
     today: Option<Date>,
 }
 
@@ -19,7 +19,7 @@ impl<'p> Passing<'p> {
         Self { entries: project.drift.ignore.iter().map(|entry| (entry, 0)).collect(), project, today }
     }
 
-    /// Returns whether an entry passes something over; the first that does is counted.
+    /// Reports whether an entry covers a finding. The first matching entry is counted.
     pub fn passes(&mut self, recipe: &str, step: &str, paths: &[String]) -> bool {
         let Some(today) = self.today else { return false };
         let covers =
@@ -31,7 +31,7 @@ impl<'p> Passing<'p> {
         true
     }
 
-    /// Returns the entries that passed something over, and those whose time is over.
+    /// Returns the entries that matched, and the expired ones.
     pub fn lines(&self) -> Vec<IgnoredLine> {
         let expired = |entry: &Ignore| self.today.is_some_and(|today| entry.is_expired(today));
         let told = self.entries.iter().filter(|(entry, count)| *count > 0 || expired(entry));

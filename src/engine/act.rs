@@ -1,27 +1,27 @@
-//! The acting script of a group of turns: each action in its own subshell, framed, the first failure ends it.
+//! The script of a group of turns: each action runs in its own framed subshell; the first failure ends the script.
 
 use super::event::Failure;
 use crate::model::Untrusted;
 use crate::resource::Action;
 use crate::script::{Fragment, Token};
 
-/// What one action of a group came to.
+/// The result of one action of a group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Acted {
-    /// Exit status; `None` when it never began or its end was not seen.
+    /// Exit status; `None` if the action never began or its end was not seen.
     pub status: Option<i32>,
-    /// Whether it began. Where too much was printed to be kept, it may have.
+    /// Whether the action began, or may have begun where the output was truncated.
     pub began: bool,
-    /// What it printed.
+    /// The action's output.
     pub output: Untrusted,
-    /// Why it could not begin, where something that it needs cannot be had.
+    /// Why the action could not begin: a prerequisite is not available.
     pub lacks: Option<Failure>,
-    /// Whether the output lacks its beginning, since only the last of what was printed is kept.
+    /// Whether the beginning of the output is missing, as only the last part of a long output is kept.
     pub cut: bool,
 }
 
-/// Returns one script for actions. Its output is told apart by [`split`] with the same token. What an action writes
-/// to stderr is part of its output, unless its stdout is wanted as a value: then it stays on stderr.
+/// Returns one script for all actions. [`split`] separates its output by the same token. An action's stderr is part of
+/// its output, unless its stdout is exported as a value: then stderr stays separate.
 pub fn group<'a>(actions: impl IntoIterator<Item = (&'a Action, bool)>) -> Fragment {
     let mut script = Fragment::new();
     for (number, (action, value)) in actions.into_iter().enumerate() {
@@ -38,8 +38,9 @@ pub fn group<'a>(actions: impl IntoIterator<Item = (&'a Action, bool)>) -> Fragm
     script
 }
 
-/// Reads the output of [`group`] back into one result per action. `dropped` bytes were not kept of its beginning: each
-/// frame still tells how far the group came, for an action begins only when all before it ended well.
+/// Parses the output of [`group`] into one result per action. `dropped` is the number of bytes missing at the
+/// beginning. Each remaining frame still shows the progress of the group, as an action begins only after all earlier
+/// ones succeeded.
 pub fn split(stdout: &[u8], dropped: u64, token: &Token, actions: usize) -> Vec<Acted> {
     let mut acted = vec![Acted::default(); actions];
     let text = String::from_utf8_lossy(stdout);
@@ -63,14 +64,14 @@ pub fn split(stdout: &[u8], dropped: u64, token: &Token, actions: usize) -> Vec<
 }
 
 impl Acted {
-    /// It ended well, for a later one began; what it printed is gone.
+    /// Marks an action as successful whose frame is lost: a later one began.
     fn ended_unseen(&mut self) {
         *self = Self { status: Some(0), began: true, cut: true, ..Self::default() };
     }
 }
 
-/// What stands after the last frame belongs to the action that has not ended. Without any frame, nobody knows whose it
-/// is: each may have begun.
+/// Assigns the text after the last frame to the action that has not ended. Without any frame its action is unknown:
+/// each of them may have begun.
 fn rest(acted: &mut [Acted], text: &str, framed: bool, dropped: u64) {
     let cut = !framed && dropped > 0;
     for slot in acted.iter_mut().filter(|slot| slot.status.is_none() && (cut || slot.began)) {
@@ -78,7 +79,7 @@ fn rest(acted: &mut [Acted], text: &str, framed: bool, dropped: u64) {
     }
 }
 
-/// Half a line may hold half a secret, which nobody would recognise.
+/// Drops a truncated first line: it may contain a part of a secret that redaction would not recognize.
 fn whole_lines(text: &str, cut: bool) -> &str {
     match (cut, text.split_once('\n')) {
         (false, _) => text,
@@ -87,7 +88,7 @@ fn whole_lines(text: &str, cut: bool) -> &str {
     }
 }
 
-/// Reads `TOKEN begin NUMBER` or `TOKEN end NUMBER STATUS`: the status, if it is an end, and the number.
+/// Parses `TOKEN begin NUMBER` or `TOKEN end NUMBER STATUS` into the status, for an end, and the number.
 fn frame(line: &str, token: &Token) -> Option<(Option<i32>, usize)> {
     let mut words = line.strip_suffix('\n')?.strip_prefix(token.as_str())?.strip_prefix(' ')?.split(' ');
     let (word, number) = (words.next()?, words.next()?.parse().ok()?);
@@ -98,28 +99,26 @@ fn frame(line: &str, token: &Token) -> Option<(Option<i32>, usize)> {
     }
 }
 
-/// Returns whether the first action of [`group`] began: a frame says so, or so much was printed that `dropped` bytes
-/// are gone.
+/// Returns whether the first action of [`group`] began: the output contains a frame, or `dropped` bytes of it are
+/// missing.
 pub fn began(stdout: &[u8], dropped: u64, token: &Token) -> bool {
     dropped > 0 || String::from_utf8_lossy(stdout).split_inclusive('\n').any(|line| frame(line, token).is_some())
 }
 
-/// Returns the last lines of what an action printed: enough to see why it failed.
+/// Returns the last lines of an action's output: enough to see why it failed.
 pub fn tail(output: &Untrusted) -> Untrusted {
     output.last_lines()
 }
 
-/// Returns what an action printed, with a line that says so where its beginning is gone.
+/// Returns an action's output, with a notice if its beginning is missing.
 pub fn printed(acted: &Acted) -> Untrusted {
     match acted.cut {
-        true => {
-            format!("(the beginning was cut: too much was printed to keep all of it)\n{}", acted.output.raw()).into()
-        }
+        true => format!("(output truncated: the beginning is missing)\n{}", acted.output.raw()).into(),
         false => acted.output.clone(),
     }
 }
 
-/// Returns the hint of the first known text that the output holds.
+/// Returns the hint for the first known text in the output.
 pub fn explain(action: &Action, output: &Untrusted) -> Option<Untrusted> {
     action.explain.iter().find(|(text, _)| output.raw().contains(text)).map(|(_, hint)| (*hint).into())
 }
@@ -183,7 +182,7 @@ mod tests {
         assert_eq!(acted, [open, Acted::default()]);
     }
 
-    /// Only the last of a long output is kept: its end frame is there, its begin is not.
+    /// Only the last part of a long output is kept: with the end frame, without the begin frame.
     #[test]
     fn an_output_without_its_beginning_keeps_its_status() {
         let token = Token::new("t");

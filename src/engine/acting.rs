@@ -1,4 +1,4 @@
-//! Acting: a turn with its commands, sent once, in a script with others or as a unit of its own.
+//! Acting: runs the commands of a turn once, in a script with others or as a unit of its own.
 
 use super::act::{self, Acted};
 use super::event::Event;
@@ -16,23 +16,23 @@ use secrecy::ExposeSecret;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A turn that is going to act.
+/// A turn that is about to act.
 pub(super) struct Due {
     pub id: StepId,
     pub title: Untrusted,
     pub place: String,
     pub action: Action,
-    /// What is changed, where it has come so far.
+    /// The resource to change, if the step is expanded to one.
     pub resource: Option<Arc<dyn Resource>>,
-    /// What is sent from here, instead of the action.
+    /// The content to send from the controller, instead of the action.
     pub delivery: Option<Delivery>,
-    /// Calls of the cluster's API, instead of the action.
+    /// The calls of the cluster's API, instead of the action.
     pub calls: Vec<Call>,
     pub changes: Vec<crate::resource::Change>,
     pub long: bool,
     pub limit: Duration,
     pub retries: u32,
-    /// Whether its action's own stdout is exported, and whether that is secret.
+    /// Whether the action's own stdout is exported, and whether that value is secret.
     pub exports_stdout: bool,
     pub secret: bool,
 }
@@ -44,7 +44,7 @@ impl Due {
 }
 
 impl HostRun<'_> {
-    /// Returns what a turn is going to do.
+    /// Returns the actions of a turn.
     pub(super) fn due(&self, case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ruling: Ruling) -> Due {
         let inputs = plan::inputs(case, turn, turns, &Ahead::default());
         let mut cx = plan::context(case, turn, &inputs, None);
@@ -81,13 +81,14 @@ impl HostRun<'_> {
         }
     }
 
-    /// Returns what is sent from here: what the host is to fetch by itself only where nothing may be fetched any more.
+    /// Returns the content to send from the controller. An artifact that the host fetches itself is included only when
+    /// offline.
     fn delivery(&self, resource: &dyn Resource, judgement: &Judgement) -> Option<Delivery> {
         let by_host = resource.artifact().is_some_and(|artifact| artifact.by_host);
         resource.delivery(judgement).filter(|_| !by_host || self.run.options.depot.is_offline())
     }
 
-    /// Carries out turns, in one script or, if it is long, as a unit of its own.
+    /// Runs the actions of turns in one script or, if long, as a unit of its own.
     pub(super) async fn act(&mut self, due: &[Due]) -> Vec<Acted> {
         let shared = self.run.board.shared();
         for turn in due {
@@ -104,14 +105,14 @@ impl HostRun<'_> {
             });
         }
         self.run.in_flight.enter(self.host(), due.iter().map(|turn| turn.id.clone()));
-        // From here on the host may have changed, whatever comes back.
+        // From here on the host may have changed, whatever the result is.
         self.changed.extend(due.iter().map(|turn| turn.id.clone()));
         let acted = match due {
             all if all.iter().any(|due| due.delivery.is_some() || !due.calls.is_empty()) => self.act_singly(all).await,
             [only] if only.long => vec![self.act_long(only).await],
             short => self.act_group(short).await,
         };
-        // What is going to be a secret is not shown before it is known as one.
+        // Output that becomes a secret is not shown: it is not registered for redaction yet.
         for (turn, acted) in due.iter().zip(&acted).filter(|(turn, acted)| !acted.output.is_empty() && !turn.secret) {
             let (host, step) = (self.host().clone(), turn.id.clone());
             self.run.say(Event::StepPrinted { host, step, output: act::printed(acted) });
@@ -119,7 +120,7 @@ impl HostRun<'_> {
         acted
     }
 
-    /// Carries out turns one after the other; the first failure ends it.
+    /// Runs actions one after the other until the first failure.
     async fn act_singly(&mut self, due: &[Due]) -> Vec<Acted> {
         let mut all = nothing(due);
         for (due, acted) in due.iter().zip(&mut all) {
@@ -155,11 +156,11 @@ impl HostRun<'_> {
         let riding = !self.records.is_empty();
         let script = match riding {
             false => act::group(actions),
-            // Records of steps that were proven before ride along.
+            // The script also writes the records of steps that were proven before.
             true => crate::state::write(&self.records).then(act::group(actions)),
         };
         match self.link.act(script, limit, &shared.secrets).await {
-            // The records stand before the first action: where that did not begin, they may not be there.
+            // The records are written before the first action: if that did not begin, they may be missing.
             Ok(done) if riding && done.finished.status != 0 && !began(&done) => {
                 self.lost = Some(unwritten(&done.finished.stderr));
                 nothing(due)
@@ -207,8 +208,8 @@ impl HostRun<'_> {
     }
 }
 
-/// Returns how long an action may take: as its step says or what it declares itself, which then ends it a little
-/// earlier and says so, else as the command line says.
+/// Returns the time limit of an action: the step's `timeout`, else the action's own limit with a grace period in which
+/// it ends itself with a better message, else the command line's.
 fn limit(step: Option<u64>, own: Option<u64>, asked: Option<Duration>, long: bool) -> Duration {
     const LIMIT: Duration = Duration::from_secs(600);
     const LONG_LIMIT: Duration = Duration::from_secs(4 * 3600);
@@ -217,7 +218,7 @@ fn limit(step: Option<u64>, own: Option<u64>, asked: Option<Duration>, long: boo
     named.or(asked).unwrap_or(if long { LONG_LIMIT } else { LIMIT })
 }
 
-/// Returns the commands of an action as people may read them: placeholders stand for secrets.
+/// Returns an action's commands for display: placeholders replace secrets.
 fn commands(turn: &Due, secrets: &SecretStore) -> Untrusted {
     if !turn.calls.is_empty() {
         let told: Vec<String> = turn.calls.iter().map(Call::told).collect();

@@ -1,4 +1,4 @@
-//! The cluster's API in the place of a host: how it is opened, asked and worked on.
+//! The cluster's API as a target like a host: opening, observing, changing.
 
 use super::link::{Locked, broken, session};
 use super::run::Options;
@@ -9,7 +9,7 @@ use crate::probe::{Observation, Probe};
 use crate::transport::{ErrorKind, Owner, TransportError};
 use std::collections::BTreeSet;
 
-/// Opens the API that the inventory names, through the session of a host where it says so.
+/// Opens the API that the inventory declares, through a host's session if declared.
 pub(super) async fn cluster(project: &Project, access: &Access, options: &Options) -> Result<Cluster, KubeError> {
     let cluster = match &access.via {
         None => Cluster::open(access).await?,
@@ -21,21 +21,21 @@ pub(super) async fn cluster(project: &Project, access: &Access, options: &Option
     Ok(cluster.with_helm(helm(options)))
 }
 
-/// Charts that are fetched are kept beside artifacts.
+/// Fetched charts are stored next to artifacts.
 pub(super) fn helm(options: &Options) -> HelmOptions {
     let depot = &options.depot;
     let charts = depot.cache().root().parent().map(|root| root.join("charts"));
     HelmOptions { charts, offline: depot.is_offline(), ..HelmOptions::default() }
 }
 
-/// Opens it to look at.
+/// Opens the API read-only.
 pub(super) async fn look(project: &Project, options: &Options) -> Result<Onlooker, TransportError> {
     let access = project.kubernetes.as_ref().ok_or_else(|| broken("the inventory has no `kubernetes`".to_owned()))?;
     let cluster = cluster(project, access, options).await.map_err(away)?;
     Ok(Onlooker::new(cluster, &project.cluster))
 }
 
-/// Puts `probes`, and keeps what was answered where that is wanted.
+/// Sends `probes` and stores the answers if required.
 pub(super) async fn observe(
     looker: &Onlooker,
     probes: &BTreeSet<Probe>,
@@ -65,12 +65,12 @@ pub(super) async fn lock(
     }
 }
 
-/// No command runs there.
+/// The error of running a command on the API.
 pub(super) fn no_host() -> TransportError {
-    broken("it is the cluster's API, and no host: no command runs there".to_owned())
+    broken("the cluster's API is not a host: commands cannot run there".to_owned())
 }
 
-/// Says of the API what is said of a host that cannot be reached.
+/// Converts an API failure into that of an unreachable host.
 pub(super) fn away(error: KubeError) -> TransportError {
     TransportError {
         kind: ErrorKind::Connect,

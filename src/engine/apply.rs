@@ -1,4 +1,4 @@
-//! Apply: a plan carried out on its hosts beside each other, within window and failure budget.
+//! Apply: carries out a plan on its hosts in parallel, within the window and the failure budget.
 
 use super::board::{Board, Shared};
 use super::cancel::{Cancel, Stop};
@@ -22,11 +22,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tokio::sync::Semaphore;
 
-/// The form of a report.
+/// The format version of a report.
 pub(super) const VERSION: u32 = 1;
 
-/// Carries out `plan`, which was made from `observed`. Returns when every host is done, or soon after the
-/// user detached.
+/// Carries out `plan`, which was made from `observed`. Returns when every host is done, or soon after the user
+/// detached.
 pub async fn apply(
     project: &Project,
     plan: &Plan,
@@ -43,7 +43,7 @@ pub async fn apply(
     let expander = Expander::new(project);
     let board = Board::new(Shared { published, exports, secrets }, plan.rollout.clone());
     let facts = facts_used(project);
-    // Nobody waits for a host that this run has no sight of.
+    // No step waits for a host that is not part of this run.
     let members: BTreeSet<HostName> = hosts.iter().map(|(plan, _, _)| plan.host.clone()).collect();
     let steps = StepTable::new(project);
     let run = Run {
@@ -96,7 +96,7 @@ pub async fn apply(
     report
 }
 
-/// Says once which hosts begin only after the canaries.
+/// Reports once which hosts start only after the canaries.
 fn say_who_waits(run: &Run<'_>, plan: &Plan) {
     let waits = |host: &&HostPlan| host.acts() && !run.canaries.contains(&host.host) && !host.host.is_cluster();
     let hosts: Vec<HostName> = plan.hosts.iter().filter(waits).map(|host| host.host.clone()).collect();
@@ -105,7 +105,7 @@ fn say_who_waits(run: &Run<'_>, plan: &Plan) {
     }
 }
 
-/// Returns the recipes whose verification a step of another recipe waits for.
+/// Returns the recipes whose verification is awaited by a step of another recipe.
 fn proofs(project: &Project) -> BTreeSet<String> {
     let graph = &project.graph;
     let wanted = graph.edges().iter().filter(|edge| edge.phase == Phase::Verified);
@@ -139,7 +139,7 @@ where
     }
 }
 
-/// Returns a report for every host of the plan, in its order, also for those that were left behind.
+/// Returns a report for every host of the plan, in its order, including hosts whose work was left running.
 fn in_order(run: &Run<'_>, plan: &Plan, done: Vec<HostReport>) -> Vec<HostReport> {
     let mut done: BTreeMap<HostName, HostReport> = done.into_iter().map(|r| (r.host.clone(), r)).collect();
     plan.hosts.iter().map(|host| done.remove(&host.host).unwrap_or_else(|| left(run, host))).collect()

@@ -1,4 +1,4 @@
-//! Binding a saved plan to the hosts as they are now: where it may be carried out, and where it may not.
+//! Binds a saved plan to the current state of hosts: determines on which hosts it may be applied.
 
 use super::observe::Observed;
 use super::run::Options;
@@ -8,8 +8,8 @@ use crate::model::{HostName, Untrusted, Value};
 use crate::plan::{self, HostPlan, HostSeen, Plan, Reach, Stale};
 use std::collections::BTreeMap;
 
-/// Returns the plan to carry out on what was seen just now, and notes at each host why it is not carried out there.
-/// Nothing is left to do on hosts that the plan ran on, unless `replay` says otherwise.
+/// Returns the plan to apply to the current observation, and notes for each other host why it is not applied there. On
+/// hosts where this plan has already run nothing is left to do, unless `replay` is set.
 pub fn bind(project: &Project, saved: &SavedPlan, observed: &mut Observed, options: &Options, replay: bool) -> Plan {
     let now = super::verify::plan(project, observed, options);
     let mut now: BTreeMap<HostName, HostPlan> = now.hosts.into_iter().map(|host| (host.host.clone(), host)).collect();
@@ -29,7 +29,7 @@ pub fn bind(project: &Project, saved: &SavedPlan, observed: &mut Observed, optio
         }
         seen.stale = stale(saved, host, &now, seen, replay);
         if seen.stale.is_none() && !host.changes() && !now.changes() {
-            // Nothing was to be done and nothing is: what was seen just now is the proof.
+            // Nothing was planned and nothing is needed: the current observation is the proof.
             *host = now;
         }
     }
@@ -38,8 +38,8 @@ pub fn bind(project: &Project, saved: &SavedPlan, observed: &mut Observed, optio
 
 fn stale(saved: &SavedPlan, kept: &HostPlan, now: &HostPlan, seen: &HostSeen, replay: bool) -> Option<Stale> {
     if let Some(ran) = ran(&saved.digest, seen).filter(|_| !replay && kept.changes()) {
-        let why = format!("this plan ran here already: {ran}");
-        let hint = "make a new plan with `forge plan -o`, or give `--replay` to carry this one out once more";
+        let why = format!("this plan has already run here: {ran}");
+        let hint = "make a new plan with `forge plan -o`, or use `--replay` to apply this one again";
         return Some(Stale { why: why.into(), hint: hint.into(), steps: Vec::new() });
     }
     let moved = plan::moved_since(kept, now);
@@ -49,7 +49,7 @@ fn stale(saved: &SavedPlan, kept: &HostPlan, now: &HostPlan, seen: &HostSeen, re
         all => format!("; and {} more", steps(all - 1)),
     };
     Some(Stale {
-        why: format!("moved since the plan was made: `{first}`: {why}{more}").into(),
+        why: format!("changed since the plan was made: `{first}`: {why}{more}").into(),
         hint: "make a new plan with `forge plan -o`; nothing was changed on this host".into(),
         steps: moved.into_iter().map(|(id, why)| (id, Untrusted::from(why))).collect(),
     })
@@ -62,7 +62,7 @@ fn steps(count: usize) -> String {
     }
 }
 
-/// Returns the run that carried a plan out on a host, by the host's own records.
+/// Returns the run that applied a plan on a host, from the host's own records.
 fn ran(digest: &str, seen: &HostSeen) -> Option<String> {
     let records = seen.records.values().flatten();
     let mut own = records.filter(|record| record.get("plan").and_then(Value::as_str) == Some(digest));

@@ -1,4 +1,4 @@
-//! What hosts know of each other during a run: how far each step got where, and exported values.
+//! The state that hosts share during a run: the phase that each step reached on each host, and exported values.
 
 use crate::config::Exports;
 use crate::graph::StepIndex;
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
-/// How far a step got on a host.
+/// The phase that a step reached on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reached {
     /// Failed, blocked, skipped: no phase was reached.
@@ -17,33 +17,33 @@ pub enum Reached {
     Effective,
 }
 
-/// Values that steps share. Replaced whole, so that a reader sees one state.
+/// Values that steps share. Replaced as a whole, so that a reader sees one consistent state.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
     pub published: Published,
-    /// What templates see of `published`.
+    /// The view of `published` for templates.
     pub exports: Exports,
     pub secrets: SecretStore,
 }
 
-/// The state that the board's readers wait on.
+/// The state that readers of the board wait on.
 #[derive(Debug, Default)]
 pub struct Standing {
     reached: BTreeMap<(StepIndex, HostName), Reached>,
-    /// Of the recipe of a step that got effective: why its verification does not hold, if it does not.
+    /// For an effective step, the failure of its recipe's verification; `None` if it passed.
     verified: BTreeMap<(StepIndex, HostName), Option<String>>,
     finished: BTreeSet<HostName>,
-    /// Hosts that wait, and for whom.
+    /// Hosts that wait, with the hosts they wait for.
     waiting: BTreeMap<HostName, BTreeSet<HostName>>,
     failed: BTreeSet<HostName>,
-    /// Hosts that did not get through, failed or not.
+    /// Hosts that did not succeed, whether they failed or not.
     unsound: BTreeSet<HostName>,
-    /// Who is out of service.
+    /// Hosts that are out of service.
     progress: Progress,
     shared: Arc<Shared>,
 }
 
-/// The board.
+/// The shared board of a run.
 #[derive(Debug)]
 pub struct Board {
     standing: Mutex<Standing>,
@@ -69,12 +69,12 @@ impl Board {
         });
     }
 
-    /// Reads what stands now.
+    /// Reads the current state.
     pub fn now<T>(&self, read: impl FnOnce(&Standing) -> T) -> T {
         self.read(read)
     }
 
-    /// Enters how far a step got; of several turns the least counts.
+    /// Records the phase that a step reached; of several turns the lowest phase counts.
     pub fn reach(&self, step: StepIndex, host: &HostName, reached: Reached) {
         self.write(|standing| {
             let slot = standing.reached.entry((step, host.clone())).or_insert(reached);
@@ -82,7 +82,7 @@ impl Board {
         });
     }
 
-    /// Enters what the verification of a recipe with `steps` came to: why it does not hold, or nothing.
+    /// Records the verification result of a recipe with `steps`: the failure, or `None` if it passed.
     pub fn attest(&self, steps: impl IntoIterator<Item = StepIndex>, host: &HostName, why: Option<&str>) {
         self.write(|standing| {
             let proofs = steps.into_iter().map(|step| ((step, host.clone()), why.map(str::to_owned)));
@@ -95,10 +95,10 @@ impl Board {
         self.read(|standing| standing.turn(&self.rollout, host, wave)) == WindowTurn::Go
     }
 
-    /// Returns once `host` counts as out of service, because it may be.
+    /// Returns once `host` may be, and counts as, out of service.
     ///
     /// # Errors
-    /// It will not be its turn in this run: why, as a lowercase fragment.
+    /// The host does not get its turn in this run: the reason, as a lowercase fragment.
     pub async fn enter(&self, host: &HostName, wave: usize) -> Result<(), String> {
         let mut version = self.version.subscribe();
         loop {
@@ -126,7 +126,7 @@ impl Board {
         turn
     }
 
-    /// A host is back in service, or was never taken out of it.
+    /// Records that a host is back in service, or was never taken out of it.
     pub fn leave_window(&self, host: &HostName) {
         self.write(|standing| {
             standing.progress.inside.remove(host);
@@ -135,7 +135,7 @@ impl Board {
         });
     }
 
-    /// A host waits for those who hold its devices: others go first meanwhile.
+    /// Records that a host waits for holders of its devices: other hosts go first meanwhile.
     pub fn hold_up(&self, host: &HostName) {
         self.write(|standing| {
             standing.progress.inside.remove(host);
@@ -144,8 +144,8 @@ impl Board {
         });
     }
 
-    /// A host is gone: nobody knows whether it is in service. One that was lost after its first change spends the budget
-    /// of failures too, for nobody knows how it was left.
+    /// Records that the connection to a host was lost: whether it is in service is unknown. One lost after its first
+    /// change counts against the failure budget too, as its state is unknown.
     pub fn lose(&self, host: &HostName, changed: bool) {
         self.write(|standing| {
             standing.progress.down.insert(host.clone());
@@ -155,7 +155,8 @@ impl Board {
         });
     }
 
-    /// A host is done: steps it never reached will not be. One whose window is open stays out of service.
+    /// Records that a host is done: steps that did not run will not run. A host with an open window stays out of
+    /// service.
     pub fn finish(&self, host: &HostName, outcome: Outcome) {
         self.change_shared(|shared| shared.published.leave(host));
         self.write(|standing| {
@@ -170,7 +171,7 @@ impl Board {
         });
     }
 
-    /// A host waits for `others`; for none of them any more when there are none.
+    /// Records that a host waits for `others`; an empty list ends the wait.
     pub fn set_waiting(&self, host: &HostName, others: &[HostName]) {
         self.write(|standing| match others {
             [] => standing.waiting.remove(host),
@@ -178,7 +179,7 @@ impl Board {
         });
     }
 
-    /// Waits until `answer` has one.
+    /// Waits until `answer` returns a value.
     pub async fn until<T>(&self, answer: impl Fn(&Standing) -> Option<T>) -> T {
         let mut version = self.version.subscribe();
         loop {
@@ -203,13 +204,13 @@ impl Board {
 }
 
 impl Standing {
-    /// Returns how far a step got on a host, once that is decided.
+    /// Returns the phase that a step reached on a host, once that is decided.
     pub fn of(&self, step: StepIndex, host: &HostName) -> Option<Reached> {
         let known = self.reached.get(&(step, host.clone())).copied();
         known.or_else(|| self.finished.contains(host).then_some(Reached::Nothing))
     }
 
-    /// Returns whether a step got to `phase` on a host, once that is decided.
+    /// Returns whether a step reached `phase` on a host, once that is decided.
     pub fn got_to(&self, step: StepIndex, host: &HostName, phase: Phase) -> Option<bool> {
         let reached = self.of(step, host)?;
         match phase {
@@ -223,12 +224,12 @@ impl Standing {
         }
     }
 
-    /// Returns why the verification of a step's recipe does not hold on a host, if that is known.
+    /// Returns why the verification of a step's recipe failed on a host, if it did.
     pub fn unproven(&self, step: StepIndex, host: &HostName) -> Option<&str> {
         self.verified.get(&(step, host.clone()))?.as_deref()
     }
 
-    /// Returns for each of `hosts` whether a step got to `phase` there, once that is decided for all.
+    /// Returns for each of `hosts` whether a step reached `phase` there, once that is decided for all.
     pub fn all_got_to<'h>(
         &self,
         step: StepIndex,
@@ -238,13 +239,14 @@ impl Standing {
         hosts.into_iter().map(|host| Some((host.clone(), self.got_to(step, host, phase)?))).collect()
     }
 
-    /// Returns whether `host` may begin: every canary is done, or one waits for this host, be it through others.
+    /// Returns whether `host` may start: all canaries are done, or one of them waits for this host directly or
+    /// indirectly.
     pub fn may_follow(&self, canaries: &BTreeSet<HostName>, host: &HostName) -> bool {
         let open: Vec<&HostName> = canaries.iter().filter(|canary| !self.finished.contains(*canary)).collect();
         open.is_empty() || self.waited_for(open).contains(host)
     }
 
-    /// Returns whom `hosts` wait for, and whom those wait for in turn.
+    /// Returns the hosts that `hosts` wait for, directly and indirectly.
     fn waited_for<'s>(&'s self, hosts: Vec<&'s HostName>) -> BTreeSet<&'s HostName> {
         let mut found = BTreeSet::new();
         let mut due = hosts;
@@ -271,7 +273,7 @@ impl Standing {
         self.failed.len()
     }
 
-    /// Returns whether a host is done and did not get through.
+    /// Returns whether a host is done and did not succeed.
     pub fn is_unsound(&self, host: &HostName) -> bool {
         self.unsound.contains(host)
     }
@@ -331,7 +333,7 @@ mod tests {
         board.set_waiting(&a, std::slice::from_ref(&b));
         assert_eq!(may(), [true, false, false]);
         board.set_waiting(&b, std::slice::from_ref(&c));
-        assert_eq!(may(), [true, true, false], "also through others");
+        assert_eq!(may(), [true, true, false], "also indirectly");
         board.finish(&b, Outcome::Ok);
         assert_eq!(may(), [false; 3]);
         board.finish(&a, Outcome::Changed);

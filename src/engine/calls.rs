@@ -1,4 +1,4 @@
-//! Carrying out calls of the cluster's API, one after the other; the first that fails ends them.
+//! Executes calls of the cluster's API sequentially, until the first failure.
 
 use super::act::Acted;
 use super::acting::Due;
@@ -11,11 +11,11 @@ use crate::model::Untrusted;
 use tokio::time::{Duration, Instant};
 
 impl HostRun<'_> {
-    /// Carries out the calls of one turn.
+    /// Executes the calls of one turn.
     pub(super) async fn act_calls(&mut self, due: &Due) -> Acted {
         self.flush_records().await;
         let Some(writer) = self.link.ruler().filter(|_| self.lost.is_none()) else {
-            self.lost.get_or_insert_with(|| broken("the cluster's lock is not held".to_owned()));
+            self.lost.get_or_insert_with(|| broken("the cluster lock is not held".to_owned()));
             return Acted::default();
         };
         let shared = self.run.board.shared();
@@ -25,7 +25,7 @@ impl HostRun<'_> {
             (self.host().clone(), due.id.clone(), self.run.events.clone(), shared.secrets.clone());
         let say = move |line: &str| {
             let line = secrets.scrub(line).into();
-            // Nobody listens any more only when the process is about to end.
+            // Sending fails only when the receiver is gone, shortly before the process ends.
             let _ = events.send(Event::StepOutput { host: host.clone(), step: step.clone(), line });
         };
         let cancel = self.run.cancel.clone();
@@ -62,7 +62,7 @@ async fn tried<F: Future<Output = Result<String, KubeError>>>(
 }
 
 fn failed(error: &KubeError, printed: &str, scrub: &dyn Fn(&str) -> String) -> Failure {
-    // What was printed last is what people read first.
+    // The server's message comes last, where readers look first.
     let tail =
         error.said.as_ref().map_or_else(|| printed.to_owned(), |said| format!("{printed}\n{said}").trim().to_owned());
     Failure {

@@ -1,20 +1,20 @@
-//! Stopping a run: once finishes what runs, twice detaches.
+//! Stops a run: the first request finishes running steps, the second one detaches.
 
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// How far the user wants to stop.
+/// The level of a stop request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stop {
     #[default]
     No,
-    /// Running steps are finished; nothing new begins.
+    /// Finishes running steps and starts no others.
     Finish,
-    /// forge leaves now; long steps go on on their hosts.
+    /// Exits now; long steps continue on their hosts.
     Detach,
 }
 
-/// A wish to stop that every part of a run can see.
+/// A stop request that all parts of a run can see.
 #[derive(Clone, Debug)]
 pub struct Cancel(Arc<watch::Sender<Stop>>);
 
@@ -25,7 +25,7 @@ impl Default for Cancel {
 }
 
 impl Cancel {
-    /// Goes one step further: `No` → `Finish` → `Detach`. Returns where it stands now.
+    /// Raises the level: `No` → `Finish` → `Detach`. Returns the new level.
     pub fn raise(&self) -> Stop {
         self.0.send_modify(|stop| {
             *stop = match stop {
@@ -40,7 +40,7 @@ impl Cancel {
         *self.0.borrow()
     }
 
-    /// Returns when the wish is at least `stop`.
+    /// Returns when the level is at least `stop`.
     pub async fn reached(&self, stop: Stop) {
         let mut watch = self.0.subscribe();
         // The sender lives as long as this value, so waiting cannot fail.

@@ -1,4 +1,4 @@
-//! Charts of repositories and registries, fetched for later runs.
+//! Fetches charts of repositories and registries for later runs.
 
 use super::api;
 use super::event::Event;
@@ -20,7 +20,7 @@ pub(super) fn chart_to_fetch(resource: &dyn Resource) -> Option<ChartAsked> {
     })
 }
 
-/// Fetches charts, one after the other: a `helm` each.
+/// Fetches charts sequentially, each with one `helm` process.
 pub(super) async fn fetch_charts(
     project: &Project,
     charts: BTreeMap<ChartAsked, Users>,
@@ -35,7 +35,7 @@ pub(super) async fn fetch_charts(
         let fetched = helm.fetch_chart(access, &chart).await.transpose();
         if let Some(Ok(FetchedChart { bytes, new: true, .. })) = &fetched {
             let (what, bytes) = (name(&chart).into(), *bytes);
-            // Nobody listens any more only when the process is about to end.
+            // Sending fails only when the receiver is gone, shortly before the process ends.
             let _ = events.send(Event::Fetched { what, bytes, took: began.elapsed() });
         }
         lines.extend(fetched.map(|fetched| line(&chart, users, fetched)));
@@ -48,7 +48,7 @@ fn line(chart: &ChartAsked, users: Users, fetched: Result<FetchedChart, KubeErro
         line: format!("sha256: \"{}\"", fetched.sha256),
         places: users.places.into_iter().collect(),
         source_url: None,
-        // A repository may lead to other servers, which helm does not tell.
+        // A repository may redirect to other servers, which helm does not report.
         protected: false,
         optional: true,
     });

@@ -1,6 +1,6 @@
-//! Asking who did it: one more question, to the hosts that somebody changed, by sessions that take probes only.
+//! Determines the source of changes: one more probe of changed hosts, over probe-only sessions.
 //!
-//! Hosts that are as declared are not asked again. What the logs say is neither kept in history nor in a recording.
+//! Hosts that match are not probed again. Log contents are stored neither in the history nor in a recording.
 
 use super::glance::{Asked, Glance};
 use super::link::reason;
@@ -12,8 +12,8 @@ use crate::model::{HostName, SecretStore};
 use crate::probe::{EvidenceState, Observation, Probe, Reading, Unknown};
 use jiff::Timestamp;
 
-/// Tells of each finding who made it, as far as its host says. Findings of hosts that are not real are left as they are: their logs would be those
-/// of the machine below.
+/// Adds the author to each finding as far as its host's logs show it. Findings of simulated hosts are skipped: their
+/// logs would be those of the machine that runs them.
 pub async fn accuse(project: &Project, observed: &Observed, drift: &mut Drift, options: &Options) {
     let now = (options.clock)();
     let real = |host: &HostName| !project.is_simulated(host) && !host.is_cluster();
@@ -33,7 +33,7 @@ pub async fn accuse(project: &Project, observed: &Observed, drift: &mut Drift, o
     }
 }
 
-/// What users of a host typed is nobody's business beyond the finding that it explains.
+/// Disables recording: commands typed by a host's users are private beyond the finding that they explain.
 fn plain(options: &Options) -> Options {
     let observed = options.replay.observed.clone();
     Options { replay: Replay { observed, ..Replay::default() }, ..options.clone() }
@@ -54,10 +54,10 @@ impl Look<'_> {
     ) -> (HostName, Result<EvidenceState, String>, Timestamp) {
         let answer = match question {
             Some(_) if self.options.replay.observed.is_some() => {
-                Err("answers come from a recording, which holds no logs".to_owned())
+                Err("answers come from a recording, which contains no logs".to_owned())
             }
             Some(probe) => self.ask(&host, probe).await,
-            None => Err("nobody was asked".to_owned()),
+            None => Err("not probed".to_owned()),
         };
         let asked = (self.options.clock)();
         (host, answer, asked)
@@ -71,7 +71,7 @@ impl Look<'_> {
         let seen: Observation = seen.map_err(|error| told(&reason(&error)))?;
         match seen.get(&probe) {
             Ok(Reading::Evidence(state)) => Ok(*state.clone()),
-            Ok(_) => Err("the answer is of another kind".to_owned()),
+            Ok(_) => Err("unexpected type of answer".to_owned()),
             Err(Unknown { why, .. }) => Err(why),
         }
     }

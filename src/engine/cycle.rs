@@ -1,4 +1,4 @@
-//! One group's cycle: look, judge against the plan, act, look again, judge again.
+//! The cycle of one group: observe, compare with the plan, act, observe again, evaluate again.
 
 use super::act::{self, Acted};
 use super::acting::Due;
@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 impl HostRun<'_> {
-    /// Carries out one group.
+    /// Runs the cycle of one group.
     pub(super) async fn cycle(&mut self, group: &Group) {
         if !self.worth_looking(group) {
             return self.stand(group);
@@ -32,7 +32,7 @@ impl HostRun<'_> {
         if due.is_empty() {
             return self.settle(group, &[], &[]);
         }
-        // A place among those who restart a service is kept until it was seen to run again.
+        // The place among the hosts that restart a service is kept until the service was observed to run again.
         self.run.times.pause(self.host());
         let _places = self.run.restarts.enter(self.restarting(group)).await;
         self.run.times.resume(self.host());
@@ -45,11 +45,11 @@ impl HostRun<'_> {
             self.lost = Some(error);
             return self.lose(group, &due, &acted);
         }
-        // Steps of one script are not timed apart.
+        // Steps of one script are not timed separately.
         self.judge_after(group, &due, &acted, began.elapsed());
     }
 
-    /// Returns the steps of a group that restart a service. A host that is out of service disturbs nobody any more.
+    /// Returns the steps of a group that restart a service. For a host out of service, restarts are not limited.
     fn restarting(&self, group: &Group) -> BTreeSet<StepIndex> {
         if self.passage.open {
             return BTreeSet::new();
@@ -61,8 +61,8 @@ impl HostRun<'_> {
         group.steps.iter().filter(restarts).copied().collect()
     }
 
-    /// A group whose steps all were as desired when the plan was made, and that nothing in this run may
-    /// have touched since, is left to the final proof.
+    /// Returns whether a group must be observed. If all its steps matched in the plan and no step of this run may have
+    /// touched them since, the final proof covers it.
     fn worth_looking(&self, group: &Group) -> bool {
         let acts = self.planned_of(group).any(|s| s.acts() || s.envelope.is_some());
         let touched = self.changed.iter().any(|id| *id.recipe == *group.recipe) || self.needs_changed(group);
@@ -93,7 +93,7 @@ impl HostRun<'_> {
         step.recipe == id.recipe && step.step == id.step
     }
 
-    /// Observes what judges the group, in one round trip.
+    /// Observes the state that the group is evaluated by, in one round trip.
     async fn look(&mut self, group: &Group) -> Result<(), TransportError> {
         let shared = self.run.board.shared();
         let probes: BTreeSet<Probe> = {
@@ -110,14 +110,14 @@ impl HostRun<'_> {
         Ok(())
     }
 
-    /// Judges every turn of the group once more; returns those that act, reports the others. A step that cannot run
-    /// stops those written below it: they build on it.
+    /// Evaluates every turn of the group again. Returns those that act and reports the others. A step that cannot run
+    /// also skips the steps below it, as they build on it.
     fn judge_before(&mut self, group: &Group) -> Vec<Due> {
         let shared = self.run.board.shared();
         let (mut reports, mut due) = (Vec::new(), Vec::new());
         let mut stopped: Option<(StepIndex, StepId)> = None;
         let mut siblings = Siblings::default();
-        // Several steps of a script may edit one file: each is judged by what those before it make of it.
+        // Several steps of a script may edit the same file: each is evaluated on the result of the previous ones.
         let mut edited: Option<HostSeen> = None;
         if let Some(case) = self.run.case(&shared, self.host(), &self.seen) {
             let turns = case.turns();
@@ -137,9 +137,9 @@ impl HostRun<'_> {
                         due.push(self.due(&case, turn, &turns, ruling));
                         continue;
                     }
-                    (Decision::Act, Some((_, name))) => StepResult::Skipped {
-                        reason: format!("`{name}` of the same recipe did not get through").into(),
-                    },
+                    (Decision::Act, Some((_, name))) => {
+                        StepResult::Skipped { reason: format!("`{name}` of the same recipe did not succeed").into() }
+                    }
                     (Decision::Leave(result), _) => result,
                 };
                 if stops(&result) && stopped.is_none() {
@@ -158,7 +158,7 @@ impl HostRun<'_> {
         due
     }
 
-    /// Judges a turn as the plan did: by the rules of its recipe first.
+    /// Evaluates a turn as the plan did: the rules of its recipe come first.
     fn ruling(&self, case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahead) -> Ruling {
         match plan::rule(case, turn.instance) {
             Some(judgement) => Ruling { judgement, basis: String::new(), until: None, foresight: Foresight::Predicted },
@@ -166,8 +166,8 @@ impl HostRun<'_> {
         }
     }
 
-    /// The host was lost while the group acted: what ended well is not known to hold, and is not claimed. A step whose link
-    /// broke has not failed for all that anybody knows.
+    /// Reports a group during which the connection was lost. Successful actions are not claimed, as they were not
+    /// verified. A step that was running has an unknown outcome rather than failed.
     fn lose(&mut self, group: &Group, due: &[Due], acted: &[Acted]) {
         let why = self.lost.as_ref().map(super::link::reason).unwrap_or_default();
         let unreachable = self.lost.as_ref().is_some_and(TransportError::is_unreachable);
@@ -191,7 +191,7 @@ impl HostRun<'_> {
         }
     }
 
-    /// Judges what was done: nothing is claimed that was not seen.
+    /// Evaluates the results of actions. Only observed results are claimed.
     fn judge_after(&mut self, group: &Group, due: &[Due], acted: &[Acted], took: Duration) {
         let mut failed: Option<String> = None;
         for mut report in self.ends(due, acted) {
@@ -219,7 +219,7 @@ impl HostRun<'_> {
     }
 
     fn end_of(&self, turn: &Due, acted: &Acted, ruling: Option<Ruling>) -> StepReport {
-        // What is a secret once the step went well is none to be shown when it did not.
+        // The output of a step that exports a secret is not shown on failure either.
         let tail = if turn.secret { Untrusted::default() } else { act::tail(&acted.output) };
         if let Some(failure) = &acted.lacks {
             return step_report(turn, StepResult::Failed { failure: failure.clone() });
@@ -240,32 +240,32 @@ impl HostRun<'_> {
         let result = match (acted.status, judgement) {
             (None, _) if !acted.began => Err("did not run".to_owned()),
             (Some(status), judgement) if status != 0 => Err(meant(turn, status, judgement.as_ref())),
-            (_, None) => Err("the step is gone from the plan".to_owned()),
+            (_, None) => Err("the step is no longer in the plan".to_owned()),
             (_, Some(_)) if turn.exports_stdout && !whole(acted) => Err(NO_VALUE.to_owned()),
             (Some(_), Some(judgement)) => proven(judgement),
-            // Whatever it ended with: what is seen decides.
-            (None, Some(judgement)) => proven(judgement).map_err(|why| format!("its end was not seen; {why}")),
+            // The exit status is unknown, so the observed state decides.
+            (None, Some(judgement)) => proven(judgement).map_err(|why| format!("its end was not observed; {why}")),
         };
         let result = result.unwrap_or_else(failure);
-        // A failure has a hint of its own.
+        // Failures have a hint of their own.
         let hint = hint.filter(|_| matches!(result, StepResult::Pending { .. }));
         StepReport { hint, ..step_report(turn, result) }
     }
 
-    /// Returns what the step's recipe says of a text that its programs print when they fail.
+    /// Returns the hint that the step's recipe declares for a known failure text of its programs.
     fn cause(&self, id: &StepId, output: &Untrusted) -> Option<Untrusted> {
         let recipe = self.run.project.recipes.get(&*id.recipe)?;
         recipe.cause(output.raw()).map(Untrusted::from)
     }
 
-    /// Enters a report: in the events and in the list. Others learn of a step when all its turns are done.
+    /// Adds a report to the events and to the list. A step is published only when all its turns are done.
     fn enter(&mut self, report: StepReport) {
         self.say_finished(&report);
         self.steps.push(report);
     }
 
-    /// Closes a group: notes records of what was proven, publishes what it exports, then lets others go on. A step
-    /// without any turn here is through.
+    /// Closes a group: queues records of proven steps, publishes exports, then the phases reached. A step without any
+    /// turn on this host counts as done.
     fn settle(&mut self, group: &Group, due: &[Due], acted: &[Acted]) {
         let own: Vec<(StepIndex, StepId, Reached)> = self.reports_of(group);
         let through: BTreeSet<StepId> =
@@ -292,32 +292,32 @@ impl HostRun<'_> {
     }
 }
 
-/// The status with which a host says that an artifact cannot be had: the exit code that it means.
+/// The exit status by which a host's script reports a missing artifact: the same as forge's exit code.
 const LACKING: i32 = 69;
 
-const NO_VALUE: &str = "ran, but printed more than can be kept: that is no value to export";
+const NO_VALUE: &str = "ran, but its output is too long to be exported";
 
-/// Whether all is there that an action printed.
+/// Returns whether the whole output of an action was kept.
 fn whole(acted: &Acted) -> bool {
     acted.status == Some(0) && !acted.cut
 }
 
-/// Returns what an action came to by what is seen after it.
+/// Returns the result of an action from the state observed after it.
 ///
 /// # Errors
-/// It is not as desired: why, as a lowercase fragment.
+/// The state does not match: the reason, as a lowercase fragment.
 fn proven(judgement: Judgement) -> Result<StepResult, String> {
     match judgement.verdict {
         Verdict::Ok | Verdict::NotApplicable => Ok(StepResult::Changed),
         Verdict::Pending => Ok(StepResult::Pending { reason: judgement.reason }),
         Verdict::Change => Err(format!("still differs after the change: {}", describe(&judgement.changes))),
-        Verdict::Unknown => Err(format!("cannot be proven: {}", judgement.reason.raw())),
+        Verdict::Unknown => Err(format!("could not be verified: {}", judgement.reason.raw())),
         Verdict::Blocked(_) => Err(format!("blocked after the change: {}", judgement.reason.raw())),
     }
 }
 
-/// What the turns of one step that are going to act bring about for those behind them in the same script: a folder
-/// for the folder in it. Whether what they wait for came true is judged afterwards.
+/// The predicted effects of a step's acting turns on later steps in the same script, such as a folder and its
+/// subfolder. Whether the predictions came true is evaluated afterwards.
 #[derive(Default)]
 struct Siblings {
     step: Option<StepIndex>,
@@ -332,7 +332,7 @@ impl Siblings {
         &self.ahead
     }
 
-    /// A command tells only once it ran what it brings about.
+    /// Adds a turn's effects. The effects of a command are unknown until it has run.
     fn act(&mut self, turn: &Turn<'_>) {
         if super::group::is_judged_alone(turn.step) {
             self.ahead.predicted.after = Some(turn.expanded.id.to_string());
@@ -377,7 +377,8 @@ fn stops(result: &StepResult) -> bool {
     reached_by(result) == Reached::Nothing
 }
 
-/// Returns `exit status 171: not for this hardware`, where the step says what it means, and what an installer left.
+/// Returns `exit status 171: not for this hardware` if the step declares its meaning, with the state after a failed
+/// installer.
 fn meant(turn: &Due, status: i32, after: Option<&Judgement>) -> String {
     let meaning = turn.resource.as_ref().and_then(|resource| resource.meaning(status));
     let text = match meaning {

@@ -1,4 +1,4 @@
-//! Deciding: what is seen just before a change against what the plan relied on.
+//! Decides whether a step may run: compares the state seen just before the change with the plan.
 
 use super::event::StepResult;
 use super::host::HostRun;
@@ -9,13 +9,13 @@ use crate::plan::{self, Case, Envelope, Ruling, StepPlan, Turn};
 use crate::resource::{Change, Judgement};
 
 impl HostRun<'_> {
-    /// Compares what is seen now with what the plan relied on.
+    /// Compares the current state with the state that the plan assumed.
     pub(super) fn decide(&self, case: &Case<'_>, turn: &Turn<'_>, ruling: &Ruling) -> Decision {
         if let State::Deferred(deferred) = &turn.expanded.state
             && let Need::Export { recipe, name } = &deferred.need
         {
             return Decision::Leave(StepResult::Skipped {
-                reason: format!("`{name}` of `{recipe}` was not made").into(),
+                reason: format!("`{name}` of `{recipe}` was not exported").into(),
             });
         }
         let judgement = &ruling.judgement;
@@ -34,7 +34,7 @@ impl HostRun<'_> {
         let stale = |why: String| Decision::Leave(StepResult::Stale { reason: why.into() });
         let now = describe(&ruling.judgement.changes);
         let Some(planned) = self.planned_for(turn) else {
-            return stale(format!("the plan does not hold this step; it would change {now}"));
+            return stale(format!("the plan does not contain this step; it would change {now}"));
         };
         match &planned.envelope {
             _ if planned.waits_for.is_some() => Decision::Leave(super::host::as_planned(planned).result),
@@ -42,7 +42,7 @@ impl HostRun<'_> {
                 Some(why) => stale(format!("{why} ({now})")),
                 None => Decision::Act,
             },
-            // Others may have done it: only the plan, which sees all hosts, can tell.
+            // The cause may be on other hosts: only the plan, which sees all of them, can evaluate it.
             _ if turn.step.scope == Scope::One && planned.verdict == Verdict::Unknown => {
                 Decision::Leave(super::host::as_planned(planned).result)
             }
@@ -58,7 +58,7 @@ impl HostRun<'_> {
         }
     }
 
-    /// Returns what was planned of a turn. Turns whose list was not known yet were planned as one.
+    /// Returns the planned step of a turn. A step whose list was not known at plan time was planned as one.
     fn planned_for(&self, turn: &Turn<'_>) -> Option<&StepPlan> {
         let id = &turn.expanded.id;
         let whole = || self.planned.get(&StepId { key: None, ..id.clone() }).filter(|step| step.envelope.is_some());
@@ -66,8 +66,8 @@ impl HostRun<'_> {
     }
 }
 
-/// Completes a step that is stale: what it would change now, when its host was observed, and which steps of this run acted on
-/// the host since. Which of them is the cause was not seen, and is not said.
+/// Completes a stale step: what it would change now, when its host was observed, and which steps of this run acted on
+/// the host since then. Names no cause, as it was not observed.
 pub(super) fn complete_stale(
     result: StepResult,
     judgement: &Judgement,
@@ -91,37 +91,37 @@ fn since(observed: Option<jiff::Timestamp>) -> String {
     }
 }
 
-/// Names the steps that ran last, in their order, and counts those before them.
+/// Names the steps that ran last, in order, and counts the earlier ones.
 fn name_latest(ran: &[&StepReport]) -> String {
     const NAMED: usize = 3;
     let before = ran.len().saturating_sub(NAMED);
     let names: Vec<String> = ran[before..].iter().map(|step| format!("`{}`", step.id)).collect();
     match before {
         0 => names.join(", "),
-        more => format!("{} and {more} before them", names.join(", ")),
+        more => format!("{} and {more} earlier", names.join(", ")),
     }
 }
 
-/// Returns how a change goes beyond what the plan allows, if it does.
+/// Returns how a change exceeds the plan's predicted effects, if it does.
 fn outside(planned: &StepPlan, envelope: &Envelope, turn: &Turn<'_>, ruling: &Ruling) -> Option<String> {
     let (most, now) = (envelope.disruption.max(planned.disruption), ruling.judgement.disruption);
     if now > most {
-        return Some(format!("the plan allows {most} here, the change is {now} now"));
+        return Some(format!("the plan allows {most}, the change is now {now}"));
     }
-    // Before its values were known, a step went by its own name.
+    // A step went by its own name until its values were known.
     let resource = plan::resource_of(turn);
     let open = format!("{} {}", turn.step.kind, turn.step.name);
     let same = envelope.resource.raw() == resource || envelope.resource.raw() == open;
-    (!same).then(|| format!("the plan speaks of {}, this is {resource}", envelope.resource.raw()))
+    (!same).then(|| format!("the plan is for {}, this is {resource}", envelope.resource.raw()))
 }
 
-/// What is to be done with a turn.
+/// The action to take for a turn.
 pub(super) enum Decision {
     Act,
     Leave(StepResult),
 }
 
-/// Returns the attributes of changes in a line: `content, mode "0600" → "0644"`.
+/// Returns the attributes of changes in one line: `content, mode "0600" → "0644"`.
 pub(super) fn describe(changes: &[crate::resource::Change]) -> String {
     let one = |change: &crate::resource::Change| match (&change.from, &change.to) {
         (Some(from), Some(to)) if change.diff.is_none() => {
@@ -131,7 +131,7 @@ pub(super) fn describe(changes: &[crate::resource::Change]) -> String {
         _ => change.attribute.to_string(),
     };
     match changes {
-        [] => "nothing it could name".to_owned(),
+        [] => "unnamed changes".to_owned(),
         some => some.iter().map(one).collect::<Vec<_>>().join(", "),
     }
 }
@@ -171,12 +171,13 @@ mod tests {
         let many: Vec<_> = ["a", "b", "c", "d", "e"].map(|name| ended(name, StepResult::Changed)).into();
         assert_eq!(
             told(&many, observed),
-            "`mode` moved; observed at 2026-11-20T12:01:03Z, since then this run ran `web/c`, `web/d`, `web/e` and 2 before them"
+            "`mode` moved; observed at 2026-11-20T12:01:03Z, since then this run ran `web/c`, `web/d`, `web/e` and \
+             2 earlier"
         );
         assert_eq!(
             complete_stale(ok(), &judgement, &earlier, observed),
             (ok(), vec![]),
-            "of what is not stale nothing is told"
+            "only stale steps get the addition"
         );
     }
 }

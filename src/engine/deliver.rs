@@ -1,4 +1,4 @@
-//! Sending an artifact: had here first, then sent over the session from where an earlier try stopped.
+//! Delivers an artifact: fetches it to the cache, then sends it over the session, resuming a partial earlier transfer.
 
 use super::act::{self, Acted};
 use super::acting::Due;
@@ -12,14 +12,14 @@ use crate::script::Fragment;
 use crate::transport::{Payload, TransportError};
 use std::time::Duration;
 
-/// What an earlier try left is read as a whole.
+/// Timeout for reading the whole partial file of an earlier transfer.
 const LOOK: Duration = Duration::from_secs(600);
 
-/// Why a delivery came to nothing.
+/// Why a delivery failed.
 enum Lacks {
     Artifact(FetchError),
     Link(TransportError),
-    /// The host refused it before anything was sent: its status, and what it said.
+    /// The host rejected the artifact before the transfer: its status and message.
     Host(i32, String),
 }
 
@@ -30,7 +30,7 @@ impl From<TransportError> for Lacks {
 }
 
 impl HostRun<'_> {
-    /// Sends what a step needs, and puts it in place.
+    /// Sends a step's artifact and installs it.
     pub(super) async fn act_delivery(&mut self, due: &Due, delivery: &Delivery) -> Acted {
         match self.deliver(due, delivery).await {
             Ok(acted) => acted,
@@ -61,7 +61,7 @@ impl HostRun<'_> {
             }
         });
         let payload = Payload::open(&held.path, from, sent).await;
-        let payload = payload.map_err(|error| broken(format!("`{name}` cannot be read any more: {error}")))?;
+        let payload = payload.map_err(|error| broken(format!("`{name}` can no longer be read: {error}")))?;
         let action = Action { body: sized(from, total, delivery.body.clone()), ..Action::default() };
         let script = act::group([(&action, false)]);
         let done = self.link.send(script, due.limit, payload, &shared.secrets).await?;
@@ -73,7 +73,7 @@ impl HostRun<'_> {
         Ok(acted.pop().unwrap_or_default())
     }
 
-    /// Returns how many bytes of the file the host has, as far as they are the same as here.
+    /// Returns the number of leading bytes that the host already has and that match the local file.
     async fn left(&mut self, held: &Held, delivery: &Delivery) -> Result<u64, Lacks> {
         let shared = self.run.board.shared();
         let done = self.link.act(delivery.part.clone(), LOOK, &shared.secrets).await?;
@@ -92,13 +92,13 @@ impl HostRun<'_> {
     }
 }
 
-/// Reads `BYTES DIGEST`.
+/// Parses `BYTES DIGEST`.
 fn part(text: &str) -> Option<(u64, String)> {
     let (bytes, digest) = text.trim().split_once(' ')?;
     Some((bytes.parse().ok()?, digest.to_owned()))
 }
 
-/// Tells the script where the file begins and how large it is.
+/// Passes the file's offset and size to the script.
 fn sized(from: u64, total: u64, body: Fragment) -> Fragment {
     let known = Fragment::new().code("set --").number(from).number(total);
     known.code("\nFORGE_OFFSET=$1 FORGE_SIZE=$2\n").then(body)

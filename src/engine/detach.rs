@@ -1,4 +1,4 @@
-//! The report of a host that the user left before it was done: what was done there, what is in flight, what is left.
+//! The report of a host that the user detached from: completed steps, steps in flight, remaining steps.
 
 use super::event::StepResult;
 use super::host::{as_planned, empty};
@@ -7,7 +7,7 @@ use super::run::Run;
 use crate::model::{Outcome, StepId};
 use crate::plan::{HostPlan, StepPlan};
 
-/// Returns the report of a host that forge left before it was done.
+/// Returns the report of a host that was not done when forge exited.
 pub(super) fn left(run: &Run<'_>, plan: &HostPlan) -> HostReport {
     let in_flight = run.in_flight.of(&plan.host);
     let mut steps = run.ledger.of(&plan.host);
@@ -15,14 +15,13 @@ pub(super) fn left(run: &Run<'_>, plan: &HostPlan) -> HostReport {
     let open = plan.steps.iter().filter(|step| !done.iter().any(|id| speaks_of(step, id)));
     steps.extend(open.map(|step| open_report(step, &in_flight)));
     let mut report = empty(&plan.host, Outcome::Cancelled, reason(&steps, in_flight.len()).into());
-    report.hint =
-        (!in_flight.is_empty()).then(|| "run again: it waits for what still runs there and looks again".into());
+    report.hint = (!in_flight.is_empty()).then(|| "run again: the next run waits for running jobs first".into());
     report.steps = steps;
     report.took = run.times.took(&plan.host);
     report
 }
 
-/// Whether a planned step is the one that went by `id`. Turns whose list was not known yet were planned as one.
+/// Reports whether a planned step has the name `id`. A step whose list was not known at plan time was planned as one.
 fn speaks_of(step: &StepPlan, id: &StepId) -> bool {
     let planned = &step.id;
     planned.recipe == id.recipe && planned.step == id.step && (planned.key == id.key || planned.key.is_none())
@@ -31,21 +30,21 @@ fn speaks_of(step: &StepPlan, id: &StepId) -> bool {
 fn open_report(step: &StepPlan, in_flight: &[StepId]) -> StepReport {
     let mut report = as_planned(step);
     if in_flight.iter().any(|id| speaks_of(step, id)) {
-        report.result = StepResult::Unknown { reason: "was running when forge left".into() };
+        report.result = StepResult::Unknown { reason: "was running when forge exited".into() };
     }
     report
 }
 
-/// Returns `forge left before this host was done: 1 step changed, 1 in flight, 2 not begun`.
+/// Returns `forge exited before this host was done; steps: 1 changed, 1 in flight, 2 not started`.
 fn reason(steps: &[StepReport], in_flight: usize) -> String {
     let of = |test: fn(&StepResult) -> bool| steps.iter().filter(|step| test(&step.result)).count();
     let (changed, failed) = (of(|r| matches!(r, StepResult::Changed)), of(|r| matches!(r, StepResult::Failed { .. })));
     let not_begun = of(|r| matches!(r, StepResult::Cancelled));
-    let counts = [(changed, "changed"), (failed, "failed"), (in_flight, "in flight"), (not_begun, "not begun")];
+    let counts = [(changed, "changed"), (failed, "failed"), (in_flight, "in flight"), (not_begun, "not started")];
     let told: Vec<String> =
         counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
     match told.is_empty() {
-        true => "forge left before this host was done".to_owned(),
-        false => format!("forge left before this host was done; steps: {}", told.join(", ")),
+        true => "forge exited before this host was done".to_owned(),
+        false => format!("forge exited before this host was done; steps: {}", told.join(", ")),
     }
 }

@@ -1,7 +1,7 @@
-//! Whether hosts and the cluster's API can be reached and worked on, and whether this machine can do it: each finding with
-//! what to do.
+//! Checks whether hosts and the cluster's API are reachable and ready, and whether this machine meets the
+//! prerequisites. Each finding has a hint.
 //!
-//! Nothing is changed, and nothing that a recipe declares is judged. What could not be told is a finding of its own.
+//! Changes nothing and evaluates no declared step. A check that could not be evaluated is a finding of its own.
 
 mod cluster;
 mod here;
@@ -18,28 +18,28 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// How a finding weighs, worst first.
+/// Severity of a finding, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Weight {
-    /// In the way of an apply.
+    /// Prevents an apply.
     Problem,
-    /// Could not be told.
+    /// Could not be evaluated.
     Unknown,
-    /// Works, and is worth knowing.
+    /// Works, but worth knowing.
     Note,
     Ok,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
-    /// What was looked at, in a word: `tools`, `room`, `clock` …
+    /// The check's name, one word: `tools`, `room`, `clock` …
     pub check: &'static str,
     pub weight: Weight,
     /// A lowercase fragment.
     pub what: Untrusted,
-    /// What to do about it.
+    /// How to fix it.
     pub hint: Option<Untrusted>,
 }
 
@@ -54,28 +54,28 @@ impl Finding {
     }
 }
 
-/// What was found of a host.
+/// Findings of one host.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HostHealth {
     pub host: HostName,
     pub reach: Reach,
-    /// Empty where the host was not reached.
+    /// Empty if the host was not reached.
     pub findings: Vec<Finding>,
 }
 
 impl HostHealth {
-    /// Returns whether an apply can begin there, as far as that can be told.
+    /// Returns whether an apply can start on the host, as far as the findings show.
     pub fn is_ready(&self) -> bool {
         self.reach == Reach::Observed && self.findings.iter().all(|finding| finding.weight >= Weight::Note)
     }
 }
 
-/// What was found here and on the hosts.
+/// Findings of this machine, the cluster and the hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Checkup {
     /// This machine.
     pub here: Vec<Finding>,
-    /// The cluster's API; empty where none is declared.
+    /// The cluster's API; empty if none is declared.
     pub cluster: Vec<Finding>,
     /// In the order of the inventory.
     pub hosts: Vec<HostHealth>,
@@ -85,7 +85,7 @@ pub struct Checkup {
 }
 
 impl Checkup {
-    /// Returns the exit code that the findings mean.
+    /// Returns the exit code for the findings.
     pub fn exit_code(&self) -> ExitCode {
         let here = self.here.iter().filter(|finding| finding.weight == Weight::Problem).map(|_| ExitCode::Unexpected);
         let cluster = self.cluster.iter().map(code);
@@ -106,8 +106,8 @@ fn code(finding: &Finding) -> ExitCode {
     }
 }
 
-/// Looks at this machine, then at `hosts` beside each other. `state` is the folder for runs, `can_ask` whether somebody
-/// is at a terminal.
+/// Checks this machine, then all `hosts` concurrently. `state` is the folder for runs; `can_ask` says whether stdin is
+/// an interactive terminal.
 pub async fn doctor(
     project: &Project,
     hosts: &[HostName],
@@ -132,12 +132,11 @@ pub async fn doctor(
     Checkup { here, cluster, hosts: hosts.collect(), simulated, took: began.elapsed() }
 }
 
-/// Where neither ssh nor the host says more than that nothing came back.
+/// Adds a general hint if neither ssh nor the host gave a reason.
 fn advised(reach: &Reach) -> Reach {
     match reach {
         Reach::Unreachable(why) if why.hint.is_none() => {
-            let hint =
-                "check that it is up, its `address`, and what filters on the way; `connect.timeout` gives it more time";
+            let hint = "check that the host is up, its `address` and firewalls; `connect.timeout` allows more time";
             Reach::Unreachable(Unreachable { hint: Some(hint.into()), ..why.clone() })
         }
         _ => reach.clone(),

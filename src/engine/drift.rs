@@ -1,5 +1,5 @@
-//! Drift: what is declared, judged once from one observation by sessions that take probes only. Nothing is changed on hosts;
-//! what was found is kept on the controller.
+//! Detects drift: compares the declared state with one observation made over probe-only sessions. Changes nothing on
+//! hosts; writes the findings to the controller's history.
 
 use super::keeper::kept;
 use super::observe::Observed;
@@ -13,12 +13,12 @@ use crate::state::{DriftLog, DriftTurn, StoreError};
 use jiff::{Timestamp, ToSpan};
 use std::collections::BTreeMap;
 
-/// Files of history that are read before a run: the last one begins with all that was open. Its first line may be the half
-/// of one that was killed; then the one before is enough to go on from.
+/// Number of history files read before a run. Each file starts with a snapshot of all open findings. That first line
+/// may be truncated if its run was killed; the file before it is then sufficient.
 const DAYS: usize = 2;
 
-/// Tells what is not as declared, and why. With a `log`, also since when, and this run is added to it; where that fails, the
-/// result says so and is as good as the first of its kind.
+/// Reports drift and its causes. With a `log`, also reports since when, and appends this run to the log. If that fails,
+/// the result carries the error and is as complete as a first run's.
 pub fn drift(project: &Project, observed: &Observed, options: &Options, log: Option<&DriftLog>) -> Drift {
     let now = (options.clock)();
     let plan = plan(project, observed, options);
@@ -30,10 +30,10 @@ pub fn drift(project: &Project, observed: &Observed, options: &Options, log: Opt
     })
 }
 
-/// Returns what a history tells, from `since` on.
+/// Returns the drift history from `since` on.
 ///
 /// # Errors
-/// The folder cannot be read: why.
+/// Returns the reason if the folder cannot be read.
 pub fn drift_history(project: &Project, log: &DriftLog, since: Option<Timestamp>) -> Result<History, String> {
     let lines = log.lines(None).map_err(|error| error.source.to_string())?;
     Ok(drift::history(&project.cluster, &drift::entries(lines.iter().map(String::as_str)), since))
@@ -91,25 +91,25 @@ impl Run<'_> {
         let admits = |recipe: &str, step: &str| self.looks_at(recipe, step);
         let entry = drift::settle(&mut drift, &past, &Scope { admits: &admits, found: &found });
         let today = self.today();
-        // What hosts knew better stands in the history from now on.
+        // Findings recalled from hosts are in the history from now on.
         let before = (recalled || turn.begins(&today)).then(|| past.snapshot(&drift.time));
         turn.append(&today, &line(entry, before))?;
         let keep = i64::from(self.project.drift.keep_days);
-        // A day so long ago that there is none keeps everything.
+        // If the retention reaches back beyond the calendar, everything is kept.
         if let Ok(oldest) = self.now.to_zoned(jiff::tz::TimeZone::UTC).checked_sub(keep.days()) {
             turn.forget(&oldest.strftime("%Y-%m-%d").to_string())?;
         }
         Ok(drift)
     }
 
-    /// Adds what hosts kept of their findings, where it is declared that they do. Returns whether that was any news.
+    /// Adds the findings that hosts recorded themselves, where that is declared. Returns whether any of them were new.
     fn recall(&self, past: &mut Past, now: &str) -> bool {
         let hosts =
             self.observed.seen.iter().filter(|seen| self.project.drift.first_seen_on_host && seen.is_observed());
         hosts.filter_map(|seen| kept(self.project, seen, now)).fold(false, |news, kept| past.recall(&kept) | news)
     }
 
-    /// Whether the run was to judge a step or verification at all. What is declared no more is judged by its record.
+    /// Reports whether the run evaluates this step or verification. Undeclared steps are evaluated by their record.
     fn looks_at(&self, recipe: &str, step: &str) -> bool {
         let name = step.split('[').next().unwrap_or(step);
         let filter = &self.options.filter;
@@ -120,7 +120,7 @@ impl Run<'_> {
         }
     }
 
-    /// Returns what counters grew by since the last run, and keeps them for the next one.
+    /// Returns the growth of counters since the last run and stores the new values for the next one.
     fn counters(&self, log: &DriftLog, turn: &DriftTurn<'_>) -> Result<BTreeMap<HostName, Grown>, StoreError> {
         let mut counters = Counters::parse(&log.text("counters.json")?.unwrap_or_default());
         let (before, time) = (counters.clone(), self.time());
@@ -141,6 +141,6 @@ impl Run<'_> {
 }
 
 fn line(entry: Entry, before: Option<Snapshot>) -> String {
-    // Text, numbers and names always serialize.
+    // Serialization of text, numbers and names cannot fail.
     serde_json::to_string(&Entry { before, ..entry }).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! How long steps and reboots took in runs of the past.
+//! Durations of steps and reboots in past runs.
 
 use super::event::StepResult;
 use super::history::read;
@@ -9,12 +9,12 @@ use camino::Utf8Path;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// So many runs are read, newest first: what a step did long ago says little of how long it takes now.
+/// Number of runs that are read, newest first: older durations are poor estimates.
 const RUNS: usize = 5;
-/// Nobody waits for a longer report to be read before a run begins.
+/// Larger reports are skipped so that they do not delay the start of a run.
 const MOST_BYTES: u64 = 32 << 20;
 
-/// The median of how long each step took that changed something, and of how long reboots took.
+/// The median durations of each step that changed, and of reboots.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PastDurations {
     pub(super) steps: HashMap<StepId, Duration>,
@@ -22,8 +22,8 @@ pub struct PastDurations {
 }
 
 impl PastDurations {
-    /// Reads the newest runs of a cluster from a state folder. Runs that cannot be read teach nothing: an estimate is
-    /// no reason for an apply to fail.
+    /// Reads a cluster's newest runs from a state folder. Unreadable runs are skipped: an apply must not fail because
+    /// of an estimate.
     pub fn read(state: &Utf8Path, cluster: &str) -> Self {
         let folders = state::runs(state).unwrap_or_default();
         let own = folders.iter().filter(|run| run.info().is_ok_and(|info| info.cluster == cluster));
@@ -34,7 +34,7 @@ impl PastDurations {
         Self::of(&reports)
     }
 
-    /// Returns what reports say.
+    /// Computes the durations from reports.
     pub fn of(reports: &[Report]) -> Self {
         let mut steps: HashMap<StepId, Vec<Duration>> = HashMap::new();
         let mut reboots = Vec::new();
@@ -51,8 +51,8 @@ impl PastDurations {
     }
 }
 
-/// Returns how long each step took that changed something. Steps of one script are not timed apart: each has the time of
-/// the script, to the nanosecond, and counts for an equal part of it.
+/// Returns the duration of each step that changed. Steps of one script are not timed separately: each reports the
+/// script's duration, equal to the nanosecond, and gets an equal share of it.
 fn own_times(host: &HostReport) -> impl Iterator<Item = (&StepId, Duration)> {
     let scripts = host.steps.chunk_by(|one, next| one.id.recipe == next.id.recipe && one.took == next.took);
     let own = scripts.flat_map(|script| {

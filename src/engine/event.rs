@@ -1,4 +1,4 @@
-//! What a run says while it goes: one closed type, for every writer.
+//! Events of a run: one closed type for all writers.
 
 use crate::model::{HostName, Outcome, StepId, Untrusted};
 use crate::plan::{CheckRun, Unreachable};
@@ -7,47 +7,47 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// One thing that happened in a run. Events of one host come in order.
+/// One event of a run. Events of one host are ordered.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "event")]
 pub enum Event {
-    /// Observation of `hosts` begins.
+    /// The observation of `hosts` starts.
     ObserveStarted { hosts: usize },
     /// A session is being opened.
     Connecting { host: HostName },
     /// The host was observed.
     Observed { host: HostName, trips: u32, took: Duration },
-    /// The host cannot be reached.
+    /// The host could not be reached.
     Unreachable { host: HostName, why: Unreachable },
-    /// A read was tried again after a transport error.
+    /// A read is retried after a transport error.
     Retrying { host: HostName, why: Untrusted, attempt: u32 },
-    /// A command begins on `hosts`.
+    /// A command starts on `hosts`.
     ExecStarted { hosts: usize },
-    /// Carrying out begins on `hosts`, with `steps` steps to run in all.
+    /// The apply starts on `hosts`, with `steps` steps to run in total.
     ApplyStarted { run: String, hosts: usize, steps: usize },
-    /// A host's turn has come.
+    /// A host's turn starts.
     HostStarted { host: HostName, steps: usize },
     /// Hosts wait until the canaries are done.
     AwaitingCanaries { hosts: Vec<HostName>, canaries: Vec<HostName> },
-    /// Something that an earlier run left is still at work on the host; it is waited for. `step` where it is known.
+    /// A job of an earlier run is still active on the host, and the run waits for it. `step` is set if known.
     Reattached { host: HostName, step: Option<StepId>, what: Untrusted },
-    /// The host waits for something outside it (a barrier, `one` on another host).
+    /// The host waits for a dependency on other hosts (a barrier, `one` on another host).
     Waiting { host: HostName, step: StepId, what: Untrusted },
-    /// A step begins.
+    /// A step starts.
     StepStarted { host: HostName, step: StepId, title: Untrusted, long: bool },
-    /// The commands of a step, secrets masked; about to run.
+    /// The commands of a step that is about to run, with secrets masked.
     StepCommands { host: HostName, step: StepId, script: Untrusted },
-    /// What the commands of a step printed.
+    /// The output of a step's commands.
     StepPrinted { host: HostName, step: StepId, output: Untrusted },
-    /// A line that a long step printed.
+    /// A line of a long step's output.
     StepOutput { host: HostName, step: StepId, line: Untrusted },
-    /// An artifact comes from its server: how far it is, in bytes.
+    /// Progress of an artifact's download, in bytes.
     Fetching { what: Untrusted, done: u64, total: Option<u64> },
-    /// An artifact came.
+    /// An artifact was downloaded.
     Fetched { what: Untrusted, bytes: u64, took: Duration },
-    /// An artifact goes to a host: how far it is, in bytes.
+    /// Progress of an artifact's transfer to a host, in bytes.
     Sending { host: HostName, step: StepId, done: u64, total: u64 },
-    /// A step ended.
+    /// A step finished.
     StepFinished {
         host: HostName,
         step: StepId,
@@ -56,23 +56,23 @@ pub enum Event {
         changes: Vec<Change>,
         took: Duration,
     },
-    /// A verification of the cluster does not hold yet: why. It is looked at again.
+    /// A verification of the cluster does not pass yet: the reason. It is evaluated again.
     AwaitingVerification { host: HostName, recipe: String, name: String, why: Untrusted },
-    /// A verification ended.
+    /// A verification finished.
     Verified {
         host: HostName,
         recipe: String,
         name: String,
         result: VerifyResult,
-        /// What its command printed, where it does not hold or could not be told.
+        /// The command's output, if the verification failed or could not be evaluated.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         check: Option<CheckRun>,
     },
     /// A host is done.
     HostFinished { host: HostName, outcome: Outcome, reason: Untrusted },
-    /// A host's window waits for its wave, or until there is room for it.
+    /// A host's window waits for its wave or for a free place.
     AwaitingWindow { host: HostName, wave: usize },
-    /// Somebody holds the host's devices; the window waits for them.
+    /// Processes hold the host's devices; the window waits for them.
     Busy { host: HostName, holders: Vec<Untrusted> },
     /// The host is taken out of service.
     WindowOpened { host: HostName, stops: Vec<String> },
@@ -82,54 +82,55 @@ pub enum Event {
     WindowLeftOpen { host: HostName, why: Untrusted },
     /// The window of a host does not open, and its changes are not made.
     WindowShut { host: HostName, why: Untrusted },
-    /// Something happened to the node of Kubernetes that the host is.
+    /// The state of the host's Kubernetes node changed.
     Node { host: HostName, node: Untrusted, news: NodeNews },
-    /// The host is told to reboot, for `steps`.
+    /// The host is about to reboot for `steps`.
     Rebooting { host: HostName, steps: Vec<StepId> },
-    /// The host booted anew.
+    /// The host has rebooted.
     Rebooted { host: HostName, reboot: Rebooted },
-    /// Those who held the host's devices were ended, since the user said so.
+    /// Processes that held the host's devices were evicted, as the user requested.
     Evicted { host: HostName, holders: Vec<Untrusted>, why: String },
-    /// The user asked to stop: running steps are finished first.
+    /// The user requested a stop: running steps are finished first.
     Stopping { in_flight: Vec<(HostName, StepId)> },
-    /// The user asked twice: forge leaves now; what runs on the hosts goes on.
+    /// The user requested a second stop: forge exits now; running jobs on hosts continue.
     Detached { in_flight: Vec<(HostName, StepId)> },
-    /// History cannot be kept on this machine; the run goes on.
+    /// The history cannot be written on this machine; the run continues.
     NoHistory { why: Untrusted },
-    /// An object in which the cluster keeps records now lies in another namespace.
+    /// An object with the cluster's records was moved to another namespace.
     RecordsMoved { host: HostName, object: Untrusted },
-    /// The failure budget is used up; hosts that have not begun are left alone.
+    /// The failure budget is used up; hosts that have not started are skipped.
     BudgetSpent { failed: usize, allowed: usize },
 }
 
-/// What happened to a node of Kubernetes.
+/// A change of a Kubernetes node's state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeNews {
-    /// The host is declared to be a node, and is none: nothing is drained.
+    /// The host is declared to be a node but is not one: nothing is drained.
     Absent,
-    /// Pods may not leave yet: what keeps each of them.
+    /// Pods cannot be evicted yet, each with the reason.
     Waits { pods: Vec<Untrusted> },
-    /// It takes no new pods, and `pods` had to leave. `cordoned` by forge, or by somebody else before.
+    /// The node is cordoned, and `pods` were evicted. `cordoned` says whether forge cordoned it rather than another
+    /// user before.
     Drained { pods: usize, cordoned: bool },
-    /// It is not given back yet: what of the declared it does not offer.
+    /// The node is not uncordoned yet: its missing declared resources.
     Lacks { what: Vec<Untrusted> },
-    /// It is given back; `cordoned` still, since somebody else did that.
+    /// The node is released; `cordoned` says that it stays cordoned because another user cordoned it.
     Returned { cordoned: bool },
 }
 
-/// What a run did to the node of Kubernetes that a host is.
+/// A run's changes to the host's Kubernetes node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DrainedNode {
     pub name: Untrusted,
-    /// Pods that had to leave.
+    /// Pods that were evicted.
     pub pods: usize,
-    /// Whether it was given back by the end.
+    /// Whether the node was released by the end.
     pub returned: bool,
 }
 
 impl DrainedNode {
-    /// Returns what is to be told after one more piece of news.
+    /// Returns the summary after one more event.
     pub(super) fn after(before: Option<Self>, name: Untrusted, news: &NodeNews) -> Option<Self> {
         let pods = before.as_ref().map_or(0, |before| before.pods);
         match news {
@@ -140,7 +141,7 @@ impl DrainedNode {
     }
 }
 
-/// A reboot as it was seen.
+/// A reboot, as observed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rebooted {
     /// The boot id before.
@@ -150,29 +151,29 @@ pub struct Rebooted {
     pub took: Duration,
 }
 
-/// How a step ended.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "result")]
 pub enum StepResult {
     /// Changed and verified.
     Changed,
-    /// Was already as desired when its turn came.
+    /// Already matched when its turn came.
     AlreadyOk { reason: Untrusted },
-    /// Configured, waits for a reload or reboot.
+    /// Configured; waits for a reload or reboot.
     Pending { reason: Untrusted },
-    /// Impossible here.
+    /// Cannot run on this host.
     Blocked { class: crate::model::BlockClass, reason: Untrusted },
-    /// Could not be judged.
+    /// Could not be evaluated.
     Unknown { reason: Untrusted },
-    /// What it relied on moved since the plan.
+    /// A precondition changed since the plan.
     Stale { reason: Untrusted },
-    /// Its commands failed, or it is not as desired after them.
+    /// Its commands failed, or the state does not match after them.
     Failed { failure: Failure },
-    /// Something it needs is not there.
+    /// A dependency is missing.
     Skipped { reason: Untrusted },
-    /// Held back by what the user allows: the hours, the disruption.
+    /// Deferred by the user's limits: hours or disruption class.
     Held { reason: Untrusted },
-    /// Its `when` is false here.
+    /// Its `when` is false on this host.
     NotApplicable { reason: Untrusted },
     /// The run was stopped before its turn.
     Cancelled,
@@ -183,17 +184,17 @@ pub enum StepResult {
 pub struct Failure {
     /// A lowercase fragment: `exit status 100`, `still differs after the change`.
     pub why: Untrusted,
-    /// The last lines the host printed.
+    /// The last lines of the host's output.
     pub tail: Untrusted,
     pub hint: Option<Untrusted>,
-    /// Where the whole log lies on the host, for long steps.
+    /// Path of the whole log on the host, for long steps.
     pub log: Option<String>,
-    /// Whether an artifact that it needs cannot be had, or is not what is declared.
+    /// Whether a required artifact is not available or does not match its declaration.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub artifact: bool,
 }
 
-/// How a verification ended.
+/// The result of a verification.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "result")]
 pub enum VerifyResult {
@@ -201,11 +202,11 @@ pub enum VerifyResult {
     Failed {
         reason: Untrusted,
     },
-    /// Could not be told; counts as not held.
+    /// Could not be evaluated; counts as failed.
     Unknown {
         reason: Untrusted,
     },
-    /// Not judged, since its recipe did not get through.
+    /// Not evaluated, as its recipe did not succeed.
     Skipped {
         reason: Untrusted,
     },

@@ -1,7 +1,7 @@
-//! One command on many hosts, as typed: nothing is judged and nothing is recorded.
+//! Runs one command on many hosts, as typed: evaluates and records nothing.
 //!
-//! The host's writer lock is not taken: most commands only look, and they must work beside a run. The command needs no
-//! room on the host's disk: what is looked at this way is often a disk that is full.
+//! Does not take the host's writer lock: most commands only read and must work during a run. The command needs no space
+//! on the host's disk: a full disk is a common reason for inspecting a host.
 
 use super::cancel::{Cancel, Stop};
 use super::event::Event;
@@ -17,17 +17,17 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// What is run.
+/// The command to run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
-    /// A program with its arguments, each passed on as it was typed.
+    /// A program with its arguments, each passed on as typed.
     Words(Vec<String>),
     /// Text for `sh -c`.
     Shell(String),
 }
 
-/// What a command came to on every host.
+/// The result of a command on all hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ExecReport {
     pub command: Command,
@@ -39,32 +39,32 @@ pub struct ExecReport {
     pub took: Duration,
 }
 
-/// What it came to on one host.
+/// The result on one host.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ExecHost {
     pub host: HostName,
     /// `ok`, `failed`, `unreachable` or `cancelled`.
     pub outcome: Outcome,
-    /// The exit status, 128 + n for signal n; none where the command did not end by itself.
+    /// The exit status, 128 + n for signal n; `None` if the command did not end by itself.
     pub status: Option<i32>,
     pub stdout: Untrusted,
     pub stderr: Untrusted,
-    /// Bytes of output that came before what is kept.
+    /// Bytes of output before the part that is kept.
     pub left_out: u64,
-    /// Why it did not run or not end, where that is so.
+    /// Why the command did not run or did not finish, if that is so.
     pub reason: Untrusted,
     pub hint: Option<Untrusted>,
     pub took: Duration,
 }
 
-/// The limit where none is given.
+/// The default timeout.
 pub const EXEC_LIMIT: Duration = Duration::from_secs(600);
 
-/// Time beyond the command's own limit that forge waits for its end: TERM, five seconds, KILL.
+/// Time after the command's timeout in which forge waits for its end: TERM, five seconds, KILL.
 const GRACE: Duration = Duration::from_secs(15);
 
 impl ExecReport {
-    /// Returns the exit code that the hosts mean.
+    /// Returns the exit code for the hosts' results.
     pub fn exit_code(&self) -> ExitCode {
         let of_host = |host: &ExecHost| match host.outcome {
             Outcome::Ok => ExitCode::Done,
@@ -76,14 +76,14 @@ impl ExecReport {
         ExitCode::worst(self.hosts.iter().map(of_host).chain(interrupted))
     }
 
-    /// Returns how many hosts ended that way.
+    /// Returns the number of hosts with that outcome.
     pub fn count(&self, outcome: Outcome) -> usize {
         self.hosts.iter().filter(|host| host.outcome == outcome).count()
     }
 }
 
-/// Runs `command` on `hosts`, beside each other within the window. A wish to stop lets what runs come to its end; a
-/// second one leaves it.
+/// Runs `command` on `hosts` in parallel within the window. A first stop request lets running commands finish; a second
+/// one leaves them running.
 pub async fn exec(
     project: &Project,
     hosts: &[HostName],
@@ -118,7 +118,7 @@ struct Exec<'a> {
 
 impl Exec<'_> {
     fn say(&self, event: Event) {
-        // Nobody listens any more only when the process is about to end.
+        // Sending fails only when the receiver is gone, shortly before the process ends.
         let _ = self.events.send(event);
     }
 
@@ -146,7 +146,7 @@ impl Exec<'_> {
         tokio::select! {
             done = self.reached(host) => done.unwrap_or_else(|error| failed(host, &error)),
             () = self.cancel.reached(Stop::Detach) => {
-                bare(host, Outcome::Cancelled, "forge left before the command had ended; it may still run")
+                bare(host, Outcome::Cancelled, "forge exited before the command finished; it may still be running")
             }
         }
     }
@@ -171,16 +171,17 @@ fn ended(host: &HostName, done: Done, limit: Duration, secrets: &SecretStore) ->
         stdout: text(&finished.stdout),
         stderr: text(stderr.unwrap_or(&finished.stderr)),
         left_out: finished.dropped,
-        hint: late.then(|| "give it more time with `--timeout`".into()),
+        hint: late.then(|| "set a longer `--timeout`".into()),
         ..bare(host, outcome, &if late { stopped(limit) } else { Default::default() })
     }
 }
 
 fn stopped(limit: Duration) -> String {
-    format!("did not end within {} s and was stopped", limit.as_secs_f64())
+    format!("timed out after {} s and was stopped", limit.as_secs_f64())
 }
 
-/// A host that was reached has failed; what became of the command is told as far as it is known.
+/// Reports a host after a failure. A host that was reached counts as failed; the reason says whether the command may
+/// have run.
 fn failed(host: &HostName, error: &TransportError) -> ExecHost {
     let began = error.sent_anything || error.kind == ErrorKind::Timeout;
     let why = reason(error);
@@ -205,9 +206,9 @@ fn bare(host: &HostName, outcome: Outcome, reason: &str) -> ExecHost {
     }
 }
 
-/// Runs the command in the home folder with the usual mask; `timeout` stops it and all it started. The inner shell
-/// tells the status on a descriptor of its own, so that the command's own 124 or 137 is told from being stopped, which
-/// is said after all other output with the token, of which the command knows nothing.
+/// Runs the command in the home folder with the default umask; `timeout` stops it and its children. The inner shell
+/// reports the exit status on its own descriptor, to distinguish the command's own 124 or 137 from a timeout. A timeout
+/// is reported after all other output with the token, which the command does not know.
 const RUN: &str = r#"umask 022
 set +u
 cd 2>/dev/null || cd /

@@ -1,4 +1,4 @@
-//! Publishing what steps export while a run goes.
+//! Publishes the exports of steps during a run.
 
 use super::group::Group;
 use super::host::HostRun;
@@ -6,8 +6,8 @@ use crate::model::{HostName, StepId};
 use crate::plan::{Turn, exported, read_turn};
 use std::collections::BTreeSet;
 
-/// Publishes the exports of those turns of a group that got `through`: those read from the host, and the stdout of
-/// actions.
+/// Publishes the exports of those turns of a group that succeeded (`through`): values read from the host, and the
+/// stdout of actions.
 pub(super) fn publish(host: &HostRun<'_>, group: &Group, through: &BTreeSet<StepId>, stdout: &[(StepId, String)]) {
     let snapshot = host.run.board.shared();
     let Some(case) = host.run.case(&snapshot, host.host(), &host.seen) else { return };

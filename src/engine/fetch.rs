@@ -1,4 +1,4 @@
-//! Filling the cache: every artifact and chart that is declared, or that a plan is going to need, once.
+//! Fills the cache: fetches every declared artifact and chart, or those that a plan needs, once.
 
 use super::charts::{chart_to_fetch, fetch_charts};
 use super::event::Event;
@@ -16,24 +16,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Artifacts fetched at once.
+/// Number of parallel fetches.
 const AT_ONCE: usize = 4;
 
-/// What is declared, once each.
+/// The declared artifacts and charts, without duplicates.
 #[derive(Default)]
 struct Declared {
     artifacts: Wanted,
     charts: BTreeMap<ChartAsked, Users>,
-    /// Steps that cannot tell without their hosts.
+    /// Steps whose artifacts are not known without an observation of their hosts.
     open: BTreeSet<StepId>,
 }
 
 type Wanted = BTreeMap<(Source, Sha256), (Artifact, Users)>;
 
-/// Fetches what the steps of `hosts` declare and checks what is there. `project` was loaded to learn: digests that nobody
-/// declared are computed from what comes. With `lock`, they are written to the lock file of the inventory.
+/// Fetches the artifacts that the steps of `hosts` declare and verifies those in the cache. `project` is loaded in
+/// learning mode: undeclared digests are computed from the downloads. With `lock`, they are written to the inventory's
+/// lock file.
 ///
-/// # Errors
+/// Returns the reason if the lock file cannot be written.
 /// The lock file cannot be written: why.
 pub async fn fetch(
     project: &Project,
@@ -59,7 +60,7 @@ pub async fn fetch(
     Ok(FetchReport { cluster: project.cluster.clone(), cache, artifacts, open: open.into_iter().collect(), lock })
 }
 
-/// Collects what is declared on hosts.
+/// Collects the artifacts and charts declared on hosts.
 fn declared(project: &Project, hosts: &[HostName], options: &Options) -> Declared {
     let expander = Expander::new(project);
     let exports = Exports::new();
@@ -128,13 +129,13 @@ async fn one(
     };
     if let Ok(FetchedDigest { fetched: Fetched { held, new: true }, .. }) = &had {
         let (what, bytes) = (artifact.source.name().into(), held.bytes);
-        // Nobody listens any more only when the process is about to end.
+        // Sending fails only when the receiver is gone, shortly before the process ends.
         let _ = events.send(Event::Fetched { what, bytes, took: began.elapsed() });
     }
     had
 }
 
-/// Returns what tells of a transfer from a server, in a bearable pace.
+/// Returns the callback that reports a download's progress at a limited rate.
 pub(super) fn told(name: &str, events: &Events) -> Told {
     let (name, events, pace) = (Untrusted::from(name), events.clone(), Mutex::new(Pace::default()));
     Arc::new(move |done, total| {
@@ -170,7 +171,7 @@ fn computed(learned: &FetchedDigest, places: BTreeSet<String>) -> ComputedDigest
     }
 }
 
-/// Writes digests that were learned into the lock file.
+/// Writes computed digests into the lock file.
 fn note(
     project: &Project,
     done: &[(Artifact, Users, Result<FetchedDigest, FetchError>)],
@@ -190,7 +191,7 @@ fn note(
     Ok(Some(path.into_string()))
 }
 
-/// Fetches what a plan is going to send, before a host is touched. Returns what cannot be had.
+/// Fetches the artifacts that a plan sends, before any host is changed. Returns those that are not available.
 pub async fn provision(
     project: &Project,
     plan: &Plan,
@@ -211,7 +212,7 @@ pub async fn provision(
     done.into_iter().flatten().collect()
 }
 
-/// Collects what steps that are going to change send from here.
+/// Collects the artifacts that changing steps send from the controller.
 fn needed(project: &Project, plan: &Plan, observed: &Observed, options: &Options) -> Wanted {
     let expander = Expander::new(project);
     let ground = observed.ground(project, &expander, options);

@@ -1,23 +1,23 @@
-//! What `fetch` came to: each artifact and chart, with those who need it.
+//! The result of `fetch`: each artifact and chart with its users.
 
 use crate::model::{ExitCode, HostName, StepId, Untrusted};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// What became of an artifact.
+/// The state of an artifact after a fetch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum Had {
-    /// Was in the cache, or is a file of the inventory's tree.
+    /// Already in the cache, or a file of the inventory's tree.
     Here { sha256: String, bytes: u64 },
-    /// Was fetched just now.
+    /// Fetched by this run.
     New { sha256: String, bytes: u64 },
-    /// Cannot be had, or is not what is declared.
+    /// Not available, or does not match its declaration.
     Failed { why: Untrusted, hint: Option<Untrusted> },
 }
 
-/// One artifact, with those who need it.
+/// One artifact with its users.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ArtifactLine {
     /// Its URL, or its path.
@@ -26,69 +26,70 @@ pub struct ArtifactLine {
     pub hosts: Vec<HostName>,
     #[serde(flatten)]
     pub had: Had,
-    /// The digest that nobody declared, computed from what came.
+    /// An undeclared digest, computed from the download.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub computed: Option<ComputedDigest>,
 }
 
-/// A digest that says what was downloaded, and not that it is what the publisher made.
+/// A digest that identifies the download but does not prove its publisher.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ComputedDigest {
     /// The line to paste: `sha256: "…"`.
     pub line: String,
-    /// Where it belongs, `file:line:col`: the values that say where the artifact comes from.
+    /// Where the line belongs, `file:line:col`: the fields with the artifact's source.
     pub places: Vec<String>,
-    /// The URL that the bytes came from, after every redirect and without its query, which may hold a signature;
-    /// nothing for a file of the inventory's tree.
+    /// The URL of the download after all redirects, without its query, which may contain a signature; `None` for a file
+    /// of the inventory's tree.
     #[serde(rename = "over")]
     pub source_url: Option<String>,
-    /// Whether nobody on the way could change it: TLS, this machine itself or a file of it. False where that is not known.
+    /// Whether the download was protected against changes in transit: TLS, the local machine or a local file. False if
+    /// unknown.
     pub protected: bool,
-    /// Whether the step runs without it too: that of a chart may be left out.
+    /// Whether the digest is optional: that of a chart may be omitted.
     pub optional: bool,
 }
 
-/// What `fetch` came to.
+/// The result of `fetch`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FetchReport {
     pub cluster: String,
     /// The folder of the cache.
     pub cache: String,
     pub artifacts: Vec<ArtifactLine>,
-    /// Steps whose artifact depends on what only hosts can tell: it is fetched by `apply`.
+    /// Steps whose artifact depends on facts of hosts: `apply` fetches it.
     pub open: Vec<StepId>,
-    /// The lock file, where digests were written into it.
+    /// The lock file, if digests were written into it.
     pub lock: Option<String>,
 }
 
 impl FetchReport {
-    /// Returns the exit code that the printed report means.
+    /// Returns the exit code for the report.
     pub fn exit_code(&self) -> ExitCode {
         match (self.failed().next(), self.undeclared().next()) {
             (Some(_), _) => ExitCode::Artifact,
-            // What has no digest is not applied: it is the inventory that lacks something.
+            // An artifact without a digest is not applied: the inventory is incomplete.
             (None, Some(_)) => ExitCode::Input,
             (None, None) => ExitCode::Done,
         }
     }
 
-    /// Returns the artifacts whose digest stands neither in a step nor in the lock file.
+    /// Returns the artifacts whose digest is neither in a step nor in the lock file.
     pub fn undeclared(&self) -> impl Iterator<Item = &ArtifactLine> {
         let is_needed = |line: &&ArtifactLine| line.computed.as_ref().is_some_and(|computed| !computed.optional);
         self.artifacts.iter().filter(move |line| self.lock.is_none() && is_needed(line))
     }
 
-    /// Returns what could not be had.
+    /// Returns the artifacts that are not available.
     pub fn failed(&self) -> impl Iterator<Item = &ArtifactLine> {
         self.artifacts.iter().filter(|line| matches!(line.had, Had::Failed { .. }))
     }
 }
 
-/// Who needs an artifact or a chart.
+/// The steps that use an artifact or a chart.
 #[derive(Default)]
 pub(super) struct Users {
     pub steps: BTreeSet<StepId>,
     pub hosts: BTreeSet<HostName>,
-    /// Where its source is written, if its digest is not.
+    /// Where its source is declared, if its digest is not.
     pub places: BTreeSet<String>,
 }

@@ -1,4 +1,4 @@
-//! Waiting: what a group needs of earlier steps here and on other hosts.
+//! Dependencies: waits until the steps that a group needs are decided, on this host and on others.
 
 use super::cancel::Stop;
 use super::event::Event;
@@ -11,9 +11,9 @@ use crate::plan::{Wait, above};
 /// Why a group does not run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Closed {
-    /// Something it needs will not be there: why, as a lowercase fragment.
+    /// A dependency failed: the reason, as a lowercase fragment.
     Lacks(String),
-    /// The run was stopped while it waited.
+    /// The run was stopped during the wait.
     Stopped,
 }
 
@@ -34,7 +34,7 @@ impl HostRun<'_> {
         Ok(())
     }
 
-    /// An edge between steps of this host is decided already: a host's steps run one after the other.
+    /// Checks an edge between steps of this host. It is already decided, as a host's steps run one after the other.
     fn gate_here(&self, edge: &Edge) -> Result<(), Closed> {
         let phase = match (edge.why, edge.phase) {
             (Why::After | Why::Restart | Why::Export | Why::Barrier, _) => return Ok(()),
@@ -48,7 +48,7 @@ impl HostRun<'_> {
             match (standing.got_to(from, self.host(), phase), standing.unproven(from, self.host())) {
                 (Some(false), Some(why)) => Err(Closed::Lacks(format!("needs `{}`: {why}", self.name(from)))),
                 (Some(false), None) => {
-                    Err(Closed::Lacks(format!("needs `{}`, which did not get through", self.name(from))))
+                    Err(Closed::Lacks(format!("needs `{}`, which did not succeed", self.name(from))))
                 }
                 (Some(true) | None, _) => Ok(()),
             }
@@ -69,7 +69,7 @@ impl HostRun<'_> {
         let (there, out): (Vec<_>, Vec<_>) = decided.into_iter().partition(|(_, got_there)| *got_there);
         let out: Vec<HostName> = out.into_iter().map(|(host, _)| host).collect();
         match wait.lacking(there.len(), &out) {
-            // Whoever was stopped before lacks nothing that this run could still bring.
+            // For a stopped run the missing dependency is not the reason.
             Some(_) if self.run.cancel.level() > Stop::No => Err(Closed::Stopped),
             Some(why) if why.starts_with("on ") => {
                 Err(Closed::Lacks(format!("needs `{}` {why}", self.name(wait.from))))
@@ -79,7 +79,7 @@ impl HostRun<'_> {
         }
     }
 
-    /// Returns what became of a step on other hosts; nothing when the run is stopped meanwhile.
+    /// Returns the results of a step on other hosts; `None` if the run is stopped meanwhile.
     async fn wait_for(&self, index: StepIndex, wait: &Wait) -> Option<Vec<(HostName, bool)>> {
         let what = format!("`{}` on {}", self.name(wait.from), hosts_text(&wait.hosts));
         self.run.say(Event::Waiting {
@@ -88,7 +88,7 @@ impl HostRun<'_> {
             what: what.into(),
         });
         self.run.board.set_waiting(self.host(), &wait.hosts);
-        // A waiting host gives its place in the window away, else hosts it waits for might never begin.
+        // A waiting host gives up its place in the window; otherwise the hosts it waits for might never start.
         self.run.times.pause(self.host());
         self.run.window.add_permits(1);
         let decided = tokio::select! {

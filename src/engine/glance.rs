@@ -1,7 +1,7 @@
-//! A look at a host by a session that takes probes only: what plan, verify, facts and drift hold.
+//! A read-only session: takes probes only. Used by plan, verify, facts and drift.
 //!
-//! Architecture Invariant: whoever holds a [`Glance`] cannot change its host. It neither runs scripts nor takes the lock, and
-//! nothing makes a `Link` of it.
+//! Architecture Invariant: the holder of a [`Glance`] cannot change its host. It neither runs scripts nor takes the
+//! lock, and cannot be converted into a `Link`.
 
 use super::api;
 use super::link::{Questions, Way, no_host, way};
@@ -14,7 +14,7 @@ use crate::probe::{self, Observation, Probe};
 use crate::transport::{Onlooker, TransportError};
 use std::collections::BTreeSet;
 
-/// A session that answers questions.
+/// A session that answers probes.
 pub(super) trait Asked: Sized {
     /// Opens the session on a host.
     async fn open(
@@ -24,7 +24,7 @@ pub(super) trait Asked: Sized {
         secrets: &SecretStore,
     ) -> Result<Self, TransportError>;
 
-    /// Asks the host `probes` in one round trip.
+    /// Sends `probes` to the host in one round trip.
     async fn observe(&self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<Observation, TransportError>;
 
     async fn close(self);
@@ -39,7 +39,7 @@ pub(super) struct Glance {
 enum End {
     Host(Onlooker),
     Cluster(Box<kube::Onlooker>),
-    /// No host at all: what it answered once.
+    /// No session: a host's recorded answers.
     Recorded(Observation),
     #[cfg(test)]
     Simulated(super::sim::Sim),

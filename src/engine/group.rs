@@ -1,4 +1,4 @@
-//! Groups: consecutive steps of a host that share one round trip to look and one to act.
+//! Groups: consecutive steps of a host that share one round trip for observation and one for actions.
 
 use super::run::Run;
 use crate::config::Step;
@@ -6,7 +6,7 @@ use crate::graph::{Edge, Graph, StepIndex, Why};
 use crate::model::Scope;
 use crate::plan::{HostPlan, HostSeen, Stage};
 
-/// Steps of one recipe that are looked at together and then carried out in one script.
+/// Steps of one recipe that are observed together and run in one script.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Group {
     pub recipe: String,
@@ -39,7 +39,7 @@ pub(super) fn groups(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> Vec<Gro
     groups
 }
 
-/// Whether looking at the step before its predecessors acted tells the truth about it.
+/// Reports whether a step can be evaluated correctly before its predecessors have acted.
 fn is_quiet(step: &Step) -> bool {
     is_judged_alone(step)
         && !step.long
@@ -48,7 +48,7 @@ fn is_quiet(step: &Step) -> bool {
         && step.effective.is_none()
 }
 
-/// Whether what a step does is all that its resource says.
+/// Reports whether a step's effects are limited to its resource.
 pub(super) fn is_judged_alone(step: &Step) -> bool {
     matches!(
         step.kind,
@@ -56,8 +56,8 @@ pub(super) fn is_judged_alone(step: &Step) -> bool {
     )
 }
 
-/// Whether a step waits for nothing that the first of `group` does not wait for too: a group waits as a whole, and
-/// must not wait for others with steps of its own that those wait for.
+/// Reports whether a step waits only for steps that the first of `group` waits for too. A group waits as a whole, so a
+/// later step's dependency could otherwise wait for an earlier step of the same group.
 fn waits_for_no_more(graph: &Graph, step: StepIndex, group: &[StepIndex]) -> bool {
     let Some(first) = group.first() else { return true };
     let same = |edge: &Edge| {

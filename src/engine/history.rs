@@ -1,4 +1,4 @@
-//! Runs of the past: read from the state folder, rebuilt from their journals where they have no report, compared.
+//! Past runs: read from the state folder, rebuilt from their journals if they have no report, and compared.
 
 use super::event::{DrainedNode, Event, StepResult, VerifyResult};
 use super::report::{HostReport, Report, StepReport, VerifyReport};
@@ -10,11 +10,11 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A run of the past.
+/// A past run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PastRun {
     pub info: RunInfo,
-    /// Whether it came to its end. One that did not is still going on, or its controller was stopped.
+    /// Whether the run finished. Otherwise it is still active, or its controller was stopped.
     pub finished: bool,
     pub report: Report,
 }
@@ -22,7 +22,7 @@ pub struct PastRun {
 /// Reads a run from its folder.
 ///
 /// # Errors
-/// What cannot be read or understood, as a lowercase fragment.
+/// A file cannot be read or parsed: the reason, as a lowercase fragment.
 pub fn read(folder: &RunFolder) -> Result<PastRun, String> {
     let mut info = folder.info()?;
     let Some(text) = folder.text("report.json")? else {
@@ -34,19 +34,19 @@ pub fn read(folder: &RunFolder) -> Result<PastRun, String> {
     Ok(PastRun { info, finished: true, report })
 }
 
-/// Reads a report as it is stored.
+/// Parses a stored report.
 ///
 /// # Errors
-/// It is no report, or one of a form that this version does not know.
+/// The text is not a report, or has an unsupported version.
 pub fn report(text: &str) -> Result<Report, String> {
     let report: Report = serde_json::from_str(text).map_err(|error| format!("it is not a report: {error}"))?;
     match report.version {
         1 => Ok(report),
-        other => Err(format!("the report has version {other}, this forge reads 1")),
+        other => Err(format!("the report has version {other}, this forge supports version 1")),
     }
 }
 
-/// The last line of a run that was killed may be cut: only there a broken line is passed over.
+/// Reads a run's journal. The last line of a killed run may be truncated: only there an invalid line is ignored.
 fn journal(folder: &RunFolder) -> Result<Vec<Event>, String> {
     let text = folder.text("journal.ndjson")?.unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
@@ -55,14 +55,13 @@ fn journal(folder: &RunFolder) -> Result<Vec<Event>, String> {
         match serde_json::from_str(line) {
             Ok(event) => events.push(event),
             Err(_) if at + 1 == lines.len() => {}
-            Err(error) => return Err(format!("line {} of its journal is broken: {error}", at + 1)),
+            Err(error) => return Err(format!("line {} of the journal is invalid: {error}", at + 1)),
         }
     }
     Ok(events)
 }
 
-/// Rebuilds what is known of a run without a report. Nothing is claimed that its journal does not say: the exit code
-/// of this report is none of the run.
+/// Rebuilds the report of a run without one, from its journal alone. The exit code of this report is not the run's.
 fn from_journal(info: &RunInfo, events: &[Event]) -> Report {
     let mut hosts: IndexMap<HostName, Trace> = IndexMap::new();
     let mut budget_spent = false;
@@ -81,14 +80,14 @@ fn from_journal(info: &RunInfo, events: &[Event]) -> Report {
         simulated: info.simulated.iter().filter(|host| hosts.contains_key(*host)).cloned().collect(),
         hosts: hosts.into_iter().map(|(host, trace)| trace.report(host)).collect(),
         budget_spent,
-        // Whether somebody stopped it, or it still goes on, its journal does not say.
+        // The journal does not show whether the user stopped the run or it is still active.
         interrupted: false,
         evict_busy: None,
         took: Duration::ZERO,
     }
 }
 
-/// What the journal says of a host.
+/// A host's part of the journal.
 #[derive(Default)]
 struct Trace {
     running: Option<StepId>,
@@ -144,8 +143,8 @@ impl Trace {
     fn report(self, host: HostName) -> HostReport {
         let took = self.steps.iter().map(|step| step.took).sum();
         let open = match &self.running {
-            Some(step) => format!("the run did not end; what `{step}` came to is not known"),
-            None => "the run did not end".to_owned(),
+            Some(step) => format!("the run did not finish; the outcome of `{step}` is unknown"),
+            None => "the run did not finish".to_owned(),
         };
         let (outcome, reason) = self.end.unwrap_or((Outcome::Cancelled, open.into()));
         HostReport {
@@ -163,29 +162,29 @@ impl Trace {
     }
 }
 
-/// What differs between two runs.
+/// The differences between two runs.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Comparison {
     pub from: RunInfo,
     pub to: RunInfo,
     pub differences: Vec<Difference>,
-    /// Outcomes that are equal in both.
+    /// Number of outcomes that are equal in both runs.
     pub equal: usize,
 }
 
-/// One thing that came to something else.
+/// A single difference.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct Difference {
     pub host: HostName,
     /// `recipe/step`, `recipe: name` of a verification; `None` for the host as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub what: Option<String>,
-    /// `None` where the run did not have it.
+    /// `None` if the run did not contain it.
     pub from: Option<&'static str>,
     pub to: Option<&'static str>,
 }
 
-/// Compares what two runs came to, per host, step and verification.
+/// Compares the results of two runs per host, step and verification.
 pub fn compare(from: &PastRun, to: &PastRun) -> Comparison {
     let (before, after) = (outcomes(&from.report), outcomes(&to.report));
     let keys: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).cloned().collect();
@@ -217,7 +216,7 @@ fn outcomes(report: &Report) -> Outcomes {
 }
 
 impl StepResult {
-    /// Returns the word for it, as documents spell it.
+    /// Returns the name used in documents.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Changed => "changed",
@@ -236,7 +235,7 @@ impl StepResult {
 }
 
 impl VerifyResult {
-    /// Returns the word for it, as documents spell it.
+    /// Returns the name used in documents.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Held => "held",

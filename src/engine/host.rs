@@ -20,7 +20,7 @@ use crate::transport::{ErrorKind, Owner, ProcessMark, TransportError, UnitName};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// The state of one host while it is worked on.
+/// The state of one host during a run.
 pub(super) struct HostRun<'r> {
     pub run: &'r Run<'r>,
     pub plan: &'r HostPlan,
@@ -32,18 +32,17 @@ pub(super) struct HostRun<'r> {
     pub records: Vec<(StepId, Record)>,
     /// Steps that were changed in this run.
     pub changed: BTreeSet<StepId>,
-    /// Why the host cannot go on, once it cannot.
+    /// Why the host cannot continue, if it cannot.
     pub lost: Option<TransportError>,
-    /// Where it stands with its window.
+    /// The host's progress through its window.
     pub passage: Passage,
-    /// Whether it is a node of Slurm that takes no new work because of forge.
+    /// Whether forge drained the host's Slurm node.
     pub drained: bool,
-    /// Whether it is a node of Kubernetes that takes no new pods because of forge.
+    /// Whether forge cordoned the host's Kubernetes node.
     pub cordoned: bool,
 }
 
-/// Carries out a host's plan when its turn has come. `link` is the session it was observed over, when that is
-/// still open.
+/// Carries out a host's plan when it is its turn. `link` is the session it was observed over, if that is still open.
 pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>) -> HostReport {
     let mut report = match &plan.reach {
         Reach::Unreachable(why) => {
@@ -81,8 +80,8 @@ pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, li
     leave(run, plan, report)
 }
 
-/// Tells everybody that a host is done. A host that this run changes nothing on spends nothing of its budget,
-/// whatever is wrong there.
+/// Publishes that a host is done. A host that this run does not change does not count against the failure budget,
+/// whatever fails there.
 fn leave(run: &Run<'_>, plan: &HostPlan, report: HostReport) -> HostReport {
     let counts = plan.changes() && !report.host.is_cluster();
     run.board.finish(&report.host, if counts { report.outcome } else { Outcome::Ok });
@@ -96,11 +95,11 @@ async fn close(link: Option<Link>) {
     }
 }
 
-/// A host whose turn never came. One without changes is as it was seen.
+/// Reports a host that did not get its turn. A host without changes keeps its observed result.
 fn not_begun(run: &Run<'_>, plan: &HostPlan, halt: &Halt) -> HostReport {
     let reason = match halt {
         _ if !plan.changes() => return settled(run, plan),
-        Halt::Stopped => "the run was stopped before this host began",
+        Halt::Stopped => "the run was stopped before this host started",
         Halt::Budget(reason) => reason,
     };
     let mut report = empty(&plan.host, Outcome::Cancelled, reason.into());
@@ -108,7 +107,7 @@ fn not_begun(run: &Run<'_>, plan: &HostPlan, halt: &Halt) -> HostReport {
     report
 }
 
-/// A host where forge may change nothing: nothing is tried there, not even the lock.
+/// Reports a host on which forge may change nothing: no action is tried there, not even taking the lock.
 fn refused(run: &Run<'_>, plan: &HostPlan) -> HostReport {
     let Some(refused) = plan.refused.as_ref().filter(|_| plan.changes()) else { return settled(run, plan) };
     let mut report = empty(&plan.host, Outcome::Blocked, refused.why.clone());
@@ -120,7 +119,7 @@ fn refused(run: &Run<'_>, plan: &HostPlan) -> HostReport {
     report
 }
 
-/// A host that is not as the plan at hand saw it: nothing is tried there.
+/// Reports a host whose state differs from the saved plan's: no action is tried there.
 fn stale(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> HostReport {
     let Some(stale) = &seen.stale else { return settled(run, plan) };
     let mut report = empty(&plan.host, Outcome::Stale, stale.why.clone());
@@ -154,7 +153,7 @@ pub(super) fn empty(host: &HostName, outcome: Outcome, reason: Untrusted) -> Hos
     }
 }
 
-/// A host with nothing to do: what was observed for the plan is its proof.
+/// Reports a host with nothing to do: the plan's observation is its proof.
 fn settled(run: &Run<'_>, plan: &HostPlan) -> HostReport {
     let steps: Vec<StepReport> = plan.steps.iter().map(as_planned).collect();
     reach_as_planned(run, plan);
@@ -171,7 +170,8 @@ fn reach_as_planned(run: &Run<'_>, plan: &HostPlan) {
     }
 }
 
-/// A cluster with nothing to do whose verification is judged after that of hosts, or may take its time.
+/// Reports a cluster with nothing to do whose verification is evaluated after that of hosts, or may be retried for a
+/// while.
 async fn judged_late(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>) -> HostReport {
     run.times.resume(&plan.host);
     let link = match opened(run, plan, link).await {
@@ -195,7 +195,7 @@ async fn opened(run: &Run<'_>, plan: &HostPlan, link: Option<Link>) -> Result<Li
     }
 }
 
-/// Tells those who wait for a verification what the plan's observation says of it.
+/// Publishes the verification results of the plan's observation to the steps that wait for them.
 fn attest_as_planned(run: &Run<'_>, plan: &HostPlan) {
     let recipes: BTreeSet<&str> = plan.steps.iter().map(|step| &*step.id.recipe).collect();
     for recipe in recipes.into_iter().filter(|recipe| run.proofs.contains(*recipe)) {
@@ -205,7 +205,7 @@ fn attest_as_planned(run: &Run<'_>, plan: &HostPlan) {
     }
 }
 
-/// Returns the report of a step that was not touched.
+/// Returns the report of a step that was not run.
 pub(super) fn as_planned(step: &StepPlan) -> StepReport {
     let reason = step.reason.clone();
     let result = match (&step.waits_for, step.verdict) {
@@ -279,7 +279,7 @@ fn unreachable(host: &HostName, error: &TransportError) -> HostReport {
     report
 }
 
-/// Takes the writer lock; what an earlier run left running is waited for first.
+/// Takes the writer lock, after any job of an earlier run has finished.
 async fn lock(run: &Run<'_>, plan: &HostPlan, mut link: Link) -> Result<Link, Box<HostReport>> {
     const PAUSE: Duration = Duration::from_secs(1);
     let host = &plan.host;
@@ -305,7 +305,7 @@ async fn lock(run: &Run<'_>, plan: &HostPlan, mut link: Link) -> Result<Link, Bo
                 tokio::select! {
                     () = tokio::time::sleep(PAUSE) => {}
                     () = run.cancel.reached(Stop::Finish) => {
-                        let reason = "the run was stopped while an earlier one still worked here";
+                        let reason = "the run was stopped while a job of an earlier run was still active here";
                         break empty(host, Outcome::Cancelled, reason.into());
                     }
                 }
@@ -319,14 +319,14 @@ async fn lock(run: &Run<'_>, plan: &HostPlan, mut link: Link) -> Result<Link, Bo
 
 fn locked(host: &HostName, owner: &Untrusted) -> HostReport {
     let what = if host.is_cluster() { "the cluster" } else { "this host" };
-    let reason = format!("another run works on {what}: {}", Owner::told(owner).raw());
+    let reason = format!("{what} is locked by another run: {}", Owner::told(owner).raw());
     let mut report = empty(host, Outcome::Locked, reason.into());
     report.hint =
-        Some("run again when it is done; a lock whose controller is gone is given up within two minutes".into());
+        Some("run again when it has finished; the lock of a dead controller expires within two minutes".into());
     report
 }
 
-/// The lock was not even contested.
+/// Reports that the lock could not be taken because of an error.
 fn unlocked(host: &HostName, error: &TransportError) -> HostReport {
     let mut report = unreachable(host, error);
     if matches!(error.kind, ErrorKind::NotRoot | ErrorKind::LockForeign) {
@@ -335,7 +335,7 @@ fn unlocked(host: &HostName, error: &TransportError) -> HostReport {
     report
 }
 
-/// Returns what an earlier run left at work: its step, if it is one of the plan's, and its name for people.
+/// Returns the active job of an earlier run: its step, if that is part of the plan, and its display name.
 fn at_work(plan: &HostPlan, busy: &Busy) -> (Option<StepId>, String) {
     let unit = match busy {
         Busy::Script(owner) => return (None, format!("a script of {}", Owner::told(owner).raw())),
@@ -362,7 +362,7 @@ pub(super) fn owner(run: &Run<'_>) -> Owner {
 }
 
 impl<'r> HostRun<'r> {
-    /// Nothing is done yet.
+    /// Builds the initial state, before any step.
     fn new(run: &'r Run<'r>, plan: &'r HostPlan, seen: HostSeen, link: Link) -> Self {
         Self {
             run,
@@ -386,17 +386,17 @@ impl HostRun<'_> {
         &self.plan.host
     }
 
-    /// Returns the steps in the order of this host.
+    /// Returns the graph of steps in this host's order.
     pub fn graph(&self) -> &Graph {
         self.run.project.graph_of(self.host())
     }
 
-    /// Makes forge's folders and key on the host.
+    /// Creates forge's folders and key on the host.
     async fn prepare(&mut self) {
         if let Some(writer) = self.link.ruler() {
             match writer.key().await {
                 Ok(key) => self.seen.key = Some(key),
-                Err(error) => self.lost = Some(broken(format!("the cluster cannot be prepared: {}", error.message))),
+                Err(error) => self.lost = Some(broken(format!("the cluster could not be prepared: {}", error.message))),
             }
             return;
         }
@@ -407,7 +407,7 @@ impl HostRun<'_> {
                 self.seen.key = Some(String::from_utf8_lossy(&done.stdout).trim().to_owned());
             }
             Ok(done) => {
-                self.lost = Some(broken(format!("`/var/lib/forge` cannot be prepared: {}", said(&done.stderr))));
+                self.lost = Some(broken(format!("`/var/lib/forge` could not be prepared: {}", said(&done.stderr))));
             }
             Err(error) => self.lost = Some(error),
         }
@@ -444,7 +444,8 @@ impl HostRun<'_> {
         self.go_to(Stage::After).await;
     }
 
-    /// Steps whose turn never came: what would have changed is cancelled, the rest stands as planned.
+    /// Completes steps that did not get their turn: those that would have changed are cancelled, the others keep the
+    /// planned result.
     pub fn leave_out(&mut self, group: &Group) {
         for index in &group.steps {
             self.reach(*index, Reached::Nothing);
@@ -453,7 +454,7 @@ impl HostRun<'_> {
         self.steps.extend(reports);
     }
 
-    /// Steps that cannot run since something they need is not there.
+    /// Skips steps because a dependency is missing.
     fn skip(&mut self, group: &Group, reason: &str) {
         let mut reports: Vec<StepReport> = self.planned_of(group).map(as_planned).collect();
         for report in &mut reports {
@@ -493,8 +494,8 @@ impl HostRun<'_> {
         });
     }
 
-    /// Tells others how far a step got here. What it was to export will not come when it got nowhere. How far one got
-    /// that a reboot is to bring into force is told after the reboot.
+    /// Publishes the phase that a step reached on this host. Exports of a step that reached none are published as
+    /// missing. The phase of a step that needs a reboot to be effective is published after the reboot.
     pub fn reach(&self, index: StepIndex, reached: Reached) {
         if reached == Reached::Configured && self.awaits_reboot(index) {
             return;
@@ -508,7 +509,7 @@ impl HostRun<'_> {
         self.run.board.reach(index, self.host(), reached);
     }
 
-    /// Proves the host as a whole, writes what records are left, and gives the lock back.
+    /// Proves the whole host, writes the remaining records, and releases the lock.
     async fn close(mut self) -> HostReport {
         self.flush_records().await;
         let verify = match self.lost {
@@ -551,7 +552,7 @@ impl HostRun<'_> {
 
 const RUN_AGAIN: &str =
     "retry when the host is reachable: the next run detects completed steps and waits for running ones";
-const LEFT_OPEN: &str = "its window is open, it is out of service: the next apply that gets through closes it";
+const LEFT_OPEN: &str = "its window is open and it is out of service; the next successful apply closes the window";
 
 fn finish(mut report: HostReport, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
     report.outcome = HostReport::outcome_of(&steps, &verify);
@@ -563,7 +564,7 @@ fn finish(mut report: HostReport, steps: Vec<StepReport>, verify: Vec<VerifyRepo
     report
 }
 
-/// Returns the first thing that went wrong, in a line.
+/// Returns the first failure, in one line.
 fn reason_of(steps: &[StepReport], verify: &[VerifyReport]) -> Untrusted {
     let of_step = |step: &StepReport| match &step.result {
         StepResult::Failed { failure: Failure { why, .. } } => Some(format!("`{}` failed: {}", step.id, why.raw())),
@@ -584,7 +585,7 @@ fn reason_of(steps: &[StepReport], verify: &[VerifyReport]) -> Untrusted {
     found.or_else(|| stopped_before(steps)).unwrap_or_default().into()
 }
 
-/// Returns where a host was when the user stopped the run.
+/// Returns the position of a host when the user stopped the run.
 fn stopped_before(steps: &[StepReport]) -> Option<String> {
     let mut cancelled = steps.iter().filter(|step| step.result == StepResult::Cancelled);
     let first = cancelled.next()?;

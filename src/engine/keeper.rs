@@ -1,7 +1,7 @@
-//! Lets hosts keep since when their findings are there, where it is declared.
+//! Stores on hosts since when their drift findings exist, where that is declared.
 //!
-//! Architecture Invariant: drift looks by a `Glance`, which cannot act. A [`Keeper`] is another session, opened only for a
-//! host whose findings changed; it can do one thing, under the host's lock: replace that host's one file.
+//! Architecture Invariant: drift observes with a `Glance`, which cannot act. A [`Keeper`] is another session, opened
+//! only for a host whose findings changed; under the host's lock it can only replace that host's one file.
 
 use super::glance::Asked;
 use super::link::{Link, Locked, SHORT, said};
@@ -17,17 +17,17 @@ use crate::state::DriftLog;
 use crate::transport::{Owner, ProcessMark, TransportError};
 use futures_util::StreamExt;
 
-/// A session that replaces the file of a host's findings, and does nothing else.
+/// A session that can only replace the file of a host's findings.
 struct Keeper(Link);
 
-/// Returns what a host keeps of its findings; nothing where it keeps none.
+/// Returns the findings to store on a host; `None` if it stores none.
 pub(super) fn kept(project: &Project, seen: &HostSeen, now: &str) -> Option<Kept> {
     let Ok(Reading::Records(state)) = seen.observation.get(&Probe::Records) else { return None };
     let text = state.records.get(&kept_name(&project.cluster))?;
     Kept::parse(text.raw(), &project.cluster, &seen.host, now)
 }
 
-/// Has every host keep its findings whose set changed. Returns the hosts that could not, each with the reason.
+/// Stores the findings on every host on which they changed. Returns the hosts on which that failed, with the reasons.
 pub async fn keep(
     project: &Project,
     observed: &Observed,
@@ -37,7 +37,7 @@ pub async fn keep(
     if !project.drift.first_seen_on_host {
         return Vec::new();
     }
-    // Without a history nobody knows since when: `no_history` of this run says why it cannot be read.
+    // Without a history the start of findings is unknown: `no_history` of this run contains the reason.
     let Ok(lines) = log.lines(None) else { return Vec::new() };
     let past = Past::of(&drift::entries(lines.iter().map(String::as_str)));
     let now = (options.clock)().to_string();
@@ -71,13 +71,13 @@ impl Keeper {
     async fn under_lock(&mut self, project: &Project, wanted: &Kept, options: &Options) -> Result<(), String> {
         match self.0.lock(&owner(project, options)).await.map_err(|error| error.to_string())? {
             Locked::Ours => {}
-            Locked::Held(_) | Locked::Busy(_) => return Err("another run works on this host".to_owned()),
+            Locked::Held(_) | Locked::Busy(_) => return Err("this host is locked by another run".to_owned()),
         }
         let script = script(&kept_name(&project.cluster), wanted);
         let done = self.0.act(script, SHORT, &SecretStore::default()).await.map_err(|error| error.to_string())?;
         match done.finished.status {
             0 => Ok(()),
-            status => Err(format!("it ended with {status}: {}", said(&done.finished.stderr))),
+            status => Err(format!("exited with {status}: {}", said(&done.finished.stderr))),
         }
     }
 }
@@ -94,7 +94,7 @@ fn owner(project: &Project, options: &Options) -> Owner {
     }
 }
 
-/// Returns the script that writes the file whole or not at all; what is empty is removed.
+/// Returns the script that writes the file atomically, or removes it if there are no findings.
 fn script(name: &str, wanted: &Kept) -> Fragment {
     const FOLDER: &str = "umask 077; mkdir -p /var/lib/forge/applied && cd /var/lib/forge/applied || exit 1\nset --";
     const WRITE: &str = r#"

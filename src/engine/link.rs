@@ -1,4 +1,4 @@
-//! The engine's end of a session: reading first, writing once the host's lock is taken.
+//! The engine's side of a session: read-only at first, writable once the host's lock is taken.
 
 use super::api;
 use super::glance::Asked;
@@ -16,7 +16,7 @@ use crate::transport::{
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The limit of forge's own short scripts.
+/// Timeout of forge's own short scripts.
 pub(super) const SHORT: Duration = Duration::from_secs(60);
 
 /// A session on one host.
@@ -28,50 +28,50 @@ pub(super) struct Link {
 enum End {
     Reading(Reader),
     Writing(Writer),
-    /// The cluster's API, read only.
+    /// The cluster's API, read-only.
     Asking(kube::Onlooker),
     /// The cluster's API, with its lock.
     Ruling(Box<kube::Writer>),
-    /// No host at all: what it answered once.
+    /// No session: a host's recorded answers.
     Recorded(Observation),
     #[cfg(test)]
     Simulated(super::sim::Sim),
 }
 
-/// Whether the writer lock was given.
+/// The result of taking the writer lock.
 pub(super) enum Locked {
     Ours,
-    /// Somebody else holds it: what they say of themselves.
+    /// Another run holds the lock: its description of itself.
     Held(Untrusted),
-    /// Something that an earlier run started is still at work.
+    /// A job of an earlier run is still active.
     Busy(Busy),
 }
 
-/// What is at work on a host although nobody holds its lock.
+/// A job that is active on a host although no run holds the lock.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Busy {
-    /// A script: what its owner says of itself.
+    /// A script: its owner's description of itself.
     Script(Untrusted),
     /// A long step: its unit.
     Unit(Untrusted),
 }
 
-/// What a script left, with the token that frames its output.
+/// The result of a script, with the token that frames its output.
 pub(super) struct Done {
     pub finished: Finished,
     pub token: Token,
 }
 
-/// How a long step ended.
+/// The result of a long step.
 pub(super) struct LongEnd {
     pub status: i32,
     pub tail: Untrusted,
 }
 
-/// How questions are put: what does not depend on the session.
+/// The settings for probes that do not depend on the session.
 pub(super) struct Questions {
     checks: Checks,
-    /// Whether raw answers are kept.
+    /// Whether raw answers are stored.
     keep: bool,
     clock: fn() -> jiff::Timestamp,
 }
@@ -91,7 +91,7 @@ impl Questions {
         Ok(if self.keep { compiled.keeping() } else { compiled })
     }
 
-    /// Puts what was compiled by `ask`, and says when.
+    /// Sends the probes compiled by `ask` and records the times.
     pub async fn put(
         &self,
         ask: impl Future<Output = Result<Observation, TransportError>>,
@@ -103,17 +103,17 @@ impl Questions {
     }
 }
 
-/// What is at the other end of a connection.
+/// The kind of connection to a host.
 pub(super) enum Way {
     Host(Session),
     Cluster(Box<kube::Onlooker>),
-    /// No host at all: what it answered once.
+    /// No connection: a host's recorded answers.
     Recorded(Observation),
     #[cfg(test)]
     Simulated(super::sim::Sim),
 }
 
-/// Opens a connection to a host, or to what stands for it.
+/// Opens a connection to a host or its substitute.
 pub(super) async fn way(
     project: &Project,
     options: &Options,
@@ -186,7 +186,7 @@ impl Asked for Link {
         self.questions.put(ask).await
     }
 
-    /// Gives the writer lock back where it was taken.
+    /// Releases the writer lock if it was taken, and closes the session.
     async fn close(self) {
         match self.end {
             End::Reading(reader) => reader.session().clone().close().await,
@@ -201,7 +201,7 @@ impl Asked for Link {
 }
 
 impl Link {
-    /// Returns what asks the cluster's API, where that is the other end.
+    /// Returns the reader of the cluster's API, if this is a connection to one.
     fn looker(&self) -> Option<&kube::Onlooker> {
         match &self.end {
             End::Asking(looker) => Some(looker),
@@ -210,7 +210,7 @@ impl Link {
         }
     }
 
-    /// Returns what changes the cluster, where that is the other end and its lock is held.
+    /// Returns the writer of the cluster, if this is a connection to one and its lock is held.
     pub fn ruler(&self) -> Option<&kube::Writer> {
         match &self.end {
             End::Ruling(writer) => Some(writer),
@@ -218,7 +218,7 @@ impl Link {
         }
     }
 
-    /// Runs a script that nobody judges, without the writer lock, once.
+    /// Runs a script once, without the writer lock. Its result is not evaluated.
     pub async fn run(&self, body: Fragment, limit: Duration, secrets: &SecretStore) -> Result<Done, TransportError> {
         let token = transport::token()?;
         let script = Script { body, token: token.clone(), limit };
@@ -268,11 +268,11 @@ impl Link {
     fn writer(&self) -> Result<&Writer, TransportError> {
         match &self.end {
             End::Writing(writer) => Ok(writer),
-            _ => Err(broken("the host's lock is not held".to_owned())),
+            _ => Err(broken("the host lock is not held".to_owned())),
         }
     }
 
-    /// Runs an acting script, once.
+    /// Runs an acting script once.
     pub async fn act(&self, body: Fragment, limit: Duration, secrets: &SecretStore) -> Result<Done, TransportError> {
         let token = transport::token()?;
         let script = Script { body, token: token.clone(), limit };
@@ -284,7 +284,7 @@ impl Link {
         Ok(Done { finished, token })
     }
 
-    /// Runs an acting script with a file behind it, once.
+    /// Runs an acting script once, with a file as its input.
     pub async fn send(
         &self,
         body: Fragment,
@@ -302,8 +302,8 @@ impl Link {
         Ok(Done { finished, token })
     }
 
-    /// Runs a long step as a transient unit and follows its log to the end. A lost link is made anew; the
-    /// step goes on meanwhile.
+    /// Runs a long step as a transient unit and follows its log until it ends. Reconnects if the connection is lost;
+    /// the step continues meanwhile.
     pub async fn long(
         &mut self,
         unit: &UnitName,
@@ -324,7 +324,7 @@ impl Link {
         }
         let step = LongStep { unit: unit.clone(), body, token: token.clone(), limit };
         let End::Writing(writer) = &mut self.end else {
-            return Err(broken("the host's lock is not held".to_owned()));
+            return Err(broken("the host lock is not held".to_owned()));
         };
         writer.start_long(&step, secrets).await?;
         let mut log = Lines::default();
@@ -335,7 +335,7 @@ impl Link {
     }
 }
 
-/// Cuts a log into lines as it grows, and keeps the last ones.
+/// Splits a growing log into lines and keeps the last ones.
 #[derive(Default)]
 struct Lines {
     open: Vec<u8>,
@@ -367,7 +367,7 @@ impl Lines {
     }
 }
 
-/// The lock could not be taken anew after the link was lost.
+/// Converts a failure to take the lock again after a lost connection.
 fn unlocked(error: LockError) -> TransportError {
     match error {
         LockError::Transport(error) => error,
@@ -375,7 +375,7 @@ fn unlocked(error: LockError) -> TransportError {
     }
 }
 
-/// Converts what was declared into what the transport needs.
+/// Converts the declared connection into the transport's target.
 fn target(host: &HostName, connect: &Connect, options: &Options) -> Target {
     Target {
         kind: match &connect.transport {
@@ -398,7 +398,7 @@ fn target(host: &HostName, connect: &Connect, options: &Options) -> Target {
             HostKeyPolicy::AcceptNew => HostKey::AcceptNew,
         },
         sudo: match &connect.sudo {
-            // In a sandbox forge is root from the start.
+            // In a sandbox forge runs as root from the start.
             _ if connect.transport == TransportKind::Sandbox => transport::Sudo::None,
             Sudo::None => transport::Sudo::None,
             Sudo::NoPassword => transport::Sudo::NoPassword,
@@ -412,12 +412,12 @@ fn target(host: &HostName, connect: &Connect, options: &Options) -> Target {
     }
 }
 
-/// A recording can be asked, and nothing else.
+/// The error of any action on a recording, which supports probes only.
 pub(super) fn no_host() -> TransportError {
-    broken("a recording is no host: nothing can be changed on it".to_owned())
+    broken("a recording is read-only: it is not a host".to_owned())
 }
 
-/// Returns a failure of the host's side that is not the transport's.
+/// Returns an error caused by the host rather than by the transport.
 pub(super) fn broken(message: String) -> TransportError {
     TransportError {
         kind: ErrorKind::Shell,
@@ -430,7 +430,7 @@ pub(super) fn broken(message: String) -> TransportError {
     }
 }
 
-/// Returns what a script said on stderr in one line: each of its last lines once.
+/// Returns the last lines of a script's stderr as one line, without repetitions.
 pub(super) fn said(stderr: &[u8]) -> String {
     const LINES: usize = 3;
     let text = String::from_utf8_lossy(stderr);
@@ -442,7 +442,7 @@ pub(super) fn said(stderr: &[u8]) -> String {
     lines[lines.len().saturating_sub(LINES)..].join("; ")
 }
 
-/// Returns why, with what the host said.
+/// Returns the reason, with the host's own message.
 pub(super) fn reason(error: &TransportError) -> Untrusted {
     match error.said.as_ref().and_then(|said| said.raw().lines().rev().find(|line| !line.trim().is_empty())) {
         Some(line) if !error.message.contains(line.trim()) => format!("{}: {}", error.message, line.trim()).into(),

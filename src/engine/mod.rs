@@ -1,8 +1,8 @@
-//! The engine: observes hosts, carries out a plan, proves it, and says so in events.
+//! The engine: observes hosts, carries out a plan, proves the result, and reports progress as events.
 //!
-//! Architecture Invariants: a host's steps run one after the other, hosts beside each other within a
-//! window. Before a step acts it is judged again; after it acted it is judged once more, by the same
-//! judge that planned it. Acting scripts are never tried again blindly.
+//! Architecture Invariants: a host's steps run sequentially, hosts run in parallel within a window. A step is evaluated
+//! again before it acts and once more afterwards, by the same code that planned it. Acting scripts are never retried
+//! blindly.
 
 mod act;
 mod acting;

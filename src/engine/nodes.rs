@@ -1,4 +1,4 @@
-//! Hosts as nodes of the Kubernetes cluster: its API, opened once for all of them, and what it tells of each.
+//! Hosts as Kubernetes nodes: the cluster's API, opened once for all of them, and the state of each node.
 
 use super::api::cluster as open;
 use super::run::Options;
@@ -9,15 +9,15 @@ use crate::plan::{HostSeen, NodeSeen};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// The cluster's API. Whoever needs it first opens it; one that could not be opened is tried again by the next.
+/// The cluster's API, opened at first use. After a failure the next use tries again.
 #[derive(Clone, Default)]
 pub(super) struct Api(Arc<Mutex<Option<Cluster>>>);
 
 impl Api {
-    /// Returns it.
+    /// Returns the API's connection.
     ///
     /// # Errors
-    /// If it cannot be opened.
+    /// The API could not be opened.
     pub async fn get(&self, project: &Project, options: &Options) -> Result<Cluster, KubeError> {
         let mut held = self.0.lock().await;
         match &*held {
@@ -26,10 +26,10 @@ impl Api {
         }
     }
 
-    /// Lists the nodes, over a new session where the one through a host is gone: that host may have rebooted.
+    /// Lists the nodes, over a new session if the one through a host is lost: that host may have rebooted.
     ///
     /// # Errors
-    /// If it cannot be opened, does not answer in time, or refuses.
+    /// The API could not be opened, timed out, or denied the request.
     pub async fn nodes(&self, project: &Project, options: &Options) -> Result<(Cluster, Vec<Node>), KubeError> {
         let through = project.kubernetes.as_ref().is_some_and(|access| access.via.is_some());
         let cluster = self.get(project, options).await?;
@@ -44,7 +44,7 @@ impl Api {
         }
     }
 
-    /// Ends the session that it goes through, where it was opened.
+    /// Closes the API's session if it was opened.
     pub async fn close(self) {
         if let Some(cluster) = self.0.lock().await.take() {
             cluster.close().await;
@@ -55,22 +55,22 @@ impl Api {
 async fn opened(project: &Project, options: &Options) -> Result<Cluster, KubeError> {
     match &project.kubernetes {
         Some(access) => open(project, access, options).await,
-        // An inventory that drains nodes and names no cluster is refused when it is read.
+        // Validation rejects an inventory that drains nodes without a cluster.
         None => Err(KubeError { message: "the inventory names no cluster".to_owned(), hint: None, said: None }),
     }
 }
 
-/// What the API tells of hosts that are declared to be nodes.
+/// The API's answer about hosts that are declared to be nodes.
 pub(super) enum Nodes {
-    /// No host is.
+    /// No host is declared to be a node.
     None,
     Listed(Vec<Node>),
-    /// It was not told: why, as a lowercase fragment.
+    /// The API did not answer: the reason, as a lowercase fragment.
     Unknown(String),
 }
 
 impl Nodes {
-    /// Asks for all nodes at once, where any of `hosts` is declared to be one.
+    /// Requests all nodes at once, if any of `hosts` is declared to be one.
     pub async fn ask(project: &Project, hosts: &[HostName], options: &Options, api: &Api) -> Self {
         if options.replay.observed.is_some() || !hosts.iter().any(|host| is_node(project, host)) {
             return Self::None;
@@ -81,7 +81,7 @@ impl Nodes {
         }
     }
 
-    /// Enters what was told at each host.
+    /// Adds the answer to each host's observation.
     pub fn tell(&self, project: &Project, options: &Options, seen: &mut [HostSeen]) {
         for seen in seen.iter_mut().filter(|seen| is_node(project, &seen.host)) {
             seen.node = Some(match (&options.replay.observed, self) {
@@ -94,17 +94,17 @@ impl Nodes {
     }
 }
 
-/// Whether a host is declared to be a node that is drained.
+/// Reports whether a host is declared to be a node that is drained.
 pub(super) fn is_node(project: &Project, host: &HostName) -> bool {
     let Some(drain) = &project.rollout.kubernetes else { return false };
     let group = &drain.group.0;
     group == "all" || project.hosts.get(host).is_some_and(|host| host.groups.contains(group))
 }
 
-/// Returns the node that a host is.
+/// Returns a host's node.
 ///
 /// # Errors
-/// It cannot be told: why, as a lowercase fragment.
+/// The node could not be determined: the reason, as a lowercase fragment.
 pub(super) fn find<'n>(project: &Project, host: &HostName, nodes: &'n [Node]) -> Result<Option<&'n Node>, String> {
     let address = project.hosts.get(host).map_or("", |host| host.connect.address.as_str());
     node_of(nodes, host.as_str(), address)

@@ -1,4 +1,4 @@
-//! Who is to be told what after a run of drift: from the history, by what each was told before.
+//! Determines the notifications after a drift run: from the history, relative to each recipient's last notification.
 
 use crate::config::{LateSecret, Project, Recipient, Service};
 use crate::drift::{self, Drift, Entry, News, Notice};
@@ -11,33 +11,36 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The form of the file that remembers who was told what. Additions keep it; anything else raises it.
+/// The format version of the file with each recipient's last notification. Compatible additions keep it; any other
+/// change increments it.
 const VERSION: u32 = 1;
 
-/// Up to which run each recipient knows everything.
+/// The last run that each recipient was notified of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 struct Told {
     version: u32,
-    /// The run by the name of the recipient; empty where that is none yet.
+    /// The run by the recipient's name; empty if there is none yet.
     runs: BTreeMap<String, String>,
 }
 
 impl Told {
-    /// Reads the file. Without it everything would look new, or what waits would be lost.
+    /// Parses the file. Ignoring an invalid file would report every finding again, or lose pending notifications.
     fn read(text: &str) -> Result<Self, String> {
         let told: Self = serde_json::from_str(text).map_err(|error| {
-            format!("`told.json` in the history cannot be read ({error}): remove it, and each recipient is told what the next run brings")
+            format!(
+                "`told.json` in the history is invalid ({error}): remove it to notify recipients of the next run only"
+            )
         })?;
         match told.version {
             ..=VERSION => Ok(told),
             newer => {
-                Err(format!("`told.json` in the history is of a newer forge (form {newer}, this one knows {VERSION})"))
+                Err(format!("`told.json` in the history has version {newer}; this forge supports version {VERSION}"))
             }
         }
     }
 }
 
-/// What is to be told. While it is held, no other run tells anything.
+/// The pending notifications. While this value exists, no other run sends any.
 pub struct Errands {
     telling: Telling,
     told: Told,
@@ -45,27 +48,27 @@ pub struct Errands {
     pub list: Vec<Errand>,
 }
 
-/// What one recipient is to be told; nothing where nothing changed that is worth a message.
+/// The notification of one recipient; `None` inside if there is no relevant change.
 pub struct Errand {
     pub recipient: Recipient,
     pub notice: Option<Notice>,
 }
 
-/// Returns what each declared recipient is to be told after a run. Who is new is remembered with it, so that what is not
-/// sent now, for whatever reason, is sent later.
+/// Returns the notifications of all declared recipients after a run. New recipients are recorded at the same time, so
+/// that a notification that is not sent now, for whatever reason, is sent later.
 ///
 /// # Errors
-/// The history cannot be read or written: then everything would look new.
+/// The history cannot be read or written: then every finding would look new.
 pub fn errands(project: &Project, drift: &Drift, log: &DriftLog) -> Result<Errands, String> {
     if let Some(why) = &drift.no_history {
-        return Err(format!("no history is kept, so that everything looks new: {why}"));
+        return Err(format!("no history is kept, so every finding would look new: {why}"));
     }
     let plain = |error: StoreError| error.to_string();
     let telling = log.telling().map_err(plain)?;
     let mut told = log.told().map_err(plain)?.map_or_else(|| Ok(Told::default()), |text| Told::read(&text))?;
     let entries = log.lines(None).map_err(plain)?;
     let entries = drift::entries(entries.iter().map(String::as_str));
-    let Some(last) = entries.last() else { return Err("the history has no run".to_owned()) };
+    let Some(last) = entries.last() else { return Err("the history contains no run".to_owned()) };
     let list = project.drift.notify.iter().map(|recipient| errand(recipient, &entries, drift, &mut told)).collect();
     let declared = |name: &String| project.drift.notify.iter().any(|recipient| recipient.name == *name);
     told.version = VERSION;
@@ -77,7 +80,7 @@ pub fn errands(project: &Project, drift: &Drift, log: &DriftLog) -> Result<Erran
 
 fn errand(recipient: &Recipient, entries: &[Entry], drift: &Drift, told: &mut Told) -> Errand {
     let last = entries.last().map(|entry| entry.run.clone()).unwrap_or_default();
-    // Who is new is told what this run brought, and not what was known before.
+    // A new recipient is notified of this run's changes, but not of older findings.
     let before = entries.iter().rev().nth(1).map(|entry| entry.run.clone()).unwrap_or_default();
     let run = told.runs.entry(recipient.name.clone()).or_insert(before);
     let notice = match drift::news(entries, run, drift) {
@@ -92,10 +95,10 @@ fn errand(recipient: &Recipient, entries: &[Entry], drift: &Drift, told: &mut To
 }
 
 impl Errands {
-    /// Notes that a recipient was told.
+    /// Records that a recipient was notified.
     ///
     /// # Errors
-    /// That cannot be remembered: why. They will be told again.
+    /// Returns the reason if that cannot be recorded. The recipient is then notified again.
     pub fn told(&mut self, name: &str) -> Result<(), String> {
         self.told.runs.insert(name.to_owned(), self.last.clone());
         self.remember()
@@ -106,10 +109,10 @@ impl Errands {
     }
 }
 
-/// Returns the message to a recipient, with its secrets in place.
+/// Returns the message to a recipient, with its secrets filled in.
 ///
 /// # Errors
-/// A secret is not there: why.
+/// Returns the reason if a secret is missing.
 pub fn delivery(service: &Service, body: String, secrets: &SecretStore, now: Timestamp) -> Result<Delivery, String> {
     let reveal = |secret: &LateSecret| secret.value.clone().map(|placeholder| secrets.reveal(&placeholder));
     let optional = |secret: &Option<LateSecret>| secret.as_ref().map(reveal).transpose();
@@ -143,8 +146,8 @@ mod tests {
         let told = Told::read(r#"{"version": 1, "runs": {"ops": "r1"}}"#).unwrap();
         assert_eq!(told.runs["ops"], "r1");
         let broken = Told::read("{\"version\": 1, \"runs\"").unwrap_err();
-        assert!(broken.starts_with("`told.json` in the history cannot be read (EOF while parsing"), "{broken}");
+        assert!(broken.starts_with("`told.json` in the history is invalid (EOF while parsing"), "{broken}");
         let newer = Told::read(r#"{"version": 2, "runs": {}}"#).unwrap_err();
-        assert_eq!(newer, "`told.json` in the history is of a newer forge (form 2, this one knows 1)");
+        assert_eq!(newer, "`told.json` in the history has version 2; this forge supports version 1");
     }
 }

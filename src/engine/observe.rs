@@ -1,4 +1,4 @@
-//! Looking at hosts: one round trip when nothing depends on facts, two otherwise, many hosts beside each other.
+//! Observes many hosts in parallel: in one round trip if no probe depends on facts, otherwise in two.
 
 use super::event::Event;
 use super::glance::{Asked, Glance};
@@ -15,26 +15,26 @@ use futures_util::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// What a selection of hosts looks like.
+/// The observation of a selection of hosts.
 pub struct Observed {
     /// In the order of the inventory.
     pub seen: Vec<HostSeen>,
     pub chosen: Chosen,
     pub published: Published,
     pub exports: Exports,
-    /// With secrets that hosts exported.
+    /// Includes secrets exported by hosts.
     pub secrets: SecretStore,
-    /// How long looking took: altogether, and at each host.
+    /// Duration of the observation: in total, and per host.
     pub took: Duration,
     pub took_by: BTreeMap<HostName, Duration>,
-    /// The API of the cluster whose nodes hosts are, as far as it was opened.
+    /// The API of the cluster whose nodes the hosts are, as far as it was opened.
     pub(super) api: Api,
     /// Sessions that are still open.
     pub(super) links: BTreeMap<HostName, Link>,
 }
 
 impl Observed {
-    /// Returns what the hosts are judged on, as they were seen.
+    /// Returns the context in which the hosts are evaluated, as observed.
     pub(super) fn ground<'g>(
         &'g self,
         project: &'g Project,
@@ -62,42 +62,42 @@ impl AsRef<[HostSeen]> for Observed {
 /// Sessions that are still open.
 type Sessions<S> = BTreeMap<HostName, S>;
 
-/// What hosts are observed for.
+/// The purpose of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Read,
     Change,
     Drift {
-        /// Whether every fact is asked that hosts are compared by.
+        /// Whether to probe all facts by which hosts are compared.
         outliers: bool,
     },
 }
 
-/// Where a look stands: what every host's first trip needs.
+/// The settings of an observation that every host's first trip needs.
 struct Look<'a> {
     project: &'a Project,
     expander: &'a Expander<'a>,
     options: &'a Options,
     events: &'a Events,
     facts: &'a BTreeSet<String>,
-    /// Facts among them by which hosts are only compared.
+    /// Those facts that are used only to compare hosts.
     beside: &'a BTreeSet<String>,
-    /// Whether sessions stay open for what follows.
+    /// Whether sessions stay open for later changes.
     keep: bool,
-    /// Whether what could not be read is asked once more.
+    /// Whether failed reads are retried once.
     careful: bool,
-    /// Whether all hosts fit into the window, so that sessions may stay open for a second look.
+    /// Whether all hosts fit into the window, so that sessions may stay open for a second trip.
     few: bool,
 }
 
-/// Observes `hosts` by sessions that take probes only.
+/// Observes `hosts` over probe-only sessions.
 pub async fn observe(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
     look::<Glance>(project, hosts, options, events, Purpose::Read).await.0
 }
 
-/// Observes `hosts` for drift: what could not be read is asked once more before it counts, and hardware that the project
-/// is about is asked how it is. Checks of recipes are kept from writing. With `outliers`, facts that hosts are compared by are
-/// asked too, in the same round trip.
+/// Observes `hosts` for drift: retries failed reads once and adds the health facts of hardware that the project
+/// manages. Recipes' checks run read-only. With `outliers`, also probes the facts by which hosts are compared, in the
+/// same round trip.
 pub async fn observe_drift(
     project: &Project,
     hosts: &[HostName],
@@ -109,7 +109,7 @@ pub async fn observe_drift(
     look::<Glance>(project, hosts, &options, events, Purpose::Drift { outliers }).await.0
 }
 
-/// Observes `hosts`, and leaves sessions open for changes that follow at once, as far as the window allows.
+/// Observes `hosts` and leaves sessions open for the changes that follow, as far as the window permits.
 pub async fn observe_to_change(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
     let (observed, links) = look::<Link>(project, hosts, options, events, Purpose::Change).await;
     Observed { links, ..observed }
@@ -159,7 +159,7 @@ async fn look<S: Asked>(
     (observed, sessions)
 }
 
-/// Adds the facts that tell how the hardware is which the project is about.
+/// Adds the health facts of the hardware that the project manages.
 fn with_health(mut facts: BTreeSet<String>) -> BTreeSet<String> {
     for (fact, about) in crate::drift::health::FACTS {
         if about.iter().any(|about| facts.contains(*about)) {
@@ -169,7 +169,7 @@ fn with_health(mut facts: BTreeSet<String>) -> BTreeSet<String> {
     facts
 }
 
-/// Returns the facts by which hosts are compared, and that are asked for nothing else.
+/// Returns the facts that are probed only to compare hosts.
 fn only_compared(facts: &BTreeSet<String>, purpose: Purpose) -> BTreeSet<String> {
     match purpose {
         Purpose::Drift { outliers: true } => {
@@ -179,12 +179,12 @@ fn only_compared(facts: &BTreeSet<String>, purpose: Purpose) -> BTreeSet<String>
     }
 }
 
-/// A recording is of use beyond what its project reads.
+/// Returns all facts: a recording is used beyond the facts that its project reads.
 fn every_fact() -> BTreeSet<String> {
     crate::facts::names().map(str::to_owned).collect()
 }
 
-/// Asks `hosts` for every fact.
+/// Probes all facts of `hosts`.
 pub async fn observe_facts(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
     let of_hosts = crate::facts::probes();
     let of_cluster = crate::facts::of_cluster().iter().map(|fact| Probe::ClusterFact { name: fact.name.to_owned() });
@@ -192,7 +192,7 @@ pub async fn observe_facts(project: &Project, hosts: &[HostName], options: &Opti
     observe_for(project, hosts, &probes, options, events).await
 }
 
-/// Asks every one of `hosts` the same, in one round trip, as far as it is a question to hosts or to the cluster's API.
+/// Sends the same probes to each of `hosts` in one round trip, split between hosts and the cluster's API as applicable.
 pub(super) async fn observe_for(
     project: &Project,
     hosts: &[HostName],
@@ -226,7 +226,7 @@ pub(super) async fn observe_for(
     Observed { seen, ..Observed::nothing(project) }
 }
 
-/// Notes which hosts are not real, or show hardware that is not.
+/// Marks hosts that are simulated or present simulated hardware.
 fn mark(project: &Project, seen: &mut [HostSeen]) {
     let simulated = |seen: &HostSeen| project.is_simulated(&seen.host) || seen.facts.hardware_is_simulated();
     seen.iter_mut().for_each(|seen| seen.simulated = simulated(seen));
@@ -265,7 +265,7 @@ impl Look<'_> {
         }
     }
 
-    /// Every host's first trip; its second too where that waits for its own facts only.
+    /// Runs every host's first trip, and the second one if it depends only on the host's own facts.
     async fn first<S: Asked>(&self, hosts: &[HostName]) -> (Observed, Sessions<S>) {
         let list = beside(hosts, self.options.parallel, |host| self.host::<S>(host)).await;
         let (mut observed, mut sessions) = (Observed::nothing(self.project), Sessions::new());
@@ -318,13 +318,13 @@ impl Look<'_> {
         seen
     }
 
-    /// One failed read says nothing: it is tried once more.
+    /// Retries failed reads once: a single failure is not conclusive.
     async fn once_more(&self, link: &impl Asked, seen: &mut HostSeen, secrets: &SecretStore) {
         let unread = seen.facts.0.iter().filter(|(_, fact)| fact.as_ref().err().is_some_and(Unknown::may_pass));
         let mut failed: BTreeSet<Probe> =
             unread.filter_map(|(name, _)| crate::facts::question(&seen.host, name)).collect();
         failed.extend(seen.observation.failed());
-        // What is only compared is told as unknown, and decides nothing: it is not worth a round trip.
+        // Facts used only for comparison are reported as unknown and decide nothing: they are not worth a round trip.
         failed.retain(|probe| !matches!(probe, Probe::Fact { name } if self.beside.contains(name)));
         if self.careful && seen.is_observed() && !failed.is_empty() {
             self.again(link, seen, &failed, secrets).await;
@@ -347,7 +347,7 @@ impl Look<'_> {
         })
     }
 
-    /// The second trip of hosts whose text needed values that other hosts export.
+    /// Runs the second trip of hosts whose text needs values exported by other hosts.
     async fn second<S: Asked>(&self, observed: &mut Observed, links: &mut Sessions<S>) {
         let Observed { seen, chosen, exports, secrets, took_by, .. } = observed;
         let mut due = Vec::new();
@@ -406,7 +406,7 @@ impl Look<'_> {
         }
     }
 
-    /// Works out what spans hosts from what was seen of all.
+    /// Computes the values shared between hosts from the observation of all.
     fn share(&self, observed: &mut Observed) {
         let nobody = Chosen::new();
         let first = self.ground(&observed.exports, &nobody, &observed.secrets);
@@ -421,16 +421,16 @@ impl Look<'_> {
     }
 }
 
-/// Nothing happens on hosts whose answers come from a recording.
+/// Sends an event, unless the answers come from a recording.
 fn say(options: &Options, events: &Events, event: Event) {
     if options.replay.observed.is_none() {
-        // Nobody listens any more only when the process is about to end.
+        // Sending fails only when the receiver is gone, shortly before the process ends.
         let _ = events.send(event);
     }
 }
 
-/// Does `work` for `parallel` hosts at once. Results come in the order of `hosts`, but no slow host keeps a later one
-/// from its turn.
+/// Runs `work` for `parallel` hosts at a time. Results come in the order of `hosts`, but a slow host does not delay the
+/// start of later ones.
 pub(super) async fn beside<T, F: Future<Output = T>>(
     hosts: &[HostName],
     parallel: usize,

@@ -1,11 +1,11 @@
-//! How often a transfer speaks of itself.
+//! Rate limit for progress reports of a transfer.
 
 use std::time::{Duration, Instant};
 
-/// Between two reports of one transfer.
+/// Interval between two reports of one transfer.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Lets one report in [`PAUSE`] through; a transfer that is quicker than that says nothing.
+/// Permits one report per [`PAUSE`]; a shorter transfer reports nothing.
 #[derive(Debug)]
 pub(super) struct Pace(Instant);
 
@@ -16,7 +16,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Returns whether it is time for a report.
+    /// Returns whether a report is due.
     pub fn due(&mut self) -> bool {
         let now = Instant::now();
         let due = now.duration_since(self.0) >= PAUSE;

@@ -1,4 +1,4 @@
-//! The final proof: one more look at the whole host, every step and every `verify` judged by the same judges.
+//! The final proof: observes the whole host once more and evaluates every step and every `verify` with the same rules.
 
 use super::event::{Event, Failure, StepResult, VerifyResult};
 use super::glance::Asked;
@@ -10,7 +10,7 @@ use crate::probe::Probe;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl HostRun<'_> {
-    /// Observes the host anew and judges everything that is declared of it.
+    /// Observes the host again and evaluates everything that is declared for it.
     pub(super) async fn prove(&mut self) -> Vec<VerifyReport> {
         self.await_hosts().await;
         let shared = self.run.board.shared();
@@ -40,7 +40,7 @@ impl HostRun<'_> {
         }
     }
 
-    /// Judges the verification of a recipe whose last step has had its turn, if steps of other recipes wait for it.
+    /// Evaluates the verification of a recipe after its last step, if steps of other recipes wait for it.
     pub(super) async fn attest(&mut self, recipe: &str) {
         if self.lost.is_some() || !self.run.proofs.contains(recipe) {
             return;
@@ -51,8 +51,8 @@ impl HostRun<'_> {
         }
     }
 
-    /// Looks whether the verification of a recipe holds, and returns why it does not. A link that is lost meanwhile is
-    /// noted and tells nothing.
+    /// Evaluates the verification of a recipe and returns why it fails, if it does. A connection lost meanwhile is
+    /// noted and gives no result.
     pub(super) async fn unproven(&mut self, recipe: &str) -> Option<String> {
         let shared = self.run.board.shared();
         let probes = plan::verify_probes(&self.run.case(&shared, self.host(), &self.seen)?, recipe);
@@ -85,8 +85,8 @@ impl HostRun<'_> {
             .collect()
     }
 
-    /// A step that was reported as done and is not as desired now has failed, whoever undid it. One that waited for
-    /// a restart that came later in the run waits no more.
+    /// Fails a step that was reported as done and no longer matches, whatever undid it. Clears a step that was pending
+    /// on a restart which a later part of the run made.
     fn revise(&mut self, verdicts: &BTreeMap<StepId, (Verdict, Untrusted)>) {
         for report in &mut self.steps {
             let Some((verdict, reason)) = verdicts.get(&report.id) else { continue };
@@ -121,7 +121,7 @@ impl HostRun<'_> {
     }
 }
 
-/// Returns how a step ended that was done and has another verdict at the end of the run.
+/// Returns the result of a completed step that has another verdict at the end of the run.
 fn undone(verdict: Verdict, reason: &Untrusted) -> Option<StepResult> {
     let reason = reason.clone();
     match verdict {
@@ -129,7 +129,7 @@ fn undone(verdict: Verdict, reason: &Untrusted) -> Option<StepResult> {
         Verdict::Unknown => Some(StepResult::Unknown { reason }),
         Verdict::Pending => Some(StepResult::Pending { reason }),
         Verdict::Change | Verdict::Blocked(_) => {
-            let why = format!("differs again at the end of the run: {}", reason.raw()).into();
+            let why = format!("no longer matches at the end of the run: {}", reason.raw()).into();
             Some(StepResult::Failed {
                 failure: Failure { why, tail: Untrusted::default(), hint: None, log: None, artifact: false },
             })
@@ -137,17 +137,17 @@ fn undone(verdict: Verdict, reason: &Untrusted) -> Option<StepResult> {
     }
 }
 
-/// Recipes with steps that are not as desired, and the first such step of each.
+/// Recipes with steps that do not match, and the first such step of each.
 #[derive(Default)]
 pub(super) struct Unsettled {
-    /// They did not get through.
+    /// Recipes with steps that failed or did not run.
     stopped: BTreeMap<String, String>,
-    /// They are configured, and not effective yet.
+    /// Recipes that are configured but not effective yet.
     pending: BTreeMap<String, String>,
 }
 
 impl Unsettled {
-    /// Whether a recipe did not get through.
+    /// Reports whether a recipe has steps that failed or did not run.
     pub fn has_stopped(&self, recipe: &str) -> bool {
         self.stopped.contains_key(recipe)
     }
@@ -166,7 +166,7 @@ impl Unsettled {
     }
 }
 
-/// Judges every `verify` of a host's recipes; those of recipes that did not get through are skipped and say why.
+/// Evaluates every `verify` of a host's recipes. Those of recipes with failed steps are skipped, with the reason.
 fn verify_all(case: &Case<'_>, unsettled: &Unsettled) -> Vec<VerifyReport> {
     let mut reports = Vec::new();
     for instance in case.instances().iter().filter(|i| !i.absent) {
@@ -178,7 +178,7 @@ fn verify_all(case: &Case<'_>, unsettled: &Unsettled) -> Vec<VerifyReport> {
             let judged = || plan::verification(case, instance, verify);
             let pending = unsettled.pending.get(recipe).map(String::as_str);
             let (result, check) = match unsettled.stopped.get(recipe) {
-                Some(step) => (VerifyResult::Skipped { reason: format!("`{step}` did not get through").into() }, None),
+                Some(step) => (VerifyResult::Skipped { reason: format!("`{step}` did not succeed").into() }, None),
                 None => {
                     let judged = plan::despite(pending, judged());
                     let check = plan::check_run(case, instance, verify, judged.0);
@@ -210,7 +210,7 @@ fn result((verdict, reason): (Verdict, String)) -> VerifyResult {
     }
 }
 
-/// Returns the result that a plan's own observation proves.
+/// Returns the result that the plan's own observation proves.
 pub(super) fn from_plan(verify: &VerifyPlan) -> VerifyReport {
     VerifyReport {
         recipe: verify.recipe.clone(),
@@ -222,8 +222,8 @@ pub(super) fn from_plan(verify: &VerifyPlan) -> VerifyReport {
     }
 }
 
-/// Returns the names of the facts that the project's templates read, and of those that tell hosts apart: only these
-/// are asked for. Where that cannot be told beforehand, all are.
+/// Returns the names of the facts to probe: those that the project's templates read and those that tell hosts apart.
+/// Returns all facts if the templates' reads cannot be determined beforehand.
 pub fn facts_used(project: &crate::config::Project) -> BTreeSet<String> {
     let read = project.facts_read();
     let always = |name: &str| matches!(name, "identity" | "boot" | "simulated");

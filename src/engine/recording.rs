@@ -1,8 +1,8 @@
-//! Recordings: what hosts answered, raw, to be planned from later without a session.
+//! Recordings: the raw answers of hosts, from which plans can be made later without a session.
 //!
-//! Architecture Invariant: no secret enters a recording. What a recipe exports as a secret is left out as a whole, the
-//! host's key for digests is taken out, and every text is scrubbed of the values that the run knows as secret. In a
-//! recording of its own, machine ids, UUIDs and serial numbers are replaced (`redact`); in a saved plan they stay.
+//! Architecture Invariant: a recording contains no secrets. Values that a recipe exports as secrets are omitted, the
+//! host's key for digests is removed, and all texts are scrubbed of the run's known secrets. In a standalone recording,
+//! machine ids, UUIDs and serial numbers are replaced (`redact`); in a saved plan they are kept.
 
 use super::observe::Observed;
 use crate::config::Project;
@@ -15,42 +15,43 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// The version of the form. Additions keep it; anything else raises it.
+/// The format version. Compatible additions keep it; any other change increments it.
 const VERSION: u32 = 1;
 
-/// What hosts answered.
+/// The answers of hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recording {
     pub version: u32,
     /// The version of forge that wrote it.
     pub forge: String,
-    /// `field`: from a host; `simulated`: from a simulated one; `source`: from a program's source; `reconstructed`: by hand.
+    /// `field`: from a host; `simulated`: from a simulated host; `source`: from a program's source; `reconstructed`: by
+    /// hand.
     pub origin: String,
-    /// What it is of, for people.
+    /// A description for readers.
     #[serde(default)]
     pub about: String,
     pub hosts: Vec<HostRecording>,
 }
 
-/// What one host answered, in the order in which it was asked.
+/// The answers of one host, in the order of the probes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostRecording {
     pub host: HostName,
     pub reach: Reach,
     pub answers: Vec<Exchange>,
-    /// What the cluster's API told of its node, where it was asked.
+    /// The API's state of the host's node, if it was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeSeen>,
 }
 
-/// What the version is read from before the rest is.
+/// The part that is read first, for the version.
 #[derive(Deserialize)]
 struct Head {
     version: u32,
 }
 
 impl Recording {
-    /// Collects what was kept of an observation.
+    /// Collects the stored answers of an observation.
     pub fn of(project: &Project, observed: &Observed) -> Self {
         let secret = SecretExports::of(project);
         let hosts = observed.seen.iter().map(|seen| host(seen, &secret, &observed.secrets)).collect();
@@ -60,13 +61,13 @@ impl Recording {
         Self { version: VERSION, forge, origin: origin.to_owned(), about: String::new(), hosts }
     }
 
-    /// Returns the same of some of its hosts.
+    /// Returns the recording limited to some of its hosts.
     pub fn narrowed(&self, hosts: &[HostName]) -> Self {
         let kept = self.hosts.iter().filter(|recorded| hosts.contains(&recorded.host)).cloned().collect();
         Self { hosts: kept, ..self.clone() }
     }
 
-    /// Returns the same with the commands of checks told by digest: they are found again, and cannot be run.
+    /// Returns the recording with checks' commands replaced by digests: they can still be matched, but not run.
     pub fn without_commands(mut self) -> Self {
         let exchanges = self.hosts.iter_mut().flat_map(|host| &mut host.answers);
         for probe in exchanges.flat_map(|exchange| &mut exchange.probes) {
@@ -75,30 +76,30 @@ impl Recording {
         self
     }
 
-    /// Reads the text of a recording.
+    /// Parses a recording.
     ///
     /// # Errors
-    /// It is none, or one of another version: a lowercase fragment.
+    /// The text is not a recording or has another version: a lowercase fragment.
     pub fn parse(text: &str) -> Result<Self, String> {
         let no = |error: serde_json::Error| format!("it is not a recording: {error}");
         let head: Head = serde_json::from_str(text).map_err(no)?;
         match head.version {
             VERSION => serde_json::from_str(text).map_err(no),
-            other => Err(format!("it is of version {other}, and this forge reads version {VERSION}")),
+            other => Err(format!("it has version {other}; this forge supports version {VERSION}")),
         }
     }
 
-    /// Returns what the cluster's API told of a host's node.
+    /// Returns the recorded API state of a host's node.
     pub(super) fn node(&self, host: &HostName) -> NodeSeen {
         let recorded = self.hosts.iter().find(|recorded| recorded.host == *host);
-        let unknown = || NodeSeen::Unknown { why: "the recording does not tell".into() };
+        let unknown = || NodeSeen::Unknown { why: "not in the recording".into() };
         recorded.and_then(|recorded| recorded.node.clone()).unwrap_or_else(unknown)
     }
 
-    /// Returns what a host answered. One that is not in the recording answered nothing.
+    /// Returns the answers of a host; none if it is not in the recording.
     ///
     /// # Errors
-    /// It could not be reached then.
+    /// The host was unreachable when the recording was made.
     pub(super) fn answers(&self, host: &HostName) -> Result<Observation, TransportError> {
         let Some(recorded) = self.hosts.iter().find(|recorded| recorded.host == *host) else {
             return Ok(Observation::default());
@@ -127,7 +128,7 @@ fn host(seen: &HostSeen, secret: &SecretExports, secrets: &SecretStore) -> HostR
     let mut answers = seen.observation.exchanges().to_vec();
     for exchange in &mut answers {
         match exchange.probes.iter().any(|probe| secret.is(probe)) {
-            true => exchange.withhold("is a secret, which a recording does not hold"),
+            true => exchange.withhold("is a secret, and recordings contain no secrets"),
             false => exchange.clean(&scrub),
         }
     }
@@ -140,7 +141,7 @@ fn host(seen: &HostSeen, secret: &SecretExports, secrets: &SecretStore) -> HostR
     HostRecording { host: seen.host.clone(), reach, answers, node: seen.node.clone() }
 }
 
-/// Names of exported values that are secret, with the steps that export them.
+/// Names of exported secret values, with the steps that export them.
 struct SecretExports(BTreeSet<String>);
 
 impl SecretExports {
@@ -156,7 +157,8 @@ impl SecretExports {
         Self(names)
     }
 
-    /// The question behind an export is named after it, and after the turn in brackets where there are several.
+    /// Reports whether a probe reads a secret export. Such probes are named after the export, with the turn's key in
+    /// brackets.
     fn is(&self, probe: &Probe) -> bool {
         let Probe::Check { id, .. } = probe else { return false };
         let whole = id.split_once('[').map_or(id.as_str(), |(whole, _)| whole);

@@ -1,4 +1,4 @@
-//! Which records a run writes: of steps that were proven, and of steps that were found as desired without one.
+//! Determines the records that a run writes: of proven steps, and of steps that already matched without a record.
 
 use super::event::StepResult;
 use super::host::HostRun;
@@ -11,8 +11,8 @@ use crate::resource::Resource;
 use crate::state::Record;
 use crate::transport::TransportError;
 
-/// Returns whether the host holds steps as desired that it has no fitting record of: then even an apply
-/// without changes has something to write.
+/// Returns whether the host has matching steps without a valid record: then even an apply without changes writes
+/// records.
 pub(super) fn adoptable(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> bool {
     let shared = run.board.shared();
     let Some(case) = run.case(&shared, &plan.host, seen) else { return false };
@@ -20,7 +20,7 @@ pub(super) fn adoptable(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> bool
     turns.iter().any(|turn| needs_record(&case, plan, turn))
 }
 
-/// Whether a turn is as desired by the plan, and its record is missing or of another declaration.
+/// Reports whether a turn matches in the plan while its record is missing or belongs to another declaration.
 fn needs_record(case: &Case<'_>, plan: &HostPlan, turn: &Turn<'_>) -> bool {
     let State::Resource(resource) = &turn.expanded.state else { return false };
     let settled = plan.steps.iter().any(|s| s.id == turn.expanded.id && s.verdict == crate::model::Verdict::Ok);
@@ -31,13 +31,13 @@ fn recorded(case: &Case<'_>, turn: &Turn<'_>, resource: &dyn Resource) -> bool {
     let Some(record) = case.record(&turn.expanded.id) else { return false };
     let text = |key: &str| record.get(key).and_then(Value::as_str);
     let digest = desired_digest(resource, case.ground.secrets, case.seen.key.as_deref());
-    // One of before that knows no cluster, or does not say what it is about, is written anew.
+    // Old records without a cluster or an identity are rewritten.
     let whole = record.get("identity").is_some();
     whole && text("cluster") == Some(&*case.ground.project.cluster) && text("digest") == Some(&*digest)
 }
 
 impl HostRun<'_> {
-    /// Notes records for `proven` steps; they are written with the next script.
+    /// Queues records for `proven` steps; they are written with the next script.
     pub(super) fn note_records(&mut self, proven: &[StepId]) {
         let shared = self.run.board.shared();
         let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return };
@@ -50,9 +50,9 @@ impl HostRun<'_> {
         self.records.extend(records);
     }
 
-    /// Notes records for steps that the final proof found as desired and that have no fitting record.
+    /// Queues records for steps that matched in the final proof and have no valid record.
     pub(super) fn adopt(&mut self, settled: &[StepId]) {
-        // A cluster that is only judged is not locked: nothing is written there.
+        // A cluster that is only evaluated is not locked: nothing is written there.
         if self.host().is_cluster() && self.link.ruler().is_none() {
             return;
         }
@@ -67,7 +67,7 @@ impl HostRun<'_> {
             };
             turns.iter().filter(lacks).map(|turn| turn.expanded.id.clone()).collect()
         };
-        // What this run could not get to is found by the next one, with all that it rests on.
+        // A step that this run did not reach is recorded by the next run, with everything it depends on.
         let reached = |id: &StepId| self.steps.iter().all(|report| report.id != *id || got_through(&report.result));
         let due: Vec<StepId> = missing
             .into_iter()
@@ -98,7 +98,7 @@ impl HostRun<'_> {
         Some(record)
     }
 
-    /// Writes the records that are due.
+    /// Writes the queued records.
     pub(super) async fn flush_records(&mut self) {
         if self.records.is_empty() || self.lost.is_some() {
             return;
@@ -110,7 +110,7 @@ impl HostRun<'_> {
             let records: Vec<(String, String)> = self.records.iter().map(named).collect();
             match writer.write_records(&records).await {
                 Ok(()) => self.records.clear(),
-                Err(error) => self.lost = Some(broken(format!("records cannot be written: {}", error.message))),
+                Err(error) => self.lost = Some(broken(format!("records could not be written: {}", error.message))),
             }
             return;
         }
@@ -128,7 +128,7 @@ fn got_through(result: &StepResult) -> bool {
     matches!(result, StepResult::Changed | StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. })
 }
 
-/// The script that writes records failed.
+/// The error of a failed script that writes records.
 pub(super) fn unwritten(stderr: &[u8]) -> TransportError {
-    broken(format!("records cannot be written: {}", said(stderr)))
+    broken(format!("records could not be written: {}", said(stderr)))
 }

@@ -1,8 +1,9 @@
-//! Machine ids, UUIDs and serial numbers in a recording, replaced by numbers of the same form.
+//! Redacts machine ids, UUIDs and serial numbers of a recording: replaces them by numbers of the same form.
 //!
-//! The same identifier gets the same number everywhere in a recording, so that what hosts have in common stays visible and a
-//! plan made from it comes out the same. Numbers count up: a digest of a short serial number could be reversed by trying.
-//! An identifier that is declared, or that a question asks about, stays: the recording would not fit the declaration.
+//! The same identifier gets the same number everywhere in a recording, so that values common to hosts stay recognizable
+//! and the recording gives the same plan. Numbers are sequential: a digest of a short serial number could be reversed
+//! by brute force. An identifier that is declared or part of a probe is kept: otherwise the recording would not fit the
+//! declaration.
 
 use super::recording::Recording;
 use crate::facts::Facts;
@@ -11,7 +12,7 @@ use regex::{Captures, Regex};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// UUIDs, with `_` in names of control groups, and serial numbers of PCI devices (`b8-ce-f6-03-00-1a-2b-3c`).
+/// UUIDs, also with `_` as in cgroup names, and serial numbers of PCI devices (`b8-ce-f6-03-00-1a-2b-3c`).
 const FORMS: &str =
     r"(?i)[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|\b[0-9a-f]{2}(?:-[0-9a-f]{2}){7}\b";
 
@@ -21,23 +22,24 @@ const SERIALS: &str =
 
 const WORDS: &str = "[A-Za-z0-9]+";
 
-/// Words that make up one serial number: `0324-1180-7734`.
+/// Words that form one serial number: `0324-1180-7734`.
 const COMPOUNDS: &str = "[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)+";
 
 /// Compounds with fewer digits are names and versions.
 const FEWEST_DIGITS: usize = 5;
 
-/// Shorter ones are the same as too many other words.
+/// Shorter serial numbers would collide with too many other words.
 const SHORTEST_SERIAL: usize = 7;
 
-/// The namespace of UEFI's own variables: a constant, which names of files end with.
+/// The namespace of UEFI's own variables: a constant suffix of their file names.
 const EFI_VARIABLES: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
 
 impl Recording {
-    /// Replaces machine ids, UUIDs and serial numbers. `facts` are those of its hosts, `declared` every text that people wrote.
+    /// Replaces machine ids, UUIDs and serial numbers. `facts` are those of the recording's hosts, `declared` all texts
+    /// of the user.
     ///
     /// # Errors
-    /// A pattern of forge's own is invalid.
+    /// One of forge's own patterns is invalid.
     pub fn redacted<'f>(
         mut self,
         facts: impl Iterator<Item = &'f Facts>,
@@ -65,7 +67,7 @@ impl Recording {
     fn questions(&self) -> BTreeSet<String> {
         let probes = self.hosts.iter().flat_map(|host| &host.answers).flat_map(|exchange| &exchange.probes);
         let texts = probes.filter_map(|probe| serde_json::to_string(probe).ok());
-        // In JSON, a letter stands for the end of a line: it is no part of the word behind it.
+        // In JSON, `\n` and `\t` end in a letter that is not part of the next word.
         texts.map(|text| text.replace("\\n", " ").replace("\\t", " ")).collect()
     }
 
@@ -94,7 +96,7 @@ impl Found {
         }
     }
 
-    /// Returns what is written in the place of an identifier, or the identifier where it stays.
+    /// Returns the replacement of an identifier, or the identifier itself if it is kept.
     fn stand_in(&self, identifier: &str) -> String {
         self.0
             .get(&plain(identifier))
@@ -102,7 +104,7 @@ impl Found {
     }
 }
 
-/// The form in which spellings of one identifier are the same.
+/// Normalizes the spellings of an identifier.
 fn plain(identifier: &str) -> String {
     identifier.to_ascii_lowercase().replace('_', "-")
 }
@@ -125,7 +127,7 @@ struct Forms {
 }
 
 impl Forms {
-    /// Returns the words and UUIDs of texts that must stay, as [`plain`] spells them.
+    /// Returns the words and UUIDs of texts that must be kept, as spelled by [`plain`].
     fn read_known(&self, texts: impl Iterator<Item = String>) -> BTreeSet<String> {
         let mut known = BTreeSet::new();
         for text in texts {
@@ -182,7 +184,7 @@ mod tests {
         UUID=2a7c11f0-7f0e-4a6f-9d6f-6d2f3c1b9a55 /data\n00000000-0000-0000-0000-000000000000\n{\"serial\": \"00000007\"}\n\
         S/N: 0000-0000-0008\nserial: /dev/ttyS0, 115200-8n1";
 
-    /// A recording of hosts that all printed the same to a check.
+    /// Builds a recording of hosts that all printed the same text for a check.
     fn recording(hosts: &[&str], printed: &str) -> Recording {
         let host = |name: &&str| {
             serde_json::json!({ "host": name, "reach": "observed", "answers": [{

@@ -1,4 +1,4 @@
-//! What a run came to, and the exit code that follows from it.
+//! The result of a run and its exit code.
 
 use super::event::{DrainedNode, Rebooted, StepResult, VerifyResult};
 use crate::model::{ExitCode, HostName, Outcome, StepId, Untrusted};
@@ -16,20 +16,20 @@ pub struct Report {
     pub verb: String,
     pub cluster: String,
     pub plan: Option<String>,
-    /// Hosts that are not real: sandboxes on the machine that forge ran on, and hosts whose hardware is a stand-in.
+    /// Hosts that are not real: sandboxes on the machine that runs forge, and hosts with simulated hardware.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub simulated: Vec<HostName>,
     pub hosts: Vec<HostReport>,
     /// Whether the failure budget stopped the run.
     pub budget_spent: bool,
     pub interrupted: bool,
-    /// Why those who held devices were ended, if they were to be.
+    /// The user's reason for evicting holders of devices, if the user allowed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evict_busy: Option<String>,
     pub took: Duration,
 }
 
-/// What a run came to on one host.
+/// The result of a run on one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostReport {
     pub host: HostName,
@@ -38,17 +38,17 @@ pub struct HostReport {
     pub hint: Option<Untrusted>,
     pub steps: Vec<StepReport>,
     pub verify: Vec<VerifyReport>,
-    /// How often it rebooted in this run, each with its proof.
+    /// The host's reboots in this run, each with its proof.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reboots: Vec<Rebooted>,
-    /// What was done to its node of Kubernetes, where anything was.
+    /// The run's changes to the host's Kubernetes node, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<DrainedNode>,
-    /// What was applied once and is declared by no step any more: it was left as it is.
+    /// Applied earlier and no longer declared by any step: not changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undeclared: Vec<LeftBehind>,
-    /// How long forge worked on it: from the beginning of its work, without the time in which it waited for its wave, for
-    /// its place among the hosts at work, or for other hosts.
+    /// Working time of the host, excluding the time in which it waited for its wave, for its place among the active
+    /// hosts, or for other hosts.
     pub took: Duration,
 }
 
@@ -58,7 +58,7 @@ pub struct StepReport {
     pub title: Untrusted,
     #[serde(flatten)]
     pub result: StepResult,
-    /// What to do about it, when the judge knows.
+    /// How to fix it, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     pub changes: Vec<Change>,
@@ -72,22 +72,22 @@ pub struct VerifyReport {
     pub name: String,
     #[serde(flatten)]
     pub result: VerifyResult,
-    /// What its command printed, where it ran and does not hold or could not be told.
+    /// The command's output, if it ran and the verification failed or could not be evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckRun>,
-    /// Whether it is a step, of which `forge verify` tells whether it is as declared.
+    /// Whether this is a step that `forge verify` compares with its declaration.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_step: bool,
     pub place: String,
 }
 
 impl Report {
-    /// Returns the exit code that the printed report means.
+    /// Returns the exit code for the report.
     pub fn exit_code(&self) -> ExitCode {
         let of_hosts = self.hosts.iter().flat_map(HostReport::codes);
         let of_run = [self.budget_spent.then_some(ExitCode::Budget), self.interrupted.then_some(ExitCode::Interrupted)];
         let worst = ExitCode::worst(of_hosts.chain(of_run.into_iter().flatten()));
-        // What was left undone has a cause with a code of its own, unless that lies outside of this run.
+        // Undone work has a cause with its own code, unless that cause lies outside of this run.
         match worst {
             ExitCode::Done if self.hosts.iter().any(HostReport::left_undone) => ExitCode::HostsFailed,
             worst => worst,
@@ -104,7 +104,7 @@ impl HostReport {
         let outcome = match self.outcome {
             Outcome::Ok | Outcome::Changed | Outcome::Skipped | Outcome::Cancelled => None,
             Outcome::Pending => Some(ExitCode::Pending),
-            // The host failed by its verification alone: that has a code of its own.
+            // A host that failed by its verification alone has its own code.
             Outcome::Failed if self.failed_by_verification() => None,
             Outcome::Blocked | Outcome::Failed => Some(ExitCode::HostsFailed),
             Outcome::Stale => Some(ExitCode::Stale),
@@ -126,8 +126,8 @@ impl HostReport {
         !step_failed && self.verify.iter().any(|v| v.result.code() == Some(ExitCode::VerifyFailed))
     }
 
-    /// Returns the outcome that steps and verifications add up to. What is unknown was left alone, so it
-    /// makes a host `skipped`, never `ok`.
+    /// Returns the combined outcome of steps and verifications. An unknown step was not changed, so it makes a host
+    /// `skipped`, never `ok`.
     pub fn outcome_of(steps: &[StepReport], verify: &[VerifyReport]) -> Outcome {
         let any = |test: fn(&StepResult) -> bool| steps.iter().any(|s| test(&s.result));
         let verify_failed = verify.iter().any(|v| v.result.code() == Some(ExitCode::VerifyFailed));
@@ -153,7 +153,7 @@ impl HostReport {
 }
 
 impl StepResult {
-    /// Returns the exit code that this result alone means, if it means one.
+    /// Returns the exit code of this result alone, if it has one.
     pub fn code(&self) -> Option<ExitCode> {
         match self {
             Self::Changed
@@ -171,7 +171,7 @@ impl StepResult {
 }
 
 impl VerifyResult {
-    /// Returns the exit code that this result alone means, if it means one.
+    /// Returns the exit code of this result alone, if it has one.
     pub fn code(&self) -> Option<ExitCode> {
         match self {
             Self::Held | Self::NotApplicable { .. } | Self::Skipped { .. } => None,

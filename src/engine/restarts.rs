@@ -1,11 +1,11 @@
-//! Restarts of one service on many hosts: never more at once than the rollout allows.
+//! Limits concurrent restarts of one service to the number of hosts that the rollout permits.
 
 use crate::graph::StepIndex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many hosts may restart each service at once.
+/// The places for hosts that restart each service.
 #[derive(Debug)]
 pub struct Restarts {
     most: Option<usize>,
@@ -13,13 +13,13 @@ pub struct Restarts {
 }
 
 impl Restarts {
-    /// `most` hosts at once; any number without it.
+    /// Permits `most` hosts at once; any number for `None`.
     pub fn new(most: Option<usize>) -> Self {
         Self { most, steps: Mutex::default() }
     }
 
-    /// Returns once a host may restart what `steps` restart, and keeps its place until the answer is dropped. Places are
-    /// taken in the order of the steps, so that no two hosts wait for each other.
+    /// Returns once a host may restart the services of `steps`. The result holds the places until it is dropped. Places
+    /// are acquired in the order of the steps, which prevents deadlocks between hosts.
     pub async fn enter(&self, steps: BTreeSet<StepIndex>) -> Vec<OwnedSemaphorePermit> {
         let Some(most) = self.most else { return Vec::new() };
         let mut places = Vec::new();
@@ -28,7 +28,7 @@ impl Restarts {
                 let mut all = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
                 all.entry(step).or_insert_with(|| Arc::new(Semaphore::new(most.max(1)))).clone()
             };
-            // It is never closed, so waiting for it cannot fail.
+            // The semaphore is never closed, so acquiring cannot fail.
             places.extend(own.acquire_owned().await.ok());
         }
         places

@@ -1,4 +1,4 @@
-//! Who begins when: canaries first, and nobody new once the failure budget is spent.
+//! The start of hosts: canaries first, and no further host once the failure budget is used up.
 
 use super::cancel::Stop;
 use super::event::Event;
@@ -7,21 +7,21 @@ use crate::model::HostName;
 use std::sync::atomic::Ordering;
 use tokio::sync::SemaphorePermit;
 
-/// Why a host does not begin.
+/// Why a host does not start.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Halt {
     Stopped,
     Budget(String),
 }
 
-/// Waits for a host's turn and its place in the window. The window counts hosts at work; one that waits for others
-/// gives its place away (see `gate`).
+/// Waits for a host's turn and its place in the window. The window counts active hosts; one that waits for others gives
+/// up its place (see `gate`).
 ///
 /// # Errors
-/// The host does not begin.
+/// The host does not start.
 pub(super) async fn turn<'r>(run: &Run<'r>, host: &HostName) -> Result<SemaphorePermit<'r>, Halt> {
     let came = async {
-        // The cluster begins at once: what it waits for, and who for it, is said step by step.
+        // The cluster starts at once: its dependencies in both directions are reported step by step.
         if !run.canaries.contains(host) && !host.is_cluster() {
             run.board.until(|standing| standing.may_follow(run.canaries, host).then_some(())).await;
         }
@@ -39,7 +39,7 @@ pub(super) async fn turn<'r>(run: &Run<'r>, host: &HostName) -> Result<Semaphore
     }
 }
 
-/// Returns why no new host may begin. A canary that did not get through spends the whole budget.
+/// Returns why no further host may start. A canary that did not succeed uses up the whole budget.
 pub(super) fn spent(run: &Run<'_>) -> Option<String> {
     let (failed, canary) = run
         .board
@@ -56,12 +56,12 @@ pub(super) fn spent(run: &Run<'_>) -> Option<String> {
         run.say(Event::BudgetSpent { failed: failed.max(1), allowed });
     }
     Some(match canary {
-        Some(canary) => format!("not begun: canary `{canary}` did not get through"),
-        None => format!("not begun: {failed} hosts failed, {allowed} are allowed"),
+        Some(canary) => format!("not started: canary `{canary}` failed"),
+        None => format!("not started: {failed} hosts failed, {allowed} allowed"),
     })
 }
 
-/// Notes that hosts are left alone since too many are out of service.
+/// Records that hosts are skipped because too many are out of service.
 pub(super) fn stop_for(run: &Run<'_>, why: &str) {
     tracing::debug!(why, "no more windows");
     run.spent.store(true, Ordering::Relaxed);

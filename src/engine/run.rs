@@ -1,4 +1,4 @@
-//! What every host of a run shares: the project, the plan's ground, the board, the window, the events.
+//! The state that all hosts of a run share: the project, the plan's context, the board, the window, the events.
 
 use super::board::{Board, Shared};
 use super::cancel::Cancel;
@@ -18,50 +18,50 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Where events go.
+/// The sender of events.
 pub type Events = UnboundedSender<Event>;
 
-/// What the user allows and wants of a run.
+/// The user's options for a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Hosts worked on at once.
+    /// The number of hosts worked on in parallel.
     pub parallel: usize,
-    /// For checks and steps that name none.
+    /// The default for checks and steps without a timeout of their own.
     pub timeout: Option<Duration>,
-    /// Whether checks of recipes run where they can write nothing.
+    /// Whether recipes' checks run in a read-only sandbox.
     pub confined: bool,
     pub filter: StepFilter,
     pub policy: Policy,
-    /// Why those who hold a host's devices are to be ended, where the user says so.
+    /// The user's reason for evicting processes that hold a host's devices, if the user allows it.
     pub evict_busy: Option<String>,
-    /// Names the run: time and random text, `20261121T093015-4f2a`.
+    /// The run's name: time and random text, `20261121T093015-4f2a`.
     pub run: String,
-    /// The boot id of the machine that forge runs on, where it has one: that machine is never rebooted.
+    /// The boot id of the machine that forge runs on, if it has one. That machine is never rebooted.
     pub boot_id: Option<String>,
     /// `user@controller`, for records and locks.
     pub controller: String,
     pub user: String,
-    /// Tells the time, for records and the lock's owner.
+    /// Returns the current time, for records and the lock's owner.
     pub clock: fn() -> jiff::Timestamp,
-    /// Where control sockets live: see [`crate::transport::control_dir`].
+    /// The folder for control sockets: see [`crate::transport::control_dir`].
     pub control_dir: camino::Utf8PathBuf,
-    /// Environment variables that ssh is given beside those it always is: see [`crate::transport::SSH_VARIABLES`].
+    /// Environment variables passed to ssh in addition to the defaults: see [`crate::transport::SSH_VARIABLES`].
     pub ssh_variables: Arc<[String]>,
-    /// Where the sandboxes of the cluster are noted: see [`crate::transport::sandboxes`].
+    /// The folder in which the cluster's sandboxes are registered: see [`crate::transport::sandboxes`].
     pub sandboxes: camino::Utf8PathBuf,
     pub replay: Replay,
-    /// Where artifacts are had from.
+    /// The store that artifacts are taken from.
     pub depot: Arc<crate::artifact::Depot>,
 }
 
-/// Whether hosts are asked, and whether their raw answers are kept.
+/// Whether hosts are probed, and whether their raw answers are stored.
 #[derive(Clone, Debug, Default)]
 pub struct Replay {
-    /// Keeps raw answers, and asks for all facts.
+    /// Stores raw answers and probes all facts.
     pub record: bool,
-    /// Keeps raw answers, and asks for no more than is needed.
+    /// Stores raw answers and probes only the facts that are needed.
     pub keep: bool,
-    /// Answers come from here; no session is opened.
+    /// Answers are read from here; no session is opened.
     pub observed: Option<Arc<Recording>>,
 }
 
@@ -70,20 +70,20 @@ pub struct Run<'a> {
     pub project: &'a Project,
     pub expander: &'a Expander<'a>,
     pub chosen: &'a Chosen,
-    /// Edges across the hosts that this run works on.
+    /// Edges between the hosts of this run.
     pub spans: Spans<'a>,
-    /// Hosts that receive all their changes before any other.
+    /// Hosts that receive all their changes before any other host.
     pub canaries: &'a BTreeSet<HostName>,
     pub rollout: &'a Rollout,
     pub restarts: &'a Restarts,
     /// Recipes whose verification other recipes wait for.
     pub proofs: &'a BTreeSet<String>,
-    /// Whether the failure budget kept a host from beginning.
+    /// Whether the failure budget prevented a host from starting.
     pub spent: &'a AtomicBool,
     pub options: &'a Options,
     pub plan: &'a str,
     pub board: &'a Board,
-    /// The API of the cluster whose nodes the hosts are.
+    /// The API of the cluster whose nodes are the hosts.
     pub api: &'a Api,
     /// Whether any host changes in this run.
     pub hosts_change: bool,
@@ -93,24 +93,24 @@ pub struct Run<'a> {
     pub in_flight: &'a InFlight,
     pub ledger: &'a Ledger,
     pub times: &'a WorkTimes,
-    /// Names of the facts that are asked for.
+    /// Names of the facts that are probed.
     pub facts: &'a BTreeSet<String>,
 }
 
 impl<'a> Run<'a> {
     pub fn say(&self, event: Event) {
-        // Nobody listens any more only when the process is about to end.
+        // Sending fails only when the receiver is gone, shortly before the process ends.
         let _ = self.events.send(event);
     }
 
-    /// Returns every step of a recipe.
+    /// Returns all steps of a recipe.
     pub fn steps_of(&self, recipe: &str) -> Vec<StepIndex> {
         let graph = &self.project.graph;
         let own = self.project.recipes.get(recipe).into_iter().flat_map(|r| r.steps.iter());
         own.filter_map(|step| graph.find(recipe, &step.name)).collect()
     }
 
-    /// Returns the ground to judge on, with the values that are shared now.
+    /// Returns the context for evaluation, with the current shared values.
     pub fn ground<'s>(&'s self, shared: &'s Shared) -> Ground<'s> {
         Ground {
             project: self.project,
@@ -123,13 +123,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns the case of a host of the project.
+    /// Returns the evaluation context of one host.
     pub fn case<'s>(&'s self, shared: &'s Shared, host: &'s HostName, seen: &'s HostSeen) -> Option<Case<'s>> {
         Case::new(self.ground(shared), host, seen)
     }
 }
 
-/// What runs where, for "what is in flight" when the user stops.
+/// The steps running on each host, for the list of steps in flight when the user stops.
 #[derive(Debug, Default)]
 pub struct InFlight(Mutex<BTreeMap<HostName, Vec<StepId>>>);
 
@@ -152,7 +152,7 @@ impl InFlight {
     }
 }
 
-/// What is done so far on each host, for the report of a run that the user leaves.
+/// The completed steps of each host, for the report of a run that the user detaches from.
 #[derive(Debug, Default)]
 pub struct Ledger(Mutex<BTreeMap<HostName, Vec<StepReport>>>);
 

@@ -1,7 +1,7 @@
-//! A plan that is kept: the plan, what it was made from, and the answers of the hosts that it was made from.
+//! A saved plan: the plan, its inputs, and the answers of hosts that it was made from.
 //!
-//! Architecture Invariant: it carries no commands and no secrets. Whoever carries it out reads the same inputs, plans
-//! again from the same answers, and goes on only if that gives the same plan.
+//! Architecture Invariant: it contains no commands and no secrets. An apply of it reads the same inputs, plans again
+//! from the same answers, and proceeds only if that gives the same plan.
 
 use super::observe::Observed;
 use super::recording::Recording;
@@ -13,22 +13,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// The form of a saved plan. 1 is the bare plan of `--json-into` and of runs, which is shown and not carried out.
+/// The format version of a saved plan. Version 1 is the bare plan of `--json-into` and of runs, which cannot be
+/// applied.
 pub const SAVED_VERSION: u32 = 2;
 
-/// What `result` says in a saved plan.
+/// The value of `result` in a saved plan.
 pub const SAVED: &str = "saved-plan";
 
-/// A plan that is kept for a review and carried out later.
+/// A plan saved for review and a later apply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SavedPlan {
-    /// Of the form of this file.
+    /// The format version of this file.
     pub version: u32,
     /// `saved-plan`.
     pub result: String,
-    /// The version of forge that made it, and that carries it out.
+    /// The version of forge that made the plan, and that applies it.
     pub forge: String,
-    /// Over everything else: what a host remembers of the plan once it ran there.
+    /// Digest of everything else in this file. A host records it when the plan is applied there.
     pub digest: String,
     pub made: Made,
     pub selection: Selection,
@@ -37,13 +38,13 @@ pub struct SavedPlan {
     /// The artifacts that its steps declare.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<InputArtifact>,
-    /// Hosts whose plan rests on secrets of theirs, which are not in here: only the hosts can tell whether it is the
-    /// same plan.
+    /// Hosts whose plan depends on their own secrets, which this file does not contain: only an observation of the
+    /// hosts shows whether the plan is still the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub withheld: Vec<HostName>,
     pub counts: Counts,
     pub plan: Plan,
-    /// What the hosts answered.
+    /// The hosts' answers.
     pub observed: Recording,
 }
 
@@ -56,7 +57,7 @@ pub struct Made {
     pub controller: String,
 }
 
-/// What was asked for on the command line.
+/// The selection from the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Selection {
     /// The hosts of `--on`.
@@ -71,7 +72,7 @@ pub struct Selection {
     pub max_disruption: Disruption,
 }
 
-/// An artifact that steps declare.
+/// An artifact declared by steps.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct InputArtifact {
     /// Its URL, or its path in the inventory's tree.
@@ -80,10 +81,11 @@ pub struct InputArtifact {
     pub sha256: String,
 }
 
-/// Why a plan of `--json-into`, or of a run, is not carried out.
-const NOT_BOUND: &str = "it is a plan to be read only: it does not hold what it was made from";
+/// Why a plan of `--json-into` or of a run cannot be applied.
+const NOT_BOUND: &str = "it is a plan for display only: it does not contain its inputs";
 
-/// Keys that tell a plan from an inventory. What they hold is not kept: it may be large, and is not known to be a plan.
+/// Keys that distinguish a plan from an inventory. Their values are ignored: they may be large and are not validated
+/// yet.
 #[derive(Deserialize)]
 struct Keys {
     result: Option<serde::de::IgnoredAny>,
@@ -92,18 +94,18 @@ struct Keys {
     cluster: Option<serde::de::IgnoredAny>,
 }
 
-/// What the version is read from before the rest is.
+/// The part that is read first, for the version.
 #[derive(Deserialize)]
 struct Head {
     version: u32,
     #[serde(default)]
     result: String,
-    /// Of a bare plan.
+    /// Present in a bare plan.
     id: Option<String>,
 }
 
 impl SavedPlan {
-    /// Builds from a plan and what it was made from. `again` is the plan that `recording` alone gives.
+    /// Builds a saved plan from a plan and its inputs. `again` is the plan that `recording` alone gives.
     pub fn new(
         project: &Project,
         plan: Plan,
@@ -134,12 +136,12 @@ impl SavedPlan {
         saved.sealed()
     }
 
-    /// Returns the same with the digest that fits.
+    /// Returns the saved plan with its digest.
     pub fn sealed(self) -> Self {
         Self { digest: self.own_digest(), ..self }
     }
 
-    /// Returns whether a text is meant to be a plan, not an inventory: an inventory has other keys.
+    /// Returns whether a text is meant as a plan rather than an inventory, which has other keys.
     pub fn is_meant(text: &str) -> bool {
         if !text.trim_start().starts_with('{') {
             return false;
@@ -148,17 +150,17 @@ impl SavedPlan {
         keys.result.is_some() || (keys.id.is_some() && keys.forge.is_some() && keys.cluster.is_some())
     }
 
-    /// Reads a saved plan. Later minor forms may hold more; nothing of it is checked here but its form.
+    /// Parses a saved plan. Later minor versions may contain more fields; only the format is checked here.
     ///
     /// # Errors
-    /// It is none, or one of another form: a lowercase fragment.
+    /// The text is not a saved plan or has another version: a lowercase fragment.
     pub fn parse(text: &str) -> Result<Self, String> {
         let no = |error: serde_json::Error| format!("it is not a saved plan: {error}");
         let head: Head = serde_json::from_str(text).map_err(no)?;
         match (head.result.as_str(), head.version) {
             (SAVED, SAVED_VERSION) => serde_json::from_str(text).map_err(no),
             (SAVED, version) if version > SAVED_VERSION => {
-                Err(format!("it is of version {version}, and this forge reads up to version {SAVED_VERSION}"))
+                Err(format!("it has version {version}; this forge supports up to version {SAVED_VERSION}"))
             }
             ("plan", _) => Err(NOT_BOUND.to_owned()),
             _ if head.id.is_some() => Err(NOT_BOUND.to_owned()),
@@ -166,13 +168,13 @@ impl SavedPlan {
         }
     }
 
-    /// Returns whether nothing in it was altered since it was written. Somebody who alters it can make this hold again:
-    /// only a signature, and planning again, tell then.
+    /// Returns whether the file is unaltered since it was written. This detects accidents only: an author of an
+    /// alteration can recompute the digest. A signature and planning again detect that.
     pub fn is_whole(&self) -> bool {
         self.own_digest() == self.digest
     }
 
-    /// Taken apart without `..`: a field that is added and not covered does not compile.
+    /// Destructured without `..`, so that a new field that is not covered does not compile.
     fn own_digest(&self) -> String {
         let Self {
             version,
@@ -191,34 +193,34 @@ impl SavedPlan {
         digest_of(&((version, result, forge, made, selection), (inputs, artifacts, withheld, counts, plan, observed)))
     }
 
-    /// Returns the policy that it was made under.
+    /// Returns the policy under which the plan was made.
     pub fn policy(&self) -> Policy {
         Policy { max_disruption: self.selection.max_disruption, bases: true }
     }
 
-    /// Returns what differs between what it was made from and what is there now, as lowercase fragments.
+    /// Returns the differences between the plan's inputs and the current ones, as lowercase fragments.
     pub fn changed_inputs(&self, project: &Project) -> Vec<String> {
         let now = env!("CARGO_PKG_VERSION");
-        let forge = (self.forge != now).then(|| format!("forge {} made the plan, this is forge {now}", self.forge));
+        let forge = (self.forge != now).then(|| format!("made by forge {}, this is forge {now}", self.forge));
         forge.into_iter().chain(changed_inputs(&self.inputs, &project.inputs())).collect()
     }
 
-    /// Returns what differs from the artifacts that are declared now, as lowercase fragments. `observed` holds the
+    /// Returns the differences to the currently declared artifacts, as lowercase fragments. `observed` contains the
     /// plan's own answers.
     pub fn changed_artifacts(&self, project: &Project, observed: &Observed, options: &Options) -> Vec<String> {
         let now = artifacts(project, observed, options);
         let gone = self.artifacts.iter().filter(|one| !now.contains(one));
         gone.map(|one| match now.iter().find(|other| other.name == one.name) {
-            Some(other) => format!("the artifact `{}` had sha256 {} and has {}", one.name, one.sha256, other.sha256),
-            None => format!("the artifact `{}` is not declared any more", one.name),
+            Some(other) => format!("artifact `{}`: sha256 changed from {} to {}", one.name, one.sha256, other.sha256),
+            None => format!("artifact `{}` is no longer declared", one.name),
         })
         .collect()
     }
 
-    /// Returns in what the plan that is made now of the same answers differs, if it does.
+    /// Returns how the plan made now from the same answers differs, if it does.
     pub fn difference(&self, again: &Plan) -> Option<String> {
         plan::difference(&self.plan, again, &self.withheld.iter().cloned().collect())
-            .or_else(|| (self.counts != self.plan.counts()).then(|| "its counts differ".to_owned()))
+            .or_else(|| (self.counts != self.plan.counts()).then(|| "the counts differ".to_owned()))
     }
 }
 
@@ -229,14 +231,14 @@ impl Selection {
     }
 }
 
-/// Returns the hosts of which a recording does not give the same plan.
+/// Returns the hosts for which a recording does not give the same plan.
 fn apart(plan: &Plan, again: &Plan) -> Vec<HostName> {
-    // Both are about the same hosts, in the order of the inventory.
+    // Both contain the same hosts, in the order of the inventory.
     let differ = plan.hosts.iter().zip(&again.hosts).filter(|(host, other)| host != other);
     differ.map(|(host, _)| host.host.clone()).collect()
 }
 
-/// Collects what the steps of all hosts declare.
+/// Collects the artifacts declared by the steps of all hosts.
 fn artifacts(project: &Project, observed: &Observed, options: &Options) -> Vec<InputArtifact> {
     let expander = Expander::new(project);
     let ground = observed.ground(project, &expander, options);

@@ -1,11 +1,12 @@
-//! A host for tests: a folder. Scripts run in it with a real shell; files below `.sim` say what goes wrong.
+//! A simulated host for tests: a folder. Scripts run in it with a real shell; files below `.sim` inject faults.
 //!
-//! An inventory names it by `connect: { command: [forge-sim, FOLDER] }`. A recipe's own commands may lay faults:
-//! `refuse` no session opens, `deaf` no question is answered, `held` somebody holds the lock, `lost` the link is lost
-//! with the acting script that made the file, `full` records cannot be written, `plain` forge acts as a user of that name,
-//! `dies` holds a number and forge is killed before the acting script of that number: nothing runs any more, and `dead`
-//! says so. Where there is no such fault, forge acts as root, whoever runs the test. `machine-id` and `hostname` say who it
-//! is; `paths` lists folders of the machine that are the simulated host's own, below its folder; programs in `bin` come first.
+//! Inventories select it with `connect: { command: [forge-sim, FOLDER] }`. A recipe's own commands may inject faults:
+//! `refuse`: no session opens; `deaf`: no probe is answered; `held`: another run holds the lock; `lost`: the connection
+//! is lost during the acting script that created the file; `full`: records cannot be written; `plain`: forge runs as a
+//! user of that name; `dies` contains a number, and forge is killed before the acting script of that number: nothing
+//! runs afterwards, and `dead` marks that. Otherwise forge runs as root, whoever runs the test. `machine-id` and
+//! `hostname` identify the host; `paths` lists machine paths that are redirected below the host's folder; programs in
+//! `bin` come first.
 
 use super::link::Locked;
 use super::window::{BOOT_ID, REBOOT};
@@ -17,10 +18,10 @@ use crate::transport::{ErrorKind, Finished, Payload, TransportError};
 use camino::Utf8PathBuf;
 use secrecy::ExposeSecret;
 
-/// Bytes kept of what an acting script prints: fewer than on real hosts.
+/// Bytes kept of an acting script's output: fewer than on real hosts.
 const TAIL: usize = 64 * 1024;
 
-/// Who holds the lock.
+/// The holder of the lock.
 const OTHER: &str = "run: r2\nby: eve@c2 (pid 7)\nsince: 2026-11-21T09:30:15Z\nwhat: forge apply other.yaml";
 
 pub(super) struct Sim {
@@ -28,7 +29,7 @@ pub(super) struct Sim {
 }
 
 impl Sim {
-    /// Returns the session on a simulated host, if the connection says that it is one.
+    /// Returns the session on a simulated host, if the connection selects one.
     pub fn of(connect: &Connect) -> Option<Result<Self, TransportError>> {
         let TransportKind::Command(argv) = &connect.transport else { return None };
         let [program, root] = argv.as_slice() else { return None };
@@ -85,7 +86,7 @@ impl Sim {
         left == 0
     }
 
-    /// What follows the script lies in a file, which is its descriptor 7.
+    /// Stores the file that follows the script and opens it as the script's descriptor 7.
     pub async fn send(
         &self,
         script: &Script,
@@ -102,19 +103,19 @@ impl Sim {
     async fn run(&self, script: &Script, secrets: &SecretStore) -> Finished {
         let state = self.root.join(if self.has("full") { "full" } else { "state" });
         let text = script.text(secrets).unwrap().expose_secret().replace("/var/lib/forge", state.as_str());
-        // What forge keeps until the next boot is the host's own too.
+        // Paths kept until the next boot belong to the simulated host too.
         let run = |text: String, name: &str| text.replace(name, &format!("{}{name}", self.root));
         let text = run(run(text, "/run/forge/"), "/run/forge-applied");
         let root = if self.has("plain") { "false" } else { "true" };
         let text = text.replace("[ \"$(id -u)\" = 0 ]", root).replace("$(id -un 2>/dev/null)", "plain");
-        // Simulated hosts are one machine: they are told apart only where a test says who they are.
+        // Simulated hosts share one machine: their identities differ only where a test sets them.
         let own = |file: &str| self.root.join(".sim").join(file).into_string();
         let text =
             text.replace("/etc/machine-id", &own("machine-id")).replace("/proc/sys/kernel/hostname", &own("hostname"));
-        // Nothing of this may reach the machine that the test runs on.
+        // These commands must not reach the machine that runs the test.
         let text = text.replace(REBOOT, &format!("sh {}", own("reboot")));
         let text = if self.has("boot-id") { text.replace(BOOT_ID, &own("boot-id")) } else { text };
-        // Its devices are files.
+        // Devices are plain files.
         let text = text.replace("/dev/nvidia", self.root.join("dev/nvidia").as_str()).replace("-xtype c", "-xtype f");
         let stand_in = |text: String, tool: &str| match self.has(tool) {
             true => text.replace(&format!("{tool} "), &format!("{} ", own(tool))),
@@ -137,7 +138,7 @@ impl Sim {
         }
     }
 
-    /// Folders and programs that are the host's own.
+    /// Redirects paths and programs of the simulated host.
     fn moved(&self, text: String) -> String {
         let paths = std::fs::read_to_string(self.root.join(".sim/paths")).unwrap_or_default();
         let text = paths.lines().fold(text, |text, path| moved(&text, path, &format!("{}{path}", self.root)));
@@ -150,7 +151,7 @@ impl Sim {
         text
     }
 
-    /// A machine of its own: `cmdline` is what its kernel was given, and the program `grubby` says what the next one gets.
+    /// Redirects boot files: `cmdline` is the kernel's command line, and the program `grubby` prints the next kernel's.
     fn booted(&self, text: String) -> String {
         let own = [
             ("/proc/cmdline", "cmdline"),
@@ -163,7 +164,7 @@ impl Sim {
     }
 }
 
-/// Puts one path in the place of another, but not inside of itself.
+/// Replaces one path by another, but not inside of itself.
 fn moved(text: &str, from: &str, to: &str) -> String {
     text.replace(to, "\0").replace(from, to).replace('\0', to)
 }

@@ -1,33 +1,33 @@
-//! How long forge worked on each host: from the beginning of its work, without the time in which it waited for others.
+//! Working time of each host: from the start of its work, excluding the time in which it waited for other hosts.
 
 use crate::model::HostName;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One clock per host. A host that nothing was done on has none.
+/// One clock per host. A host without any work has none.
 #[derive(Debug, Default)]
 pub struct WorkTimes(Mutex<BTreeMap<HostName, WorkTime>>);
 
 #[derive(Debug, Default)]
 struct WorkTime {
-    /// Since when the clock runs; `None` while the host waits.
+    /// The time at which the clock was started; `None` while the host waits.
     since: Option<Instant>,
     before: Duration,
 }
 
 impl WorkTimes {
-    /// The host's work begins, or goes on.
+    /// Starts or continues a host's clock.
     pub fn resume(&self, host: &HostName) {
         self.with(host, |time| time.resume(Instant::now()));
     }
 
-    /// The host waits for its turn, or for another host.
+    /// Stops a host's clock while it waits for its turn or for another host.
     pub fn pause(&self, host: &HostName) {
         self.with(host, |time| time.pause(Instant::now()));
     }
 
-    /// Returns how long the host was worked on until now.
+    /// Returns the host's working time up to now.
     pub fn took(&self, host: &HostName) -> Duration {
         self.with(host, |time| time.took(Instant::now()))
     }
@@ -60,7 +60,7 @@ mod tests {
     fn only_work_is_counted() {
         let (began, second) = (Instant::now(), Duration::from_secs(1));
         let mut time = WorkTime::default();
-        assert_eq!(time.took(began), Duration::ZERO, "nothing was done yet");
+        assert_eq!(time.took(began), Duration::ZERO, "not started yet");
         time.resume(began);
         time.pause(began + 3 * second);
         assert_eq!(time.took(began + 60 * second), 3 * second, "it waits");

@@ -1,4 +1,4 @@
-//! Verify: what is declared, judged once from one observation. Nothing is changed.
+//! Verify: compares the declared state with one observation. Changes nothing.
 
 use super::apply::VERSION;
 use super::event::{Event, VerifyResult};
@@ -11,12 +11,12 @@ use crate::model::{HostName, Outcome, Untrusted, Verdict};
 use crate::plan::{self, Foresight, HostPlan, Plan, Reach, Refused, StepPlan};
 use std::time::Duration;
 
-/// Makes the plan that an observation calls for.
+/// Makes the plan for an observation.
 pub fn plan(project: &Project, observed: &Observed, options: &Options) -> Plan {
     plan::plan(&inputs(project, observed, options))
 }
 
-/// Returns what that plan is made from.
+/// Returns the inputs of that plan.
 pub(super) fn inputs<'i>(project: &'i Project, observed: &'i Observed, options: &'i Options) -> plan::Inputs<'i> {
     plan::Inputs {
         project,
@@ -29,7 +29,7 @@ pub(super) fn inputs<'i>(project: &'i Project, observed: &'i Observed, options: 
     }
 }
 
-/// Judges every step and every `verify` from what was observed.
+/// Evaluates every step and every `verify` on an observation.
 pub fn verify(project: &Project, plan: &Plan, observed: &Observed, options: &Options, events: &Events) -> Report {
     let took = |host: &HostPlan| observed.took_by.get(&host.host).copied().unwrap_or_default();
     Report {
@@ -64,16 +64,16 @@ fn of_host(project: &Project, plan: &HostPlan, took: Duration, events: &Events) 
     }
     let finished =
         Event::HostFinished { host: report.host.clone(), outcome: report.outcome, reason: report.reason.clone() };
-    // Nobody listens any more only when the process is about to end.
+    // Sending fails only when the receiver is gone, shortly before the process ends.
     let _ = events.send(finished);
     report
 }
 
 fn unprivileged(refused: &Refused) -> Untrusted {
-    format!("{}: what only root may read is unknown", refused.why.raw()).into()
+    format!("{}: state readable only by root is unknown", refused.why.raw()).into()
 }
 
-/// Why there is nothing to tell of a host: nobody declares anything of it.
+/// Returns why a host has no results: no recipe declares anything for it.
 pub(super) fn bare(project: &Project, host: &HostName) -> Untrusted {
     match project.instances.get(host).is_none_or(Vec::is_empty) {
         true => "no recipe is applied to it".into(),
@@ -81,17 +81,17 @@ pub(super) fn bare(project: &Project, host: &HostName) -> Untrusted {
     }
 }
 
-/// A step that is not as declared is a verification that failed.
+/// Reports a step that does not match as a failed verification.
 fn of_step(step: &StepPlan) -> VerifyReport {
     let reason = step.reason.clone();
-    // A precaution is about a step that was observed to match; a pending package may change it later.
+    // A precaution applies to a step that was observed to match; a pending package may change it later.
     let is_precaution = step.envelope.as_ref().is_some_and(|envelope| envelope.foresight == Foresight::Precaution);
     let result = match step.verdict {
         Verdict::Change if is_precaution => VerifyResult::Held,
         Verdict::Ok => VerifyResult::Held,
         Verdict::NotApplicable => VerifyResult::NotApplicable { reason },
         Verdict::Unknown => VerifyResult::Unknown { reason },
-        Verdict::Change => VerifyResult::Failed { reason: format!("is not as declared: {}", reason.raw()).into() },
+        Verdict::Change => VerifyResult::Failed { reason: format!("does not match: {}", reason.raw()).into() },
         Verdict::Pending => VerifyResult::Failed { reason },
         Verdict::Blocked(class) => {
             VerifyResult::Failed { reason: format!("blocked ({}): {}", class.name(), reason.raw()).into() }
@@ -111,7 +111,7 @@ mod tests {
     use crate::plan::Envelope;
     use crate::view::sample;
 
-    /// A step that matches now is held, whatever a pending package may do.
+    /// A step that matches now passes, even if a pending package may change it.
     #[test]
     fn a_precaution_of_the_plan_is_no_failure() {
         let envelope = |foresight| Envelope {
@@ -125,7 +125,7 @@ mod tests {
             ..sample::step("site", "absent", "/etc/x", Verdict::Change, "nothing is there")
         };
         assert_eq!(of_step(&step(Foresight::Precaution)).result, VerifyResult::Held);
-        let failed = VerifyResult::Failed { reason: "is not as declared: nothing is there".into() };
+        let failed = VerifyResult::Failed { reason: "does not match: nothing is there".into() };
         assert_eq!(of_step(&step(Foresight::Predicted)).result, failed);
     }
 }

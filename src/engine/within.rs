@@ -1,4 +1,4 @@
-//! What the cluster comes to by itself: its verification is judged once hosts are done, and looked at again until it holds.
+//! Waits for the cluster to converge: its verification is evaluated once hosts are done, and repeated until it passes.
 
 use super::cancel::Stop;
 use super::event::Event;
@@ -13,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long it is waited between two looks: a little longer each time.
+/// Initial interval between two evaluations; it grows with each.
 const SHORTLY: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// A verification that does not hold and may take its time.
+/// A verification that has not passed yet and may take a while.
 struct Open {
     recipe: String,
     name: String,
@@ -25,8 +25,8 @@ struct Open {
     why: String,
 }
 
-/// Whether what the plan says of the cluster's verification may be another thing after this run, although nothing changes on
-/// the cluster: hosts change, or it may take its time.
+/// Returns whether the cluster's verification may have another result after this run although nothing changes on the
+/// cluster: because hosts change, or because it may take a while.
 pub(super) fn may_move(run: &Run<'_>, plan: &HostPlan) -> bool {
     let open = |recipe: &str, name: &str| {
         plan.verify.iter().any(|one| (&*one.recipe, &*one.name) == (recipe, name) && !one.verdict.is_settled())
@@ -41,7 +41,7 @@ pub(super) fn may_move(run: &Run<'_>, plan: &HostPlan) -> bool {
 }
 
 impl HostRun<'_> {
-    /// Waits until every host of the run is done, where that is what verification of the cluster is about.
+    /// Waits until every host of the run is done, if the cluster's verification depends on them.
     pub(super) async fn await_hosts(&self) {
         let verified = self.run.project.instances.get(self.host()).into_iter().flatten();
         if !self.host().is_cluster() || verified.flat_map(|own| &own.recipe.verify).next().is_none() {
@@ -53,7 +53,7 @@ impl HostRun<'_> {
         self.run.board.until(done).await;
     }
 
-    /// Looks again until verification holds that may take its time, of one recipe or of all; at most as long as each says.
+    /// Repeats verifications that may take a while, of one recipe or of all, until they pass or their time limit ends.
     pub(super) async fn await_verification(&mut self, recipe: Option<&str>) {
         let (began, mut pause) = (Instant::now(), SHORTLY);
         let mut told: BTreeMap<String, String> = BTreeMap::new();
@@ -71,7 +71,7 @@ impl HostRun<'_> {
         }
     }
 
-    /// Returns the verification that does not hold yet. What stopped before it is not waited for.
+    /// Returns the verifications that have not passed yet. Those of recipes with failed steps are excluded.
     fn open(&self, only: Option<&str>) -> Vec<Open> {
         let shared = self.run.board.shared();
         let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return Vec::new() };
@@ -93,7 +93,7 @@ impl HostRun<'_> {
         open
     }
 
-    /// Says what is waited for, each time that changes.
+    /// Reports the pending verifications, each time their reason changes.
     fn tell_open(&self, open: &Open, told: &mut BTreeMap<String, String>) {
         let why = self.run.board.shared().secrets.scrub(&open.why);
         if told.insert(format!("{}: {}", open.recipe, open.name), why.clone()).as_ref() != Some(&why) {

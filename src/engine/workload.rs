@@ -1,4 +1,4 @@
-//! The steps that a plan is going to run, how many of them are over, and how long the rest takes.
+//! Progress of a plan: its steps, how many of them are done, and an estimate of the remaining time.
 
 use super::durations::PastDurations;
 use super::event::{Event, StepResult};
@@ -7,12 +7,12 @@ use crate::plan::{HostPlan, Plan};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-/// What is left of a plan. An event costs what its own host has to do, whatever the size of the fleet.
+/// The remaining work of a plan. The cost of an event depends on its own host's steps, not on the size of the fleet.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
     hosts: HashMap<HostName, HostLoad>,
     steps: StepTimes,
-    /// How long a reboot takes, once one was seen.
+    /// Duration of a reboot, once one was observed.
     reboot: Option<Duration>,
     limits: Limits,
     total: usize,
@@ -21,7 +21,7 @@ pub struct Workload {
     queued: usize,
 }
 
-/// How many hosts the run works on at once.
+/// The number of hosts that the run works on in parallel.
 #[derive(Clone, Copy, Debug, Default)]
 struct Limits {
     parallel: usize,
@@ -29,29 +29,29 @@ struct Limits {
     max_restarting: Option<usize>,
 }
 
-/// Every step once, with what is known of how long it takes on one host.
+/// All distinct steps, with their known durations on one host.
 #[derive(Clone, Debug, Default)]
 struct StepTimes {
     numbers: HashMap<StepId, usize>,
     took: Vec<Option<Duration>>,
-    /// Whether it restarts a service, which only some hosts may do at once.
+    /// Whether the step restarts a service, for which the number of parallel hosts is limited.
     restarts: Vec<bool>,
 }
 
 #[derive(Clone, Debug)]
 struct HostLoad {
-    /// Steps of the plan that are not over, by number.
+    /// Steps of the plan that are not done, by number.
     open: Vec<usize>,
     reboots: usize,
     lane: Lane,
-    /// Whether it is taken out of service.
+    /// Whether the host is taken out of service.
     windowed: bool,
     begun: bool,
     script: RunningScript,
     rebooting: Option<Instant>,
 }
 
-/// Steps that were begun together.
+/// Steps that were started together.
 #[derive(Clone, Debug, Default)]
 struct RunningScript {
     since: Option<Instant>,
@@ -59,7 +59,7 @@ struct RunningScript {
     over: usize,
 }
 
-/// Hosts of one lane run beside each other; lanes of waves follow each other, after that of the canaries.
+/// The scheduling lane of a host. Hosts of one lane run in parallel; the canaries' lane comes first, then one per wave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Lane {
     Canaries,
@@ -68,7 +68,7 @@ enum Lane {
 }
 
 impl Workload {
-    /// Returns all that `plan` is going to do. `past` says how long its steps took before.
+    /// Builds the remaining work of `plan`. `past` contains the steps' durations in earlier runs.
     pub fn new(plan: &Plan, parallel: usize, past: &PastDurations) -> Self {
         let (rollout, mut own) = (&plan.rollout, Self { reboot: past.reboot, ..Self::default() });
         own.limits = Limits {
@@ -96,27 +96,27 @@ impl Workload {
         own
     }
 
-    /// Returns how many steps the plan is going to run.
+    /// Returns the number of steps that the plan runs.
     pub fn total(&self) -> usize {
         self.total
     }
 
-    /// Returns how many of them are over: they ran, or will not run any more.
+    /// Returns the number of steps that are done: they ran, or will not run any more.
     pub fn done(&self) -> usize {
         self.done
     }
 
-    /// Returns how many of those that are over did not run.
+    /// Returns the number of done steps that did not run.
     pub fn not_run(&self) -> usize {
         self.not_run
     }
 
-    /// Returns how many hosts have not begun.
+    /// Returns the number of hosts that have not started.
     pub fn queued(&self) -> usize {
         self.queued
     }
 
-    /// Takes note of what happened at `now`.
+    /// Updates the progress by an event at the time `now`.
     pub fn event(&mut self, event: &Event, now: Instant) {
         match event {
             Event::HostStarted { host, .. } => self.begin(host),
@@ -133,7 +133,7 @@ impl Workload {
                     load.reboots = load.reboots.saturating_sub(1);
                 });
             }
-            // What was planned for it at most was not needed.
+            // Reboots that were planned as possible but not needed are dropped.
             Event::WindowClosed { host } => self.with(host, |load| load.reboots = 0),
             Event::HostFinished { host, outcome, .. } => self.finish_host(host, *outcome),
             _ => {}
@@ -158,14 +158,14 @@ impl Workload {
         let whole = step.key.is_some().then(|| self.steps.number(&StepId { key: None, ..step.clone() }));
         let Some(load) = self.hosts.get_mut(host) else { return };
         let share = load.script.end(number, took);
-        // Without a start it was left alone: blocked, unknown before it acted, or one of those below.
+        // A step that never started was skipped: blocked, unknown before it acted, or one of the results below.
         let left_alone = share.is_none() && matches!(result, StepResult::Blocked { .. } | StepResult::Unknown { .. });
         if let Some(share) = share
             && matches!(result, StepResult::Changed | StepResult::Pending { .. })
         {
             self.steps.took[number].get_or_insert(share);
         }
-        // Turns whose list was not known were planned as one step.
+        // Turns whose list was not known at plan time were planned as one step.
         let at = load.open.iter().position(|open| *open == number || Some(*open) == whole);
         if let Some(at) = at {
             load.open.swap_remove(at);
@@ -178,7 +178,7 @@ impl Workload {
         }
     }
 
-    /// Steps that were as desired when their turn came are not always told; what else is open did not run.
+    /// Completes a host. Steps that already matched are not always reported; all other open steps did not run.
     fn finish_host(&mut self, host: &HostName, outcome: Outcome) {
         self.begin(host);
         let Some(load) = self.hosts.remove(host) else { return };
@@ -188,8 +188,8 @@ impl Workload {
         }
     }
 
-    /// Returns about how long it takes until everything is over; `None` where a step or reboot that is left was never seen
-    /// to end, and where nothing is left of what is known.
+    /// Estimates the remaining time. Returns `None` if a remaining step or reboot has no known duration, or if all work
+    /// of known duration is done.
     pub fn estimate(&self, now: Instant) -> Option<Duration> {
         let mut lanes: BTreeMap<Lane, LaneLoad> = BTreeMap::new();
         let mut restarts = vec![Duration::ZERO; self.steps.took.len()];
@@ -229,7 +229,7 @@ impl HostLoad {
         for step in host.steps.iter().filter(|step| step.acts()) {
             let number = steps.number(&step.id);
             steps.took[number] = past.steps.get(&step.id).copied();
-            // A host that is out of service disturbs nobody any more.
+            // For a host out of service, restarts are not limited.
             steps.restarts[number] |= host.window.is_none() && crate::plan::class(step) >= Disruption::D1;
             open.push(number);
         }
@@ -238,7 +238,7 @@ impl HostLoad {
         Self { open, reboots, lane, windowed, begun: false, script: RunningScript::default(), rebooting: None }
     }
 
-    /// Returns how long the rest takes on this host alone.
+    /// Returns the remaining time of this host alone.
     fn left(&self, steps: &StepTimes, reboot: Option<Duration>, now: Instant) -> Option<Duration> {
         let mut left = Duration::ZERO;
         for step in &self.open {
@@ -262,7 +262,7 @@ impl RunningScript {
         self.steps.push(step);
     }
 
-    /// Returns the step's part of the time that its script took, if it ran in one.
+    /// Returns the step's share of its script's duration, if it ran in one.
     fn end(&mut self, step: usize, took: Duration) -> Option<Duration> {
         if !self.steps.contains(&step) {
             return None;
@@ -276,7 +276,7 @@ impl RunningScript {
     }
 }
 
-/// What hosts of one lane have to do, of which each does its own one after the other.
+/// The remaining work of the hosts of one lane; each host runs its own steps sequentially.
 #[derive(Clone, Copy, Debug, Default)]
 struct LaneLoad {
     longest: Duration,
@@ -291,14 +291,14 @@ impl LaneLoad {
         self.sum += left;
     }
 
-    /// Returns how long it takes with as many hosts at once as there may be.
+    /// Returns the duration with as many parallel hosts as permitted.
     fn span(self, limits: Limits) -> Duration {
         let width = if self.windowed { limits.parallel.min(limits.max_unavailable) } else { limits.parallel };
         self.longest.max(divide(self.sum, width))
     }
 }
 
-/// Lanes set behind and beside each other.
+/// The combined duration of lanes that run sequentially or in parallel.
 #[derive(Clone, Copy, Debug, Default)]
 struct Estimate {
     canaries: Duration,

@@ -1,4 +1,4 @@
-//! `acs`: PCI bridges that send traffic between devices up to the root.
+//! `acs`: PCI bridges that redirect traffic between devices to the root complex.
 
 use super::alike::{each, same};
 use super::command::lspci_acs::{self, Bridge};
@@ -8,18 +8,18 @@ use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
 
-/// A host without a PCI bus has no bridges to ask for. Only bridges are asked: GPUs and adapters answer slowly.
+/// A host without a PCI bus has no bridges to query. Only bridges are queried: GPUs and adapters answer slowly.
 const SNIPPET: &str =
     guarded!(r"for d in /sys/bus/pci/devices/*; do [ ! -e $d ] || { guard 20 lspci -D -vvv -d ::0604; break; }; done");
 
 pub(super) const FACT: Fact = Fact {
     name: "acs",
-    doc: "PCI bridges whose Access Control Services send traffic between GPUs and adapters up to the root, from `lspci -D -vvv -d ::0604`. Unknown to \
-          whoever is not root.",
+    doc: "PCI bridges whose Access Control Services redirect traffic between GPUs and adapters to the root complex, from `lspci -D -vvv -d ::0604`. \
+          Unknown without root.",
     shape: Shape::Map,
     fields: &[
         ("bridges", "number of PCI bridges"),
-        ("redirecting", "list of those that redirect: `bdf` and `flags`, the controls that are on"),
+        ("redirecting", "list of bridges that redirect: `bdf` and `flags`, the enabled controls"),
     ],
     reads: &["/sys/bus/pci/devices/*", "/proc/*/stat", "lspci -D -vvv -d ::0604"],
     alike: &[same("bridges"), each("redirecting", "bdf", &["flags"])],
@@ -32,7 +32,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     let listing = lspci_acs::parse(ran.text);
     match (ran.status, listing.denied) {
         (0, false) => {}
-        (0, true) => return Err(Unknown::new("`lspci` shows capabilities to root only")),
+        (0, true) => return Err(Unknown::new("`lspci` shows capabilities only to root")),
         _ => return Err(failed("lspci", &ran)),
     }
     let redirecting = listing.with_acs.iter().filter(|bridge| bridge.redirects());
@@ -51,7 +51,7 @@ mod tests {
         let expected = json!({"bridges": 3, "redirecting": [{"bdf": "0000:15:01.0", "flags": ["SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd"]}]});
         assert_eq!(parsed(&FACT, &printed(&format!("@@lspci\trun\t20\n{sample}\n@@status\t0\n"))), Ok(expected));
         let denied = "@@lspci\trun\t20\n00:01.0 PCI bridge: x\n\tCapabilities: <access denied>\n@@status\t0\n";
-        assert_eq!(why(&FACT, 0, &printed(denied)), "`lspci` shows capabilities to root only");
+        assert_eq!(why(&FACT, 0, &printed(denied)), "`lspci` shows capabilities only to root");
         assert_eq!(why(&FACT, 0, &printed("@@lspci\tmissing\n")), "`lspci` is missing");
         assert_eq!(parsed(&FACT, ""), Ok(json!({"bridges": 0, "redirecting": []})));
     }

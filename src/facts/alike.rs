@@ -1,16 +1,16 @@
-//! What of a fact ought to be equal on hosts that are alike, declared beside each fact, and read out of its value.
+//! The parts of a fact that should be equal on similar hosts: declared next to each fact and read from its value.
 
 use super::why_unknown;
 use crate::model::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Takes out of a value what differs between hosts by right.
+/// Removes the parts of a value that legitimately differ between hosts.
 pub type Tidy = fn(&Value) -> Value;
 
-/// A part of a fact that ought to be equal on hosts that are alike.
+/// A part of a fact that should be equal on similar hosts.
 pub struct Alike {
-    /// The path below the fact, parted by dots; empty for the whole of it. `*` stands for every entry of a list.
+    /// The path below the fact, separated by dots; empty for the whole fact. `*` matches every entry of a list.
     pub at: &'static str,
     of: Of,
 }
@@ -18,15 +18,16 @@ pub struct Alike {
 enum Of {
     /// One value.
     Value(Tidy),
-    /// A map: each value by itself. A name that is not there is null.
+    /// A map: each value separately. A missing name counts as null.
     Entries,
-    /// A map: whether a name is there.
+    /// A map: whether a name exists.
     Names,
-    /// A list whose entries are told by the text of a key, or a map (no key): which there are, and of each these fields.
+    /// A list whose entries are identified by the text of a key, or a map (no key): the set of entries, and these
+    /// fields of each.
     Each { key: &'static str, fields: &'static [&'static str] },
-    /// A list: how many entries have the same in these fields.
+    /// A list: the number of entries with equal values in these fields.
     Tally { fields: &'static [&'static str] },
-    /// A list: which values a field has, by the text of another.
+    /// A list: the values of a field, grouped by the text of another.
     Per { key: &'static str, field: &'static str },
 }
 
@@ -58,36 +59,36 @@ pub(super) const fn per(at: &'static str, key: &'static str, field: &'static str
     Alike { at, of: Of::Per { key, field } }
 }
 
-/// A value that is compared, or why it could not be told.
+/// A value that is compared, or why it could not be read.
 pub type Told = Result<Value, String>;
 
-/// What is compared of one part of a fact: by its place below the part.
+/// The compared values of one part of a fact, by their path below the part.
 pub type Rows = BTreeMap<String, Told>;
 
-/// As the reference tells it.
+/// Formats the part as the reference shows it.
 impl fmt::Display for Alike {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = |fields: &[&str]| fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", ");
         let at = if self.at.is_empty() { "" } else { &format!("`{}`", self.at) };
         let of = if self.at.is_empty() { "" } else { &format!(" of `{}`", self.at) };
         match self.of {
-            Of::Value(_) if at.is_empty() => f.write_str("its value"),
+            Of::Value(_) if at.is_empty() => f.write_str("the value"),
             Of::Value(_) => f.write_str(at),
             Of::Entries => write!(f, "each value by name{of}"),
-            Of::Names => write!(f, "which names there are{of}"),
+            Of::Names => write!(f, "the set of names{of}"),
             Of::Each { key: "", fields: list } => write!(f, "by name{of}: {}", fields(list)),
             Of::Each { key, fields: list } => write!(f, "by `{key}`{of}: {}", fields(list)),
-            Of::Tally { fields: list } => write!(f, "how many{of} have the same {}", fields(list)),
+            Of::Tally { fields: list } => write!(f, "number of entries{of} with equal {}", fields(list)),
             Of::Per { key, field } => write!(f, "`{field}` per `{key}`{of}"),
         }
     }
 }
 
 impl Alike {
-    /// Returns what is compared, or why nothing of it could be told.
+    /// Returns the values to compare.
     ///
     /// # Errors
-    /// The part is unknown: the reason.
+    /// The reason, if the whole part is unknown.
     pub fn rows(&self, fact: &Value) -> Result<Rows, String> {
         let value = find(fact, self.at)?;
         match &self.of {
@@ -100,7 +101,7 @@ impl Alike {
         }
     }
 
-    /// Returns what a host has that knows the part and has no such row: nothing where another row tells that already.
+    /// Returns the value of a host that has the part but not this row; `None` if another row already shows that.
     pub fn absent(&self) -> Option<Value> {
         match self.of {
             Of::Value(_) | Of::Entries => Some(Value::Null),
@@ -110,7 +111,7 @@ impl Alike {
         }
     }
 
-    /// Returns the fields that it names, for a test against what is documented.
+    /// Returns the fields that it names, for a test against the documented fields.
     #[cfg(test)]
     pub(super) fn named(&self) -> Vec<&'static str> {
         let first = |path: &'static str| path.split('.').next().unwrap_or(path);
@@ -132,7 +133,7 @@ fn told(value: &Value) -> Told {
     }
 }
 
-/// Looks a path up. What is null has nothing below it; what is unknown is so with all of it.
+/// Looks up a path. Everything below null is null, and everything below an unknown value is unknown.
 fn find(value: &Value, path: &str) -> Told {
     let value = told(value)?;
     let (first, rest) = match path.split_once('.') {
@@ -156,7 +157,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the text of a field; numbers as they are written.
+/// Returns the text of a field; numbers in their written form.
 fn text(entry: &Value, key: &str) -> Option<String> {
     match find(entry, key).ok()? {
         Value::String(text) => Some(text),
@@ -178,7 +179,7 @@ fn each_of(value: &Value, key: &str, fields: &[&str]) -> Rows {
     [(String::new(), Ok(names.into()))].into_iter().chain(fields).collect()
 }
 
-/// Counts entries. One that is unknown in a field cannot be counted with any, so none can.
+/// Counts entries. If a field of one entry is unknown, that entry cannot be grouped, so the whole count is unknown.
 fn tallied(value: &Value, fields: &[&str]) -> Result<Rows, String> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for entry in list(value) {
@@ -197,7 +198,7 @@ fn word(value: &Value) -> String {
     }
 }
 
-/// Returns which values a field has. An entry without the key belongs to none.
+/// Returns the values of a field by key. Entries without the key are skipped.
 fn per_of(value: &Value, key: &str, field: &str) -> Rows {
     let mut rows: BTreeMap<String, Result<BTreeMap<String, Value>, String>> = BTreeMap::new();
     for (name, entry) in list(value).iter().filter_map(|entry| Some((text(entry, key)?, entry))) {
@@ -238,7 +239,7 @@ const OWN_WORDS: &[&str] = &[
     "rd.iscsi.initiator",
 ];
 
-/// Returns the words of a command line, sorted, without those that are each host's own.
+/// Returns the words of a command line, sorted, without the host-specific ones.
 pub(super) fn cmdline(value: &Value) -> Value {
     let own = |word: &&str| OWN_WORDS.contains(&word.split('=').next().unwrap_or(word));
     let mut words: Vec<&str> = value.as_str().unwrap_or("").split_whitespace().filter(|word| !own(word)).collect();
@@ -246,7 +247,8 @@ pub(super) fn cmdline(value: &Value) -> Value {
     words.into()
 }
 
-/// Returns bytes in whole steps of a 64th to a 32nd of them: kernels keep a little more or less of the same modules.
+/// Rounds bytes to steps between 1/64 and 1/32 of the value: kernels reserve slightly different amounts of equal memory
+/// modules.
 pub(super) fn roughly(value: &Value) -> Value {
     match value.as_u64() {
         Some(bytes) if bytes >= 64 => {
@@ -284,7 +286,7 @@ mod tests {
     fn values_are_found_by_path_and_unknown_stays_unknown() {
         let fact = json!({ "a": { "b": 1 }, "n": null, "u": { "unknown": "why" } });
         assert_eq!(shown(&same("a.b"), &fact), json!({ "": 1 }));
-        assert_eq!(shown(&same("n.x"), &fact), json!({ "": null }), "nothing is below null");
+        assert_eq!(shown(&same("n.x"), &fact), json!({ "": null }), "everything below null is null");
         assert_eq!(shown(&same("u.x"), &fact), json!({ "unknown": "why" }));
         assert_eq!(shown(&same(""), &json!("none")), json!({ "": "none" }));
     }
@@ -330,7 +332,7 @@ mod tests {
             let known: Vec<&str> = fact.fields.iter().map(|(name, _)| *name).collect();
             let named = fact.alike.iter().flat_map(Alike::named);
             let wrong: Vec<&str> = named.filter(|field| !known.is_empty() && !known.contains(field)).collect();
-            assert!(wrong.is_empty(), "{}: {wrong:?} is no field of it", fact.name);
+            assert!(wrong.is_empty(), "{}: {wrong:?}: not a field of it", fact.name);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `boot`: which boot of the host this is.
+//! `boot`: the current boot of the host.
 
 use super::read::{done, field, unread};
 use super::{Fact, Shape};
@@ -8,11 +8,11 @@ use serde_json::json;
 
 pub(super) const FACT: Fact = Fact {
     name: "boot",
-    doc: "The current boot. A reboot is proven by another id, read over a fresh session.",
+    doc: "The current boot. A different id, read over a new session, proves a reboot.",
     shape: Shape::Map,
     fields: &[
         ("id", "`/proc/sys/kernel/random/boot_id`"),
-        ("btime", "when the kernel started, in whole seconds since the epoch, from `/proc/stat`"),
+        ("btime", "start time of the kernel, in whole seconds since the epoch, from `/proc/stat`"),
     ],
     reads: &["/proc/sys/kernel/random/boot_id", "/proc/stat"],
     alike: &[],

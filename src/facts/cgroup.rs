@@ -1,11 +1,11 @@
-//! Whose a process is, by its control group: a unit, a pod, a container, a Slurm job.
+//! The owner of a process, by its control group: a unit, a pod, a container, a Slurm job.
 
-/// What a control group tells.
+/// The owner that a control group names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// The path, of the unified hierarchy where there is one.
+    /// The path, in the unified hierarchy if there is one.
     pub path: String,
-    /// The system's unit: `nvidia-persistenced.service`, `session-3.scope`.
+    /// The system unit: `nvidia-persistenced.service`, `session-3.scope`.
     pub unit: Option<String>,
     /// The UID of the Kubernetes pod.
     pub pod_uid: Option<String>,
@@ -14,13 +14,13 @@ pub struct Owner {
     pub slurm_job: Option<String>,
 }
 
-/// Reads `/proc/PID/cgroup`, of both versions.
+/// Parses `/proc/PID/cgroup` of both cgroup versions.
 pub fn owner(text: &str) -> Owner {
     let rows = text.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':');
         Some((fields.next()?, fields.next()?, fields.next()?))
     });
-    // In the older version the hierarchies may differ: systemd's own names the unit, that of devices the job.
+    // In cgroup v1 the hierarchies may differ: systemd's hierarchy names the unit, the one of devices names the job.
     let rank = |(number, controllers, path): &(&str, &str, &str)| {
         let depth = path.matches('/').count();
         (depth > 1, *number == "0" && controllers.is_empty(), controllers.contains("name=systemd"), depth)
@@ -37,7 +37,7 @@ pub fn owner(text: &str) -> Owner {
     }
 }
 
-/// Returns a unit's name with the two bytes that systemd escapes in paths of control groups given back.
+/// Returns a unit's name without the two escapes that systemd uses in control group paths.
 fn unescaped(name: &str) -> String {
     name.strip_prefix('_').unwrap_or(name).replace("\\x2d", "-")
 }
@@ -53,7 +53,7 @@ fn pod(name: &str) -> Option<String> {
     (uid.len() >= 32 && uid.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')).then_some(uid)
 }
 
-/// Returns the id in `cri-containerd-ID.scope`, `docker-ID.scope` or a folder named by it.
+/// Returns the id in `cri-containerd-ID.scope`, `docker-ID.scope` or a folder with that name.
 fn container(name: &str) -> Option<String> {
     let name = name.strip_suffix(".scope").unwrap_or(name);
     let id = name.rsplit(['-', ':']).next()?;

@@ -12,8 +12,8 @@ pub(super) const FACT: Fact = Fact {
     doc: "Processors, from `/sys/devices/system/cpu/online` and `/proc/cpuinfo`.",
     shape: Shape::Map,
     fields: &[
-        ("count", "logical processors that are online"),
-        ("model", "model name of the first, null where the kernel names none (most Arm hosts)"),
+        ("count", "online logical processors"),
+        ("model", "model name of the first processor, null if the kernel reports none (most Arm hosts)"),
     ],
     reads: &["/sys/devices/system/cpu/online", "/proc/cpuinfo"],
     alike: &[same("count"), same("model")],

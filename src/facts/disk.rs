@@ -1,4 +1,4 @@
-//! `disk`: room on the filesystems that provisioning fills.
+//! `disk`: free space on the filesystems that provisioning fills.
 
 use super::alike::each;
 use super::read::unread;
@@ -9,11 +9,11 @@ use serde_json::{Map, json};
 
 pub(super) const FACT: Fact = Fact {
     name: "disk",
-    doc: "Room below `/`, `/boot`, `/var` and `/tmp`: a map from each of these paths that exists, from `df`.",
+    doc: "Free space below `/`, `/boot`, `/var` and `/tmp`: a map from each of these paths that exists, from `df`.",
     shape: Shape::ByName,
     fields: &[
-        ("available", "bytes that an ordinary user may still write there"),
-        ("total", "size of the filesystem it is on, in bytes"),
+        ("available", "bytes that an unprivileged user can still write there"),
+        ("total", "size of its filesystem, in bytes"),
     ],
     reads: &["df -B1 --output=avail,size,file / /boot /var /tmp"],
     alike: &[each("", "", &["total"])],
@@ -27,7 +27,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-/// A path that is not there is a line less and status 1; `/` is always there.
+/// A missing path has no line and makes `df` exit with 1; `/` always exists.
 fn parse(output: &Output) -> Result<Value, Unknown> {
     let rows: Map<String, Value> = output.stdout.raw().lines().filter_map(row).collect();
     match rows.contains_key("/") {

@@ -10,15 +10,15 @@ use serde_json::json;
 
 pub(super) const FACT: Fact = Fact {
     name: "dkms",
-    doc: "Kernel modules that are built on the host, a list from `dkms status`. Empty where there is no dkms.",
+    doc: "Kernel modules that are built on the host, a list from `dkms status`. Empty if dkms is not installed.",
     shape: Shape::List,
     fields: &[
         ("module", "`nvidia`, `mlnx-ofed-kernel`"),
         ("version", "version of its source"),
-        ("kernel", "kernel release it was built for, null while it is only added"),
+        ("kernel", "kernel release for which it was built, null while it is only added"),
         ("arch", "`x86_64`"),
         ("state", "`added`, `built`, `installed`"),
-        ("note", "what dkms warns of, null without a warning"),
+        ("note", "warning of dkms, null without one"),
     ],
     reads: &["dkms status"],
     alike: &[tally("", &["module", "version", "kernel", "state"])],
@@ -35,7 +35,8 @@ pub(super) const FACT: Fact = Fact {
 fn parse(output: &Output) -> Result<Value, Unknown> {
     let mut entries = Vec::new();
     for line in done(output)?.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let entry = dkms::line(line).ok_or_else(|| Unknown::new("`dkms status` has another form").said(line))?;
+        let entry =
+            dkms::line(line).ok_or_else(|| Unknown::new("`dkms status` has an unexpected format").said(line))?;
         entries.push(json!({
             "module": entry.module, "version": entry.version, "kernel": entry.kernel,
             "arch": entry.arch, "state": entry.state, "note": entry.note,
@@ -55,6 +56,6 @@ mod tests {
         let expected = json!([{"module": "nvidia", "version": "560.35.03", "kernel": "5.15.0-130-generic", "arch": "x86_64", "state": "installed", "note": null}]);
         assert_eq!(parsed(&FACT, "nvidia/560.35.03, 5.15.0-130-generic, x86_64: installed\n"), Ok(expected));
         assert_eq!(parsed(&FACT, ""), Ok(json!([])));
-        assert_eq!(why(&FACT, 0, "odd\n"), "`dkms status` has another form");
+        assert_eq!(why(&FACT, 0, "odd\n"), "`dkms status` has an unexpected format");
     }
 }

@@ -1,4 +1,4 @@
-//! `driver`: the NVIDIA driver as it is loaded, on disk, in userspace and as a package.
+//! `driver`: the NVIDIA driver: loaded, on disk, in userspace and as a package.
 
 use super::alike::{entries, same};
 use super::command::modinfo::{self, Module};
@@ -9,7 +9,7 @@ use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::{Map, json};
 
-/// The library's link ends in the version of what programs load.
+/// The target of the library's link ends with the version that programs load.
 const SNIPPET: &str = r#"[ ! -e /sys/module/nvidia/version ] || { printf '\036module\n'; cat /sys/module/nvidia/version; }
 for f in version params; do
 [ ! -e "/proc/driver/nvidia/$f" ] || { printf '\n\036%s\n' "$f"; cat "/proc/driver/nvidia/$f"; }
@@ -46,29 +46,29 @@ fi
 
 pub(super) const FACT: Fact = Fact {
     name: "driver",
-    doc: "The NVIDIA driver: what is loaded, on disk, in userspace and packaged are four versions that have to be one. From \
+    doc: "The NVIDIA driver: the loaded, on-disk, userspace and packaged versions, which must be equal. From \
           `/proc/driver/nvidia`, `/sys/module/nvidia`, `modinfo`, the management library's link and the package manager.",
     shape: Shape::Map,
     fields: &[
-        ("loaded", "version of the loaded module, null while none is loaded"),
+        ("loaded", "version of the loaded module, null if none is loaded"),
         ("flavor", "flavor of the loaded module: `open` or `proprietary`"),
         ("disk", "version of the module for the running kernel, null without one"),
-        ("disk_flavor", "its flavor, by its licence"),
+        ("disk_flavor", "its flavor, by its license"),
         (
             "kernels",
-            "kernel release to `version`, `flavor` and `file` of the module for it, of every kernel that has one",
+            "map from kernel release to `version`, `flavor` and `file` of its module, for every kernel that has one",
         ),
         ("userspace", "version of the management library, null without one"),
-        ("package", "the package that `nvidia-smi` came with, null where none did"),
+        ("package", "the package that contains `nvidia-smi`, null if none does"),
         ("packaged", "its upstream version, without epoch and revision"),
-        ("method", "how it was installed: `package`, `runfile`, `mixed` (both: they overwrite each other), null"),
-        ("uninstaller", "whether the installer program left its uninstaller"),
+        ("method", "installation method: `package`, `runfile`, `mixed` (both: they overwrite each other), null"),
+        ("uninstaller", "whether the uninstaller of the installer program exists"),
         (
             "params",
-            "what was asked of the loaded module, by name, as text (`/proc/driver/nvidia/params`), null while none is loaded. It does \
-             not tell what came of it",
+            "requested parameters of the loaded module, by name, as text (`/proc/driver/nvidia/params`), null if none is loaded. They \
+             do not show the effect",
         ),
-        ("gpus", "number of GPUs that the loaded driver has"),
+        ("gpus", "number of GPUs that the loaded driver manages"),
     ],
     reads: &[
         "/sys/module/nvidia/version",
@@ -122,13 +122,13 @@ fn loaded(parts: &[Part<'_>]) -> Map<String, Value> {
     let version = match (&loaded, module) {
         (Some(loaded), _) => loaded.version.as_str().into(),
         (None, Some(version)) => version.into(),
-        (None, None) if told.is_some() => unknown_part("`/proc/driver/nvidia/version` has another form"),
+        (None, None) if told.is_some() => unknown_part("`/proc/driver/nvidia/version` has an unexpected format"),
         (None, None) => Value::Null,
     };
     let flavor = match loaded {
         Some(loaded) => Value::from(if loaded.open { "open" } else { "proprietary" }),
         None if version.is_null() => Value::Null,
-        None => unknown_part("the loaded driver does not tell its flavor"),
+        None => unknown_part("the loaded driver does not report its flavor"),
     };
     let params = part(parts, "params").map(|part| nvidia_version::params(part.body));
     named([("loaded", version), ("flavor", flavor), ("params", json!(params))])
@@ -143,7 +143,7 @@ fn disk(parts: &[Part<'_>], running: &str) -> Map<String, Value> {
     let modules: Vec<(&str, Module)> =
         modules.filter_map(|part| Some((part.field(1), modinfo::parse(part.body)?))).collect();
     let own = modules.iter().find(|(kernel, _)| *kernel == running).map(|(_, module)| module);
-    let flavor = |module: &Module| or_unknown(module.flavor(), || "its licence is not known".to_owned());
+    let flavor = |module: &Module| or_unknown(module.flavor(), || "its license is unknown".to_owned());
     let entry = |module: &Module| json!({ "version": module.version, "flavor": flavor(module), "file": module.file });
     let kernels: Map<String, Value> =
         modules.iter().map(|(kernel, module)| ((*kernel).to_owned(), entry(module))).collect();
@@ -156,7 +156,7 @@ fn disk(parts: &[Part<'_>], running: &str) -> Map<String, Value> {
 
 fn library_version(path: &str) -> Value {
     let version = path.rsplit_once(".so.").map(|(_, version)| version).filter(|version| is_version(version));
-    or_unknown(version, || format!("the management library `{path}` does not tell its version"))
+    or_unknown(version, || format!("the file name of the management library `{path}` contains no version"))
 }
 
 fn installed(parts: &[Part<'_>]) -> Map<String, Value> {
@@ -230,11 +230,11 @@ mod tests {
     #[test]
     fn what_cannot_be_told_says_why() {
         let driver = of("@@version\nodd\n@@host\t0\tk\n@@lacks\tmodinfo\n@@library\t/usr/lib/libnvidia-ml.so.1\n");
-        assert_eq!(driver["loaded"]["unknown"], "`/proc/driver/nvidia/version` has another form");
+        assert_eq!(driver["loaded"]["unknown"], "`/proc/driver/nvidia/version` has an unexpected format");
         assert_eq!(driver["disk"]["unknown"], "`modinfo` is missing");
         assert_eq!(
             driver["userspace"]["unknown"],
-            "the management library `/usr/lib/libnvidia-ml.so.1` does not tell its version"
+            "the file name of the management library `/usr/lib/libnvidia-ml.so.1` contains no version"
         );
     }
 }

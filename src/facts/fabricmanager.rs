@@ -10,9 +10,9 @@ use serde_json::json;
 
 pub(super) const FACT: Fact = Fact {
     name: "fabricmanager",
-    doc: "The fabric manager's program, from `nv-fabricmanager --version`. Its version has to be that of the loaded driver, to the last digit.",
+    doc: "The fabric manager's program, from `nv-fabricmanager --version`. Its version must exactly equal that of the loaded driver.",
     shape: Shape::Map,
-    fields: &[("version", "`560.35.03`, null where it is not installed")],
+    fields: &[("version", "`560.35.03`, null if it is not installed")],
     reads: &["nv-fabricmanager --version"],
     alike: &[same("version")],
     snippet: FactSnippet {
@@ -25,7 +25,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-/// The wording differs between branches: a version has to stand behind a colon or at the end of a line.
+/// The wording differs between branches: the version must be the last word of a line.
 fn parse(output: &Output) -> Result<Value, Unknown> {
     let text = done(output)?;
     if text.trim() == "none" {

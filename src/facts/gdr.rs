@@ -1,4 +1,4 @@
-//! `gdr`: how adapters reach the memory of GPUs.
+//! `gdr`: how adapters access the memory of GPUs.
 
 use super::alike::same;
 use super::command::modinfo;
@@ -29,18 +29,18 @@ done
 
 pub(super) const FACT: Fact = Fact {
     name: "gdr",
-    doc: "How RDMA adapters reach the memory of GPUs (GPUDirect RDMA): by the module `nvidia_peermem` or by dma-buf. From \
+    doc: "How RDMA adapters access the memory of GPUs (GPUDirect RDMA): by the module `nvidia_peermem` or by dma-buf. From \
           `/sys/module`, `/sys/kernel/mm/memory_peers`, `modinfo` and the loaded driver.",
     shape: Shape::Map,
     fields: &[
         (
             "path",
-            "`peermem` (loaded and registered), `dmabuf` (possible), or null: then traffic bounces through main memory",
+            "`peermem` (loaded and registered), `dmabuf` (possible), or null: then traffic is copied through main memory",
         ),
         (
             "peermem",
-            "`loaded`, `version` of what is loaded, `registered` (whether the RDMA stack took it), `disk` (its version on disk, null \
-             without it) and `built_for_rdma` (whether it was built against an RDMA stack: else it cannot be loaded)",
+            "`loaded`, `version` of the loaded module, `registered` (whether the RDMA stack accepted it), `disk` (its version on disk, null \
+             without it) and `built_for_rdma` (whether it was built against an RDMA stack: otherwise it cannot be loaded)",
         ),
         ("legacy", "whether the old module `nv_peer_mem` is loaded"),
         (
@@ -77,7 +77,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     let loaded = |name: &str| parts.iter().any(|part| part.name() == "loaded" && part.field(1) == name);
     let gpus: Vec<_> = parts.iter().filter(|part| part.name() == "gpu").map(|part| table::gpu(part.field(1))).collect();
     let able = !gpus.is_empty() && gpus.iter().all(|gpu| gpu.is_none_or(|gpu| gpu.has_gsp));
-    let flavor = || unknown_part("the loaded driver does not tell its flavor");
+    let flavor = || unknown_part("the loaded driver does not report its flavor");
     let dmabuf = match told {
         Some(None) => flavor(),
         open => (open == Some(Some(true)) && able && since(kernel.field(1), (5, 12))).into(),
@@ -114,7 +114,7 @@ fn disk(parts: &[super::read::Part<'_>]) -> (Value, Value) {
     }
 }
 
-/// Returns whether a kernel's release is `version` or later.
+/// Returns whether a kernel release is `version` or later.
 fn since(release: &str, version: (u64, u64)) -> bool {
     let mut numbers = release.split(['.', '-', '+']).map(|part| part.parse::<u64>().ok());
     matches!((numbers.next().flatten(), numbers.next().flatten()), (Some(major), Some(minor)) if (major, minor) >= version)
@@ -153,8 +153,8 @@ mod tests {
     #[test]
     fn a_driver_that_does_not_tell_leaves_the_path_unknown() {
         let odd = of("@@kernel\t5.15.0\n@@version\nodd\n@@disk\n@@gpu\t0x2330\n");
-        assert_eq!(odd["path"]["unknown"], "the loaded driver does not tell its flavor");
-        assert_eq!(odd["dmabuf"]["unknown"], "the loaded driver does not tell its flavor");
+        assert_eq!(odd["path"]["unknown"], "the loaded driver does not report its flavor");
+        assert_eq!(odd["dmabuf"]["unknown"], "the loaded driver does not report its flavor");
     }
 
     #[test]

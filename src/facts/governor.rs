@@ -1,4 +1,4 @@
-//! `governor`: how the processors' clocks and memory placement are governed.
+//! `governor`: the policies for processor clocks and memory placement.
 
 use super::alike::{self, same, tidied};
 use super::read::{done, field};
@@ -19,16 +19,16 @@ done
 
 pub(super) const FACT: Fact = Fact {
     name: "governor",
-    doc: "How clocks and memory placement are governed, from `/sys/devices/system/cpu`, `/proc/sys/kernel/numa_balancing` and \
+    doc: "The policies for processor clocks and memory placement, from `/sys/devices/system/cpu`, `/proc/sys/kernel/numa_balancing` and \
           `/sys/kernel/mm/transparent_hugepage`.",
     shape: Shape::Map,
     fields: &[
         (
             "governors",
-            "governor to number of processors: `performance`, `powersave`; empty where the kernel does not set clocks",
+            "map from governor to number of processors: `performance`, `powersave`; empty if the kernel does not set clocks",
         ),
-        ("numa_balancing", "whether the kernel moves memory between nodes, null where it cannot"),
-        ("thp", "transparent huge pages: `always`, `madvise`, `never`, null where the kernel has none"),
+        ("numa_balancing", "whether the kernel moves memory between nodes, null if it cannot"),
+        ("thp", "transparent huge pages: `always`, `madvise`, `never`, null if the kernel has none"),
     ],
     reads: &[
         "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",

@@ -1,4 +1,4 @@
-//! `gpu_state`: the state of each GPU as `nvidia-smi -q` tells it.
+//! `gpu_state`: the state of each GPU as reported by `nvidia-smi -q`.
 
 use super::alike::each;
 use super::command::nvidia_smi::{self, Cell, Gpu};
@@ -16,24 +16,24 @@ guard 30 nvidia-smi -q"
 
 pub(super) const FACT: Fact = Fact {
     name: "gpu_state",
-    doc: "The state of each NVIDIA GPU, a list ordered by address, from one `nvidia-smi -q`. Empty where no driver is loaded. \
-          `nvidia-smi` may hang: then this fact is unknown and `gpus` is not.",
+    doc: "The state of each NVIDIA GPU, a list ordered by address, from one `nvidia-smi -q`. Empty if no driver is loaded. \
+          `nvidia-smi` may hang: then this fact is unknown, but `gpus` is not.",
     shape: Shape::List,
     fields: &[
         ("bdf", "PCI address as in `gpus`: `0000:18:00.0`"),
         ("uuid", "`GPU-806f8ea2-…`"),
         ("model", "`NVIDIA H100 80GB HBM3`"),
-        ("vbios", "version of its VBIOS"),
-        ("persistence", "whether persistence mode is on"),
+        ("vbios", "VBIOS version"),
+        ("persistence", "whether persistence mode is enabled"),
         (
             "ecc",
-            "`current` and `pending`: whether error correction is on, now and after the next reset; null without it",
+            "`current` and `pending`: whether error correction is enabled, now and after the next reset; null without it",
         ),
         (
             "ecc_uncorrected",
             "uncorrected errors, `volatile` (since the driver was loaded) and `aggregate`; null without error correction",
         ),
-        ("mig", "`current` and `pending`: whether it is split into instances; null where it cannot be"),
+        ("mig", "`current` and `pending`: whether it is split into instances; null if not supported"),
         (
             "remaps",
             "remapped rows: `correctable` and `uncorrectable` counts, `pending` and `failure` flags; null before Ampere",
@@ -44,11 +44,11 @@ pub(super) const FACT: Fact = Fact {
         ),
         (
             "recovery",
-            "what the driver asks for: `None`, `Reset`, `Reboot`, `Drain P2P`, `Drain and Reset`; null where it does not tell",
+            "recovery action that the driver requests: `None`, `Reset`, `Reboot`, `Drain P2P`, `Drain and Reset`; null if not reported",
         ),
         (
             "gsp_firmware",
-            "firmware of the system processor by this second source, null where it says none; `gpus` decides",
+            "firmware of the system processor by this second source, null if it reports none; `gpus` is authoritative",
         ),
     ],
     reads: &["/proc/driver/nvidia/version", "/proc/*/stat", "nvidia-smi -q"],
@@ -63,7 +63,7 @@ pub(super) const FACT: Fact = Fact {
 
 fn parse(output: &Output) -> Result<Value, Unknown> {
     let Some(ran) = ran(&parts(done(output)?), "nvidia-smi")? else { return Ok(json!([])) };
-    // With a corrupt infoROM (14) the GPUs are listed all the same.
+    // Even with a corrupt infoROM (14) the GPUs are listed.
     if !matches!(ran.status, 0 | 14) {
         let unknown = failed("nvidia-smi", &ran);
         let meaning = nvidia_smi::meaning(ran.status).map(|meaning| format!(": {meaning}")).unwrap_or_default();
@@ -94,16 +94,16 @@ fn state(gpu: &Gpu) -> Value {
     })
 }
 
-/// Returns why a place of the listing tells nothing.
+/// Marks a field of the listing that has no value, with the reason.
 fn untold(path: &str, cell: Cell<'_>) -> Value {
     unknown_part(match cell {
-        Cell::Missing => format!("`nvidia-smi` does not tell `{path}`"),
-        Cell::Absent => format!("`nvidia-smi` says that `{path}` is not available"),
-        Cell::Failed(said) | Cell::Value(said) => format!("`nvidia-smi` says `{said}` of `{path}`"),
+        Cell::Missing => format!("`nvidia-smi` does not report `{path}`"),
+        Cell::Absent => format!("`nvidia-smi` reports `{path}` as not available"),
+        Cell::Failed(said) | Cell::Value(said) => format!("`nvidia-smi` reports `{said}` for `{path}`"),
     })
 }
 
-/// Reads text; what the GPU does not have or the branch does not tell is null.
+/// Reads text; a value that the GPU does not have or the branch does not report is null.
 fn text(gpu: &Gpu, path: &str) -> Value {
     match gpu.cell(path) {
         Cell::Value(text) => text.into(),
@@ -112,7 +112,7 @@ fn text(gpu: &Gpu, path: &str) -> Value {
     }
 }
 
-/// Reads a flag; whatever is neither yes nor no is unknown, never false.
+/// Reads a flag; a value that is neither yes nor no is unknown, never false.
 fn flag(gpu: &Gpu, path: &str) -> Value {
     match gpu.cell(path) {
         Cell::Value("Enabled" | "Yes") => true.into(),
@@ -133,7 +133,7 @@ fn number(cell: Cell<'_>) -> Option<u64> {
     }
 }
 
-/// Returns the two modes of a feature, null where the GPU does not have it.
+/// Returns the two modes of a feature, null if the GPU does not have it.
 fn modes(gpu: &Gpu, block: &str) -> Value {
     let path = |name: &str| format!("{block} / {name}");
     match gpu.cell(&path("Current")) {
@@ -164,7 +164,7 @@ fn fabric(gpu: &Gpu) -> Value {
     }
 }
 
-/// Sums uncorrected errors by kind, null where the GPU does not count them.
+/// Sums uncorrected errors by kind, null if the GPU does not count them.
 fn uncorrected(gpu: &Gpu) -> Value {
     if gpu.cell("ECC Mode / Current") == Cell::Absent {
         return Value::Null;
@@ -175,7 +175,7 @@ fn uncorrected(gpu: &Gpu) -> Value {
     }
 }
 
-/// Adds up what is uncorrectable below a path: the names of the counts differ between branches.
+/// Sums the uncorrectable counts below a path: their names differ between branches.
 fn sum(gpu: &Gpu, path: &str) -> Value {
     let cells: Vec<Cell<'_>> =
         gpu.below(path).filter(|(name, _)| name.contains("Uncorrectable")).map(|(_, cell)| cell).collect();
@@ -232,7 +232,7 @@ mod tests {
         let text =
             H100.replacen("Uncorrectable Error               : 0", "Uncorrectable Error               : ERR!", 1);
         let state = parsed(&FACT, &answer(&text, "0")).expect("is known");
-        let expected = "`nvidia-smi` says `ERR!` of `Remapped Rows / Uncorrectable Error`";
+        let expected = "`nvidia-smi` reports `ERR!` for `Remapped Rows / Uncorrectable Error`";
         assert_eq!(state[0]["remaps"]["uncorrectable"]["unknown"], expected);
         assert_eq!(state[0]["remaps"]["correctable"], 0);
     }
@@ -247,19 +247,19 @@ mod tests {
             "    Fabric\n        State                             : N/A",
             "    Fabric\n        State                             : Unknown Error",
         );
-        assert_eq!(lost["fabric"]["unknown"], "`nvidia-smi` says `Unknown Error` of `Fabric / State`");
+        assert_eq!(lost["fabric"]["unknown"], "`nvidia-smi` reports `Unknown Error` for `Fabric / State`");
         let old = with("    Fabric\n        State                             : N/A\n", "");
-        assert_eq!(old["fabric"]["unknown"], "`nvidia-smi` does not tell `Fabric / State`");
+        assert_eq!(old["fabric"]["unknown"], "`nvidia-smi` does not report `Fabric / State`");
         let ecc = "    ECC Mode\n        Current                           : Enabled\n";
         let none = with(ecc, &ecc.replace("Enabled", "N/A"));
         assert_eq!((&none["ecc"], &none["ecc_uncorrected"]), (&Value::Null, &Value::Null));
         let odd = with(ecc, &ecc.replace("Enabled", "[Unknown Error]"));
-        assert_eq!(odd["ecc"]["current"]["unknown"], "`nvidia-smi` says `Unknown Error` of `ECC Mode / Current`");
+        assert_eq!(odd["ecc"]["current"]["unknown"], "`nvidia-smi` reports `Unknown Error` for `ECC Mode / Current`");
         assert_eq!(odd["ecc"]["pending"], true);
         let sum = with("SRAM Uncorrectable Parity     : 0", "SRAM Uncorrectable Parity     : ERR!");
         assert_eq!(
             sum["ecc_uncorrected"]["volatile"]["unknown"],
-            "`nvidia-smi` says `ERR!` of `ECC Errors / Volatile`"
+            "`nvidia-smi` reports `ERR!` for `ECC Errors / Volatile`"
         );
         assert_eq!(sum["ecc_uncorrected"]["aggregate"], 0);
     }

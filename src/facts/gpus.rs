@@ -1,4 +1,4 @@
-//! `gpus`: the GPUs of a host, as the bus and the driver's files tell.
+//! `gpus`: the GPUs of a host, from the PCI bus and the driver's files.
 
 use super::alike::each;
 use super::read::{done, or_unknown, part, parts, text_or_null, unknown_part};
@@ -10,7 +10,8 @@ use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
-/// `nvidia-smi` is not asked: it may load the driver. The first bytes of a device that fell off the bus are ones.
+/// Does not run `nvidia-smi`, which may load the driver. The first bytes of a device that fell off the bus are all
+/// ones.
 const SNIPPET: &str = r#"[ -d /sys/bus ] || { printf '/sys is not mounted\n' >&2; exit 1; }
 g() { v=; [ ! -r "$d/$1" ] || read -r v <"$d/$1" || :; printf '\t%s' "$v"; }
 [ ! -e /proc/driver/nvidia/version ] || { printf '\036driver\n'; cat /proc/driver/nvidia/version; }
@@ -34,38 +35,35 @@ done
 pub(super) const FACT: Fact = Fact {
     name: "gpus",
     doc: "NVIDIA GPUs, a list ordered by address, from `/sys/bus/pci/devices`, `/proc/driver/nvidia/gpus` and forge's table of \
-          device ids. Empty where there is none. What `nvidia-smi` tells is in `gpu_state`.",
+          device ids. Empty if there are none. The output of `nvidia-smi` is in `gpu_state`.",
     shape: Shape::List,
     fields: &[
         ("bdf", "PCI address: `0000:18:00.0`"),
         ("device", "device id: `0x2330`"),
-        ("product", "`H100 SXM`; unknown for an id that is not in the table, as are generation, flavors and branches"),
+        ("product", "`H100 SXM`; unknown, like generation, flavors and branches, for an id that is not in the table"),
         ("generation", "`turing`, `ampere`, `ada`, `hopper`, `blackwell`"),
         ("flavors", "the kernel module flavors that drive it: `proprietary`, `open`"),
-        (
-            "gsp_optional",
-            "whether the firmware of its system processor can be switched off at all; null where it has none",
-        ),
-        ("branch_min", "the first driver branch that supports it, null where every branch in use does"),
-        ("branch_max", "the last driver branch that supports it, null where none was the last"),
+        ("gsp_optional", "whether the firmware of its system processor can be disabled; null if it has none"),
+        ("branch_min", "the first driver branch that supports it, null if every branch in use does"),
+        ("branch_max", "the last driver branch that supports it, null if support has not ended"),
         (
             "fabric",
-            "how products of its kind are joined: `nvswitch`, `nvlink5`, `imex`, null; unknown where that depends on the server. What is \
-             there tells the fact `nvswitch`",
+            "how products of its type are connected: `nvswitch`, `nvlink5`, `imex`, null; unknown if that depends on the server. The \
+             fact `nvswitch` shows the switches of this host",
         ),
         ("driver", "the bound kernel driver: `nvidia`, `nouveau`, `vfio-pci`, null"),
-        ("numa", "number of the NUMA node, null where the firmware names none"),
-        ("pcie", "`width` and `max_width` in lanes, `max_speed` (`32.0 GT/s PCIe`); unknown where it does not answer"),
-        ("answers", "false where its PCI configuration reads as all ones: it fell off the bus"),
-        ("model", "the driver's name of it, null while the driver has none"),
+        ("numa", "number of the NUMA node, null if the firmware reports none"),
+        ("pcie", "`width` and `max_width` in lanes, `max_speed` (`32.0 GT/s PCIe`); unknown if it does not answer"),
+        ("answers", "false if its PCI configuration reads as all ones: it fell off the bus"),
+        ("model", "the driver's name for it, null while the driver has none"),
         ("uuid", "null while the driver does not know it"),
         ("vbios", "null while the driver does not know it"),
         (
             "gsp",
-            "whether its system processor runs firmware, `on` or `off`, from the driver's file of this GPU: what was asked for tells \
-             nothing. Unknown while no driver has it, null for GPUs without one",
+            "whether its system processor runs firmware, `on` or `off`, from the driver's file of this GPU: the requested setting \
+             does not show that. Unknown while no driver manages it, null for GPUs without such a processor",
         ),
-        ("gsp_firmware", "the version of that firmware, null where it is off"),
+        ("gsp_firmware", "the version of that firmware, null if it is off"),
     ],
     reads: &[
         "/sys/bus/pci/devices/*/{vendor,class,device,numa_node,driver,config}",
@@ -130,7 +128,7 @@ fn bus(row: &[&str]) -> Map<String, Value> {
         "" => unknown_part("its PCI configuration cannot be read"),
         bytes => Value::from(bytes != "ffff"),
     };
-    // All ones would read as 63 lanes.
+    // All ones would be read as 63 lanes.
     let pcie = match bytes.as_str() {
         "ffff" => unknown_part("it does not answer"),
         _ => json!({ "width": number(row[5]), "max_width": number(row[6]), "max_speed": text_or_null(Some(row[7])) }),
@@ -146,7 +144,7 @@ fn bus(row: &[&str]) -> Map<String, Value> {
     fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
 
-/// Returns what the table says of a device id.
+/// Returns the table's fields for a device id.
 fn model(device: &str) -> Map<String, Value> {
     let gpu = table::gpu(device);
     let told = |value: &dyn Fn(&table::Gpu) -> Value| {
@@ -169,8 +167,8 @@ fn model(device: &str) -> Map<String, Value> {
     fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
 
-/// Judges the firmware of one GPU: a version is on; `N/A` is off where the driver has initialized the GPU and its
-/// flavor can do without.
+/// Returns state and version of one GPU's firmware. A version means on; `N/A` means off if the driver has initialized
+/// the GPU and its flavor can run without firmware.
 fn gsp(device: &str, information: Option<&Information>, open: Option<bool>) -> (Value, Value) {
     if table::gpu(device).is_some_and(|gpu| !gpu.has_gsp) {
         return (Value::Null, Value::Null);
@@ -178,22 +176,22 @@ fn gsp(device: &str, information: Option<&Information>, open: Option<bool>) -> (
     let both = |why: &str| (unknown_part(why), unknown_part(why));
     let Some(information) = information else {
         return both(if open.is_some() {
-            "the loaded driver does not have this GPU"
+            "the loaded driver does not manage this GPU"
         } else {
             "no NVIDIA driver is loaded"
         });
     };
     match information.firmware.as_deref() {
-        None => both("the driver's file of this GPU tells no firmware"),
+        None => both("the driver's file of this GPU contains no firmware version"),
         Some("N/A") if information.uuid.is_none() => both("the driver has not initialized this GPU"),
         Some("N/A") if open == Some(true) => {
-            both("an open kernel module says that it runs no firmware, which it cannot do")
+            both("an open kernel module reports that it runs no firmware, which is not possible")
         }
         Some("N/A") => ("off".into(), Value::Null),
         Some(version) => {
             let is_version = version.starts_with(|c: char| c.is_ascii_digit());
             let known = |text: &str| {
-                or_unknown(is_version.then(|| text.to_owned()), || format!("the driver's file says `{version}`"))
+                or_unknown(is_version.then(|| text.to_owned()), || format!("the driver's file contains `{version}`"))
             };
             (known("on"), known(version))
         }
@@ -238,19 +236,15 @@ mod tests {
     #[test]
     fn gsp_is_what_the_driver_s_file_of_the_gpu_says_and_never_what_was_asked_for() {
         assert_eq!(gsp_of(&format!("{PROPRIETARY}{BUS}{}", information("560.35.03"))), "on");
-        assert_eq!(
-            gsp_of(&format!("{OPEN}{BUS}{}", information("560.35.03"))),
-            "on",
-            "params say 0 there all the same"
-        );
+        assert_eq!(gsp_of(&format!("{OPEN}{BUS}{}", information("560.35.03"))), "on", "although params say 0");
         let unknown = |text: &str| gsp_of(text)["unknown"].clone();
         assert_eq!(
             unknown(&format!("{OPEN}{BUS}{}", information("N/A"))),
-            "an open kernel module says that it runs no firmware, which it cannot do"
+            "an open kernel module reports that it runs no firmware, which is not possible"
         );
         assert_eq!(unknown(BUS), "no NVIDIA driver is loaded");
-        assert_eq!(unknown(&format!("{PROPRIETARY}{BUS}")), "the loaded driver does not have this GPU");
-        assert_eq!(unknown(&format!("{PROPRIETARY}{BUS}{}", information("??"))), "the driver's file says `??`");
+        assert_eq!(unknown(&format!("{PROPRIETARY}{BUS}")), "the loaded driver does not manage this GPU");
+        assert_eq!(unknown(&format!("{PROPRIETARY}{BUS}{}", information("??"))), "the driver's file contains `??`");
         let cold =
             information("N/A").replace("97e0449e-f914-403f-3976-34c746092b9c", "????????-????-????-????-????????????");
         assert_eq!(unknown(&format!("{PROPRIETARY}{BUS}{cold}")), "the driver has not initialized this GPU");

@@ -1,4 +1,4 @@
-//! `hardware_errors`: what the kernel's log of this boot tells of broken hardware.
+//! `hardware_errors`: hardware faults in the kernel log of this boot.
 
 use super::read::text_or_null;
 use super::{Fact, Shape};
@@ -7,8 +7,9 @@ use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// The journal keeps what the kernel's own buffer has lost. Where it holds no line of the kernel, nobody may read it, or it
-/// is a container's: then the buffer is asked. Of one source at most 200 lines come, so that no flood hides another.
+/// The journal keeps lines that the kernel's ring buffer has dropped. If it has no kernel lines, it is not readable or
+/// belongs to a container: then the ring buffer is read. At most 200 lines per source are read, so that a flood of one
+/// does not hide another.
 const SNIPPET: &str = r#"need awk; need timeout
 forge_log() {
 { timeout -k 2 "$@" 2>/dev/null </dev/null; printf '\nforge-end %s\n' "$?"; } | awk '
@@ -28,20 +29,20 @@ printf '%s\n' "$o""#;
 
 pub(super) const FACT: Fact = Fact {
     name: "hardware_errors",
-    doc: "What the kernel's log of this boot tells of broken hardware, from `journalctl -k -b`, else `dmesg`, which may have lost what is \
-          old. Errors of GPUs and NVSwitches count since the driver was loaded last. At most 200 lines of a source are read.",
+    doc: "Hardware faults in the kernel log of this boot, from `journalctl -k -b`, else `dmesg`, which may have dropped old \
+          lines. Errors of GPUs and NVSwitches count since the driver was last loaded. At most 200 lines per source are read.",
     shape: Shape::Map,
     fields: &[
         (
             "faults",
-            "how often each source told of what calls for something: `xid` (a GPU), `sxid` (an NVSwitch), `aer` (a PCI device), `mce` (the \
+            "number of events per source that require action: `xid` (a GPU), `sxid` (an NVSwitch), `aer` (a PCI device), `mce` (the \
              processor), `edac` (memory)",
         ),
         (
             "events",
-            "list by source, code and address: `source`, `code` (of an Xid or SXid, else null), `bdf` (null where none is told), `class` (what it \
-             calls for: `none`, as an application's fault and what was corrected, `inspect`, `link`, `reset`, `drain`, `reboot`, `power-cycle`), \
-             `meaning` (of an Xid that is known: `fell off the bus`), `count`, `last` (the last line, from where its source begins)",
+            "list by source, code and address: `source`, `code` (of an Xid or SXid, else null), `bdf` (null if none is logged), `class` (the \
+             required action: `none` for application faults and corrected errors, `inspect`, `link`, `reset`, `drain`, `reboot`, `power-cycle`), \
+             `meaning` (of a known Xid: `fell off the bus`), `count`, `last` (the last line, starting at its source)",
         ),
     ],
     reads: &["journalctl -k -b", "dmesg"],
@@ -50,7 +51,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-/// Xids, what they mean and what they call for, after NVIDIA's documentation of them.
+/// Xids with their meaning and required action, according to NVIDIA's documentation.
 const XIDS: [(&[u64], &str, &str); 11] = [
     (&[13, 31, 43, 45, 69, 94], "an application's fault", "none"),
     (&[63], "a row is remapped", "none"),
@@ -65,7 +66,7 @@ const XIDS: [(&[u64], &str, &str); 11] = [
     (&[], "", "inspect"),
 ];
 
-/// Words of an Xid 154 that tell what it asks for, the strongest first.
+/// Words of an Xid 154 that name the requested action, the strongest first.
 const RECOVERIES: [(&str, &str); 4] =
     [("Reboot", "reboot"), ("Drain", "drain"), ("Reset", "reset"), ("(None)", "none")];
 
@@ -83,7 +84,7 @@ struct Event<'a> {
 
 fn parse(output: &Output) -> Result<Value, Unknown> {
     let unread =
-        || Unknown::new("the kernel's log cannot be read: neither `journalctl -k` nor `dmesg` shows a line of it");
+        || Unknown::new("the kernel log could not be read: neither `journalctl -k` nor `dmesg` shows a line of it");
     let (text, end) = super::read::done(output)?.rsplit_once('\u{1e}').ok_or_else(unread)?;
     let mut fields = end.lines().next().unwrap_or_default().split('\t').skip(1);
     if fields.next() != Some("0")
@@ -103,7 +104,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     Ok(json!({ "faults": faults, "events": grouped(&events) }))
 }
 
-/// What is counted together: source, code, address and class.
+/// The key by which events are counted: source, code, address and class.
 type Kind<'e> = (&'e str, Option<u64>, Option<&'e str>, &'e str);
 
 fn grouped(events: &[Event<'_>]) -> Vec<Value> {
@@ -123,7 +124,7 @@ fn event(line: &str) -> Option<Event<'_>> {
     sxid(line).or_else(|| xid(line)).or_else(|| aer(line)).or_else(|| mce(line)).or_else(|| edac(line))
 }
 
-/// Reads address and number behind `start`: `(PCI:0000:9b:00): 119, …`.
+/// Parses address and number after `start`: `(PCI:0000:9b:00): 119, …`.
 fn numbered<'a>(line: &'a str, start: &str) -> Option<(&'a str, String, u64, &'a str)> {
     let text = &line[line.find(start)?..];
     let (address, rest) = text[start.len()..].split_once(')')?;
@@ -132,7 +133,7 @@ fn numbered<'a>(line: &'a str, start: &str) -> Option<(&'a str, String, u64, &'a
     Some((text, bdf(address), rest[..digits].parse().ok()?, rest[digits..].trim_start_matches(',').trim_start()))
 }
 
-/// Returns an address as the PCI bus has it: that of a line may lack the function.
+/// Returns an address in the form of the PCI bus: a log line may omit the function.
 fn bdf(text: &str) -> String {
     let text = text.trim_start_matches("PCI:").to_ascii_lowercase();
     if text.contains('.') { text } else { text + ".0" }
@@ -159,7 +160,7 @@ fn sxid(line: &str) -> Option<Event<'_>> {
     Some(Event { source: "sxid", code: Some(code), bdf: Some(bdf), class, meaning: None, text })
 }
 
-/// The device that met the error is told behind, else it is the one that reports it.
+/// Parses an AER line. The device with the error is named after the marker; otherwise it is the reporting device.
 fn aer(line: &str) -> Option<Event<'_>> {
     let at = line.find("AER: ").filter(|at| line[*at..].contains("Uncorrect"))?;
     let address = |word: &str| {
@@ -171,7 +172,7 @@ fn aer(line: &str) -> Option<Event<'_>> {
     Some(Event { source: "aer", code: None, bdf, class: "inspect", meaning: None, text: &line[at..] })
 }
 
-/// That events were logged elsewhere is told of corrected ones too.
+/// Parses a machine check. The line that events were logged elsewhere also appears for corrected errors.
 fn mce(line: &str) -> Option<Event<'_>> {
     let at = line.find("mce: [Hardware Error]")?;
     let text = &line[at..];
@@ -203,8 +204,8 @@ mod tests {
 
     #[test]
     fn each_source_has_its_form() {
-        // origin: the Xid and the SXid from leptonai/gpud, Xid 63 from huggingface's log of a training, 154 reconstructed, AER
-        // from a report to linux-pci, machine check and memory from the kernel's format strings
+        // origin: the Xid and the SXid from leptonai/gpud, Xid 63 from huggingface's log of a training, 154
+        // reconstructed, AER from a report to linux-pci, machine check and memory from the kernel's format strings
         let table = [
             (
                 "2026-11-21T09:48:48+0000 gpu02 kernel: NVRM: Xid (PCI:0000:9B:00): 119, pid=1, name=x, Timeout after 6s of waiting for RPC response from GPU4 GSP!",
@@ -292,10 +293,10 @@ mod tests {
         assert_eq!(faults, json!({ "xid": 1, "sxid": 0, "aer": 0, "mce": 0, "edac": 0 }));
     }
 
-    /// A log that cannot be read is not one without errors.
+    /// An unreadable log does not mean that there are no errors.
     #[test]
     fn a_log_without_a_line_is_unknown() {
-        let expected = "the kernel's log cannot be read: neither `journalctl -k` nor `dmesg` shows a line of it";
+        let expected = "the kernel log could not be read: neither `journalctl -k` nor `dmesg` shows a line of it";
         for text in ["@@log\t0\t0\n", "@@log\t1\t0\n", "@@log\t124\t9\n", ""] {
             assert_eq!(why(&FACT, 0, &printed(text)), expected, "{text}");
         }

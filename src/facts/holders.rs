@@ -1,4 +1,4 @@
-//! `holders`: processes that hold GPU or RDMA devices.
+//! `holders`: processes that have GPU or RDMA devices open.
 
 use super::cgroup;
 use super::read::{Part, parts, text_or_null};
@@ -8,11 +8,11 @@ use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whoever is not root sees only its own open files, and a `find` that cannot compare links would find none: both would
-/// look like a free host. A process that ends meanwhile is an error of `find` that means nothing. Only character devices
-/// count: a file below somebody's `dev/nvidia-notes` is none. Neither the maps nor the arguments of a process are read:
-/// both wait for a lock that a process which hangs in the kernel may hold. Names that users choose are left out where
-/// they hold anything but printable ASCII, so that none can pass for a line of another process.
+/// Without root only one's own open files are visible, and a `find` that cannot compare links would find none: in both
+/// cases the host would seem free. If a process ends meanwhile, `find` reports an error that is ignored. Only character
+/// devices count: a file below a user's `dev/nvidia-notes` does not. Neither the maps nor the arguments of a process
+/// are read: both wait for a lock that a process which hangs in the kernel may hold. Names that users choose are
+/// omitted if they contain anything but printable ASCII, so that none can pass for a line of another process.
 const SNIPPET: &str = r#"[ "$(id -u)" = 0 ] || { printf 'only root sees who holds a device\n' >&2; exit 3; }
 need find
 find /proc/self -maxdepth 0 ! -lname x ! -xtype c -printf '' 2>/dev/null || { printf 'this find cannot compare links\n' >&2; exit 4; }
@@ -42,23 +42,20 @@ for d in /var/log/pods/*; do [ ! -d "$d" ] || printf '%s\n' "${d##*/}"; done
 
 pub(super) const FACT: Fact = Fact {
     name: "holders",
-    doc: "Processes that hold a GPU or RDMA device open, a list by process, from the open files of every process: the links in \
-          `/proc/PID/fd` to `/dev/nvidia*` and `/dev/infiniband/*`. Unknown to whoever is not root.",
+    doc: "Processes that have a GPU or RDMA device open, a list by process, from the open files of every process: the links in \
+          `/proc/PID/fd` to `/dev/nvidia*` and `/dev/infiniband/*`. Unknown without root.",
     shape: Shape::List,
     fields: &[
-        ("pid", "number of the process"),
-        ("user", "its real user, by name, or by number where the host has no name for it"),
+        ("pid", "process id"),
+        ("user", "its real user, by name, or by number if the host has no name for it"),
         (
             "command",
-            "name of its program, as the kernel keeps it: at most 15 characters; `?` where it is not plain text",
+            "name of its program as recorded by the kernel: at most 15 characters; `?` if it is not plain text",
         ),
         ("devices", "the devices, sorted: `/dev/nvidia0`, `/dev/infiniband/uverbs0`"),
         ("cgroup", "path of its control group"),
-        ("unit", "unit of systemd that it belongs to: `nvidia-persistenced.service`, null without one"),
-        (
-            "pod",
-            "Kubernetes pod as `NAMESPACE/NAME`, or its UID where the host does not tell the name; null without one",
-        ),
+        ("unit", "its systemd unit: `nvidia-persistenced.service`, null without one"),
+        ("pod", "Kubernetes pod as `NAMESPACE/NAME`, or its UID if the host does not know the name; null without one"),
         ("container", "id of its container, null without one"),
         ("slurm_job", "number of its Slurm job as text, null without one"),
     ],
@@ -77,13 +74,17 @@ pub(super) const FACT: Fact = Fact {
 fn parse(output: &Output) -> Result<Value, Unknown> {
     if output.status != 0 {
         let said = output.stderr.raw().trim();
-        return Err(Unknown::new(if said.is_empty() { "who holds a device could not be read" } else { said }));
+        return Err(Unknown::new(if said.is_empty() {
+            "processes that hold a device could not be read"
+        } else {
+            said
+        }));
     }
     let parts = parts(output.stdout.raw());
     let mut devices: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
     for line in parts.iter().filter(|part| part.name() == "files").flat_map(|part| part.body.lines()) {
         let Some((pid, device)) = open_file(line) else {
-            return Err(Unknown::new("an open file is not in the form it is printed in").said(line));
+            return Err(Unknown::new("an open file is listed in an unexpected format").said(line));
         };
         devices.entry(pid).or_default().insert(device);
     }
@@ -92,12 +93,12 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     let processes = parts.iter().filter(|part| part.name() == "process");
     let known: BTreeMap<u64, &Part<'_>> =
         processes.filter_map(|part| Some((part.field(1).parse().ok()?, part))).collect();
-    // A process that is gone by now holds nothing any more.
+    // A process that has ended holds nothing any more.
     let held = devices.iter().filter_map(|(pid, devices)| Some((*pid, *known.get(pid)?, devices)));
     Ok(held.map(|(pid, part, devices)| holder(pid, part, devices, &pods)).collect::<Vec<_>>().into())
 }
 
-/// Reads `/proc/PID/fd/N` and what it points at, from `/dev` on: a chroot stands before it.
+/// Parses `/proc/PID/fd/N` and its target from `/dev` on: in a chroot, a path precedes it.
 fn open_file(line: &str) -> Option<(u64, &str)> {
     let (path, target) = line.split_once('\t')?;
     let pid = path.strip_prefix("/proc/")?.split('/').next()?.parse().ok()?;
@@ -120,7 +121,7 @@ fn holder(pid: u64, part: &Part<'_>, devices: &BTreeSet<&str>, pods: &[&str]) ->
     })
 }
 
-/// Returns a pod's name by the folder of its logs: `NAMESPACE_NAME_UID`.
+/// Returns a pod's name from the folder of its logs: `NAMESPACE_NAME_UID`.
 fn pod(uid: &str, folders: &[&str]) -> String {
     let name = folders.iter().find_map(|folder| folder.strip_suffix(uid)?.strip_suffix('_')?.split_once('_'));
     name.map_or_else(|| uid.to_owned(), |(namespace, name)| format!("{namespace}/{name}"))

@@ -7,7 +7,7 @@ use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
 
-/// Every kernel tells `MemTotal`, so that a file that cannot be read is not taken for a kernel without large pages.
+/// Every kernel reports `MemTotal`; its absence distinguishes an unreadable file from a kernel without large pages.
 const SNIPPET: &str = r#"grep -E '^(MemTotal|HugePages_Total|HugePages_Free|Hugepagesize):' /proc/meminfo || exit
 for d in /sys/devices/system/node/node*/hugepages/hugepages-*kB; do
 [ -r "$d/nr_hugepages" ] || continue
@@ -19,12 +19,12 @@ done
 
 pub(super) const FACT: Fact = Fact {
     name: "hugepages",
-    doc: "Memory in large pages, from `/proc/meminfo` and `/sys/devices/system/node`. The kernel may grant fewer than were asked for.",
+    doc: "Memory in large pages, from `/proc/meminfo` and `/sys/devices/system/node`. The kernel may grant fewer than requested.",
     shape: Shape::Map,
     fields: &[
-        ("default_kb", "size of a page of the default size, in KiB; null where the kernel has none"),
+        ("default_kb", "default page size, in KiB; null if the kernel has none"),
         ("total", "pages of the default size"),
-        ("free", "of these, those that nobody uses"),
+        ("free", "unused pages among these"),
         ("nodes", "list by NUMA node and size: `node`, `size_kb`, `total`, `free`"),
     ],
     reads: &["/proc/meminfo", "/sys/devices/system/node/node*/hugepages/hugepages-*kB/{nr_hugepages,free_hugepages}"],

@@ -1,4 +1,4 @@
-//! `identity`: what tells hosts apart.
+//! `identity`: the values that identify a host.
 
 use super::read::{done, field, text_or_null, unread};
 use super::{Fact, Shape};
@@ -13,11 +13,11 @@ done"#;
 
 pub(super) const FACT: Fact = Fact {
     name: "identity",
-    doc: "What tells hosts apart. The same machine id or product UUID on two hosts breaks clusters.",
+    doc: "The values that identify a host. The same machine id or product UUID on two hosts breaks clusters.",
     shape: Shape::Map,
     fields: &[
-        ("machine_id", "`/etc/machine-id`, null where it is empty or missing"),
-        ("product_uuid", "`/sys/class/dmi/id/product_uuid`, null where there is none or it may not be read"),
+        ("machine_id", "`/etc/machine-id`, null if it is empty or missing"),
+        ("product_uuid", "`/sys/class/dmi/id/product_uuid`, null if it is missing or not readable"),
         ("hostname", "the kernel's host name"),
     ],
     reads: &["/etc/machine-id", "/sys/class/dmi/id/product_uuid", "/proc/sys/kernel/hostname"],

@@ -1,4 +1,4 @@
-//! `iommu`: whether devices' addresses are translated.
+//! `iommu`: whether the IOMMU translates device addresses.
 
 use super::alike::same;
 use super::read::done;
@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 
 pub(super) const FACT: Fact = Fact {
     name: "iommu",
-    doc: "Whether the addresses that devices use are translated, from `/sys/kernel/iommu_groups`.",
+    doc: "Whether the IOMMU translates the addresses that devices use, from `/sys/kernel/iommu_groups`.",
     shape: Shape::Map,
     fields: &[
-        ("groups", "number of groups; without any it is off"),
-        ("types", "type to number of groups: `identity` (passed through), `DMA`, `DMA-FQ`"),
-        ("mode", "`off`, `passthrough` (all groups), `translated` (none), `mixed`"),
+        ("groups", "number of groups; the IOMMU is off if there are none"),
+        ("types", "map from type to number of groups: `identity` (passed through), `DMA`, `DMA-FQ`"),
+        ("mode", "`off`, `passthrough` (all groups), `translated` (no group is passed through), `mixed`"),
     ],
     reads: &["/sys/kernel/iommu_groups/*/type"],
     alike: &[same("mode")],

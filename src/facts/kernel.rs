@@ -1,4 +1,4 @@
-//! `kernel`: what runs.
+//! `kernel`: the running kernel.
 
 use super::alike::{self, same, tidied};
 use super::read::{done, unread};
@@ -14,7 +14,7 @@ pub(super) const FACT: Fact = Fact {
     fields: &[
         ("release", "`uname -r`: `5.15.0-130-generic`"),
         ("arch", "`uname -m`: `x86_64`, `aarch64`"),
-        ("cmdline", "the command line it was booted with, as text"),
+        ("cmdline", "its boot command line, as text"),
     ],
     reads: &["uname -r -m", "/proc/cmdline"],
     alike: &[same("release"), same("arch"), tidied("cmdline", alike::cmdline)],

@@ -1,4 +1,4 @@
-//! `kernels`: which kernels are installed, and for which of them modules can be built.
+//! `kernels`: the installed kernels, and for which of them modules can be built.
 
 use super::alike::{same, tally};
 use super::read::{done, field, unread};
@@ -7,7 +7,7 @@ use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
 
-/// A link to headers that are not installed dangles: the file behind it decides.
+/// A link to headers that are not installed dangles, so the target file is checked.
 const SNIPPET: &str = r#"k=$(uname -r) || exit
 printf 'running\t%s\n' "$k"
 for d in /lib/modules/*; do

@@ -1,4 +1,4 @@
-//! `limits`: how much memory processes may lock.
+//! `limits`: the amount of memory that processes may lock.
 
 use super::alike::{each, same};
 use super::read::{done, parts, unread};
@@ -7,7 +7,7 @@ use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::{Map, json};
 
-/// What runs this is a child of the login, with the limits that a login gets.
+/// This runs as a child of the login session, with the limits of a login.
 const SNIPPET: &str = r#"printf '\036self\n'; grep '^Max locked memory' /proc/self/limits || exit
 command -v systemctl >/dev/null 2>&1 || exit 0
 systemctl show -p Id,MainPID containerd.service kubelet.service slurmd.service 2>/dev/null | {
@@ -23,12 +23,12 @@ done
 
 pub(super) const FACT: Fact = Fact {
     name: "limits",
-    doc: "How much memory processes may lock, which RDMA needs for its buffers, from `/proc/PID/limits`: of the login that forge uses, and of \
-          services that start jobs, as they run now. A change holds for logins and services that start after it.",
+    doc: "The amount of memory that processes may lock, which RDMA needs for its buffers, from `/proc/PID/limits`: for the login that forge \
+          uses, and for running services that start jobs. A change applies to logins and services that start after it.",
     shape: Shape::Map,
     fields: &[
         ("memlock", "`soft` and `hard` limit of the login: bytes, or `unlimited`"),
-        ("services", "running service to the same two: `containerd`, `kubelet`, `slurmd`"),
+        ("services", "map from running service to the same two limits: `containerd`, `kubelet`, `slurmd`"),
     ],
     reads: &["/proc/self/limits", "systemctl show -p Id,MainPID UNIT…", "/proc/PID/limits"],
     alike: &[same("memlock.soft"), same("memlock.hard"), each("services", "", &["soft", "hard"])],

@@ -1,4 +1,4 @@
-//! `machine`: who built the host, and its firmware.
+//! `machine`: vendor, product and firmware of the host.
 
 use super::alike::same;
 use super::read::{done, field, text_or_null, unread};
@@ -15,15 +15,15 @@ done"#;
 
 pub(super) const FACT: Fact = Fact {
     name: "machine",
-    doc: "Who built the host, and its firmware, from `/sys/class/dmi/id`. All of it is null where the kernel has no such table \
+    doc: "Vendor, product and firmware of the host, from `/sys/class/dmi/id`. All fields are null if the kernel has no such table \
           (most Arm hosts, some virtual machines).",
     shape: Shape::Map,
     fields: &[
         ("vendor", "`Supermicro`, `Dell Inc.`"),
         ("product", "`SYS-821GE-TNHR`"),
         ("board", "the mainboard: `X13DEG-OAD`"),
-        ("bios", "version of the firmware, in its vendor's own form: `2.1.V1`"),
-        ("bios_date", "when that firmware was made: `05/17/2024`"),
+        ("bios", "firmware version, in the vendor's format: `2.1.V1`"),
+        ("bios_date", "build date of that firmware: `05/17/2024`"),
     ],
     reads: &["/sys/class/dmi/id/{sys_vendor,product_name,board_name,bios_version,bios_date}"],
     alike: &[same("vendor"), same("product"), same("board"), same("bios"), same("bios_date")],

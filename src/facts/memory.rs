@@ -11,7 +11,7 @@ pub(super) const FACT: Fact = Fact {
     name: "memory",
     doc: "Main memory, from `/proc/meminfo`.",
     shape: Shape::Map,
-    fields: &[("total", "bytes that the kernel can use, a little less than what is built in")],
+    fields: &[("total", "bytes that the kernel can use, slightly less than the installed memory")],
     reads: &["/proc/meminfo"],
     alike: &[tidied("total", alike::roughly)],
     snippet: FactSnippet {

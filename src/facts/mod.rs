@@ -1,11 +1,10 @@
-//! Facts: one file each. A fact is a snippet plus a pure parser.
+//! Facts: one file per fact. A fact is a snippet plus a pure parser.
 //!
-//! Where a part of a fact could not be told while the rest could, the part is an object with the one key `unknown`
-//! and the reason. Templates that read it are unknown with that reason.
+//! If only a part of a fact could not be read, that part is an object with the single key `unknown` and the reason.
+//! Templates that read it are unknown with that reason.
 //!
-//! Architecture Invariant: a fact is never invented. A tool that is missing, a permission that lacks or an
-//! answer in another form makes the fact unknown, with the reason. Null inside a fact means that the host
-//! has no such thing.
+//! Architecture Invariant: a fact is never invented. A missing tool, a missing permission or an answer in an unexpected
+//! format makes the fact unknown, with the reason. Null inside a fact means that the host does not have that item.
 
 mod acs;
 pub mod alike;
@@ -65,42 +64,42 @@ use crate::probe::{FactSnippet, Observation, Output, Probe, Unknown};
 use alike::Alike;
 use std::collections::BTreeMap;
 
-/// What `fields` of a fact are the fields of.
+/// The part of a fact that has the `fields`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// The fact itself.
     Map,
     /// Each entry of a list.
     List,
-    /// Each value of a map whose keys are names of the host's.
+    /// Each value of a map whose keys are names that the host defines.
     ByName,
-    /// Nothing: it is one value, or what it holds is the host's own.
+    /// None: the fact is a single value, or the host defines its contents.
     Value,
 }
 
-/// A fact as the registry knows it.
+/// A fact, as registered.
 pub struct Fact {
     /// The name under `facts.`: `os`, `kernel` …
     pub name: &'static str,
-    /// One sentence: what it is and where it is read.
+    /// One sentence: meaning and source.
     pub doc: &'static str,
     pub shape: Shape,
-    /// Meaning, unit and source of each field. Empty where the fact is one value.
+    /// Meaning, unit and source of each field. Empty if the fact is a single value.
     pub fields: &'static [(&'static str, &'static str)],
-    /// The files and commands that it reads, as far as they are there: what a simulated host has to answer.
+    /// The files and commands that it reads if they exist: a simulated host must provide them.
     pub reads: &'static [&'static str],
-    /// What of it ought to be equal on hosts that are alike; empty for what tells hosts apart, and for what counts.
+    /// The parts that should be equal on similar hosts; empty for facts that identify hosts, and for counters.
     pub alike: &'static [Alike],
     pub snippet: FactSnippet,
-    /// Reads the snippet's output. Lenient in form, never inventing a value.
+    /// Parses the snippet's output: lenient about the format, but never invents a value.
     pub parse: fn(&Output) -> Result<Value, Unknown>,
 }
 
-/// What is known of one host, by the fact's name.
+/// The known facts of one host, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts(pub BTreeMap<String, Result<Value, Unknown>>);
 
-/// Every fact, in the order of the reference. Those that touch filesystems stand after those that do not.
+/// Every fact, in the order of the reference. Facts that touch filesystems come after those that do not.
 static ALL: [Fact; 43] = [
     os::FACT,
     kernel::FACT,
@@ -157,7 +156,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|fact| fact.name).chain(of_cluster().iter().map(|fact| fact.name))
 }
 
-/// Returns why a part of a fact could not be told, if `value` stands for that.
+/// Returns why a part of a fact could not be read, if `value` marks such a part.
 pub fn why_unknown(value: &Value) -> Option<&str> {
     let map = value.as_object().filter(|map| map.len() == 1)?;
     map.get("unknown")?.as_str()
@@ -168,18 +167,18 @@ pub fn snippets() -> Vec<FactSnippet> {
     ALL.iter().map(|fact| fact.snippet).collect()
 }
 
-/// Returns the questions behind all facts.
+/// Returns the probes of all facts.
 pub fn probes() -> impl Iterator<Item = Probe> {
     ALL.iter().map(|fact| Probe::Fact { name: fact.name.to_owned() })
 }
 
 impl Facts {
-    /// Returns whether the host says that its hardware is a stand-in.
+    /// Returns whether the host reports that its hardware is simulated.
     pub fn hardware_is_simulated(&self) -> bool {
         self.0.get(simulated::FACT.name).is_some_and(|fact| fact.as_ref().is_ok_and(Value::is_string))
     }
 
-    /// Parses what an observation holds of facts.
+    /// Parses the facts in an observation.
     pub fn from_observation(seen: &Observation) -> Self {
         let mut facts = BTreeMap::new();
         for fact in all() {
@@ -189,7 +188,7 @@ impl Facts {
             }
             let value = match seen.get(&probe) {
                 Ok(crate::probe::Reading::Output(output)) => (fact.parse)(output),
-                Ok(_) => Err(Unknown::new("answered with something else")),
+                Ok(_) => Err(Unknown::new("unexpected type of answer")),
                 Err(unknown) => Err(unknown),
             };
             facts.insert(fact.name.to_owned(), value);

@@ -1,4 +1,4 @@
-//! `modules`: loaded kernel modules, and which of them use which.
+//! `modules`: loaded kernel modules and their users.
 
 use super::alike::names;
 use super::read::{done, unread};
@@ -12,7 +12,7 @@ pub(super) const FACT: Fact = Fact {
     doc: "Loaded kernel modules, a map by name, from `/proc/modules`. A module cannot be unloaded while it is used.",
     shape: Shape::ByName,
     fields: &[
-        ("refs", "how often it is used, null where the kernel does not count"),
+        ("refs", "number of uses, null if the kernel does not count them"),
         ("used_by", "the modules that use it"),
     ],
     reads: &["/proc/modules"],
@@ -27,7 +27,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-/// Reads lines of name, size, uses, users and more. A kernel without modules has no such file.
+/// Parses lines of name, size, uses, users and more. A kernel without modules has no such file.
 fn parse(output: &Output) -> Result<Value, Unknown> {
     let rows = done(output)?.lines().skip(1).map(row).collect::<Option<Map<String, Value>>>();
     rows.map(Value::Object).ok_or_else(|| unread("a module", output))

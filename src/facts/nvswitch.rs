@@ -1,4 +1,4 @@
-//! `nvswitch`: whether GPUs are joined by switches, and what has to manage them.
+//! `nvswitch`: whether switches connect the GPUs, and what must manage them.
 
 use super::alike::same;
 use super::read::{done, field, unknown_part};
@@ -8,8 +8,8 @@ use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
 
-/// Switches of NVLink 5 are no PCI devices: network functions that manage them carry a mark in their product data. That is
-/// read only where there are GPUs and no switch on the bus, since a device answers it slowly. Only root may.
+/// NVLink 5 switches are not PCI devices: the network functions that manage them carry a mark in their product data. It
+/// is read only if there are GPUs and no switch on the bus, because devices answer slowly. Only root can read it.
 const SNIPPET: &str = r#"[ -d /sys/bus ] || { printf '/sys is not mounted\n' >&2; exit 1; }
 g= s=
 for d in /sys/bus/pci/devices/*; do
@@ -36,22 +36,22 @@ done
 
 pub(super) const FACT: Fact = Fact {
     name: "nvswitch",
-    doc: "Whether GPUs are joined by NVSwitch, from `/sys/bus/pci/devices`, the switch driver's files and the product data of \
+    doc: "Whether NVSwitches connect the GPUs, from `/sys/bus/pci/devices`, the switch driver's files and the product data of \
           adapters that manage switches.",
     shape: Shape::Map,
     fields: &[
-        ("count", "switches on the PCI bus; those of NVLink 5 are none"),
+        ("count", "number of switches on the PCI bus; NVLink 5 switches are not on it"),
         ("devices", "their addresses"),
-        ("driver_devices", "switches that the driver has"),
+        ("driver_devices", "number of switches that the driver manages"),
         (
             "bridges",
-            "addresses of the network functions that manage switches of NVLink 5: no adapters for traffic. Unknown to whoever may not \
-             read product data, as is `required`, where GPUs are of that kind",
+            "addresses of the network functions that manage NVLink 5 switches: they are not adapters for traffic. Unknown, like \
+             `required`, if the GPUs use NVLink 5 and the product data is not readable",
         ),
-        ("required", "whether a fabric manager has to run on this host"),
+        ("required", "whether a fabric manager must run on this host"),
         (
             "imex",
-            "whether the host is a part of a multi-node NVLink domain (GB200, GB300): its fabric manager runs elsewhere",
+            "whether the host belongs to a multi-node NVLink domain (GB200, GB300): its fabric manager runs on another machine",
         ),
     ],
     reads: &["/sys/bus/pci/devices/*/{vendor,class,device,vpd}", "/proc/driver/nvidia-nvswitch/devices/*"],

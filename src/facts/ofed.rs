@@ -1,4 +1,4 @@
-//! `ofed`: the RDMA stack: installed, on disk for each kernel, and loaded.
+//! `ofed`: the RDMA stack: installed version, modules on disk for each kernel, and the loaded module.
 
 use super::alike::same;
 use super::command::modinfo::{self, Module};
@@ -32,23 +32,23 @@ done
 
 pub(super) const FACT: Fact = Fact {
     name: "ofed",
-    doc: "The RDMA stack beside the kernel's own: what is installed, where the kernel finds `mlx5_core` and what is loaded. From \
+    doc: "The RDMA stack in addition to the kernel's own: the installed version, the origin of `mlx5_core`, and the loaded module. From \
           `ofed_info -s`, the package manager, `modinfo` and `/sys/module/mlx5_core`.",
     shape: Shape::Map,
     fields: &[
-        ("version", "`24.10-0.7.0.0`, null where none is installed"),
-        ("kind", "`mlnx_ofed` or `doca`, null where none is installed"),
+        ("version", "`24.10-0.7.0.0`, null if none is installed"),
+        ("kind", "`mlnx_ofed` or `doca`, null if none is installed"),
         ("doca", "version of the package `doca-ofed`, null without it"),
+        ("origin", "origin of `mlx5_core` for the running kernel: `ofed`, `inbox` (the kernel's own), null without it"),
         (
-            "origin",
-            "where `mlx5_core` for the running kernel comes from: `ofed`, `inbox` (the kernel's own), null without it",
+            "kernels",
+            "map from kernel release to that origin: after a kernel upgrade, its own module may be found again",
         ),
-        ("kernels", "kernel release to that origin: after an upgrade of the kernel its own module is found again"),
         ("loaded", "whether `mlx5_core` is loaded"),
-        ("loaded_version", "version of the loaded `mlx5_core`; the kernel's own tells none"),
+        ("loaded_version", "version of the loaded `mlx5_core`; the kernel's own module reports none"),
         (
             "matches_disk",
-            "whether what is loaded is what is on disk; null where either is missing: false waits for a reload",
+            "whether the loaded module is the one on disk; null if either is missing; false means that a reload is pending",
         ),
     ],
     reads: &[
@@ -83,7 +83,10 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
         Some(Some(stack)) => (stack.version.as_str().into(), stack.kind.into()),
         Some(None) => {
             let why = || {
-                unknown_part(format!("`ofed_info -s` failed or says something else (status {})", infostatus(&parts)))
+                unknown_part(format!(
+                    "`ofed_info -s` failed or has an unexpected format (status {})",
+                    infostatus(&parts)
+                ))
             };
             (why(), why())
         }
@@ -95,7 +98,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     let kernels: Map<String, Value> =
         modules.iter().map(|(kernel, module)| ((*kernel).to_owned(), json!(module.origin()))).collect();
     let lacks = || part(&parts, "lacks").map(|_| unknown_part("`modinfo` is missing"));
-    let hidden = || part(&parts, "hidden").map(|_| unknown_part("`/sys/module` is not there"));
+    let hidden = || part(&parts, "hidden").map(|_| unknown_part("`/sys/module` does not exist"));
     let same = own.and_then(|module| Some(module.srcversion.as_deref()? == line("srcversion")?));
     Ok(json!({
         "version": version,
@@ -141,8 +144,8 @@ mod tests {
         let expected = json!({"version": null, "kind": null, "doca": null, "origin": null, "kernels": {}, "loaded": false, "loaded_version": null, "matches_disk": null});
         assert_eq!(fact, expected);
         let hidden = parsed(&FACT, &printed("@@kernel\t6.1.0\n@@hidden\n")).expect("is known");
-        assert_eq!(hidden["loaded"]["unknown"], "`/sys/module` is not there");
+        assert_eq!(hidden["loaded"]["unknown"], "`/sys/module` does not exist");
         let odd = parsed(&FACT, &printed("@@kernel\t6.1.0\n@@info\nodd\n@@infostatus\t1\n")).expect("is known");
-        assert_eq!(odd["version"]["unknown"], "`ofed_info -s` failed or says something else (status 1)");
+        assert_eq!(odd["version"]["unknown"], "`ofed_info -s` failed or has an unexpected format (status 1)");
     }
 }

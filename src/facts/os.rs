@@ -13,9 +13,9 @@ pub(super) const FACT: Fact = Fact {
     shape: Shape::Map,
     fields: &[
         ("id", "`ID`: `debian`, `ubuntu`, `rhel` …"),
-        ("version_id", "`VERSION_ID` as text: `12`, `22.04`; null where the distribution has none"),
-        ("codename", "`VERSION_CODENAME`: `bookworm`; null where it has none"),
-        ("id_like", "`ID_LIKE`: the distributions it derives from, as a list"),
+        ("version_id", "`VERSION_ID` as text: `12`, `22.04`; null if the distribution has none"),
+        ("codename", "`VERSION_CODENAME`: `bookworm`; null if it has none"),
+        ("id_like", "`ID_LIKE`: the distributions from which it derives, as a list"),
         ("pretty_name", "`PRETTY_NAME`, for people"),
     ],
     reads: &["/etc/os-release", "/usr/lib/os-release"],

@@ -1,4 +1,4 @@
-//! `packages`: the package manager, and what is installed.
+//! `packages`: the package manager and the installed packages.
 
 use super::alike::{entries, same};
 use super::read::{done, unread};
@@ -15,8 +15,8 @@ pub(super) const FACT: Fact = Fact {
         ("manager", "`apt` or `dnf`"),
         (
             "installed",
-            "name to version. A foreign architecture's package stands as `name:arch`; of several versions of \
-             one RPM, the one installed last",
+            "map from name to version. A package of a foreign architecture has the name `name:arch`; of several versions \
+             of one RPM, the last installed one",
         ),
     ],
     reads: &["dpkg-query -W", "rpm -qa"],
@@ -50,7 +50,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
         return Err(unread("the manager", output));
     }
     let rows: Vec<Row<'_>> = lines.lines().filter_map(row).collect();
-    // The package manager's own package is of the native architecture.
+    // The package manager's own package has the native architecture.
     let native = rows.iter().find(|row| matches!(row.name, "dpkg" | "rpm")).map_or("", |row| row.arch);
     let mut installed = Map::new();
     for row in &rows {

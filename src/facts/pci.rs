@@ -7,7 +7,7 @@ use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
 
-/// Reads kernel memory through sysfs; the devices themselves are not touched. No process per device.
+/// Reads kernel memory through sysfs and does not access the devices. Starts no process per device.
 const SNIPPET: &str = r#"[ -d /sys/bus ] || { printf '/sys is not mounted\n' >&2; exit 1; }
 for d in /sys/bus/pci/devices/*; do
 [ -e "$d/vendor" ] || continue
@@ -19,7 +19,7 @@ done"#;
 
 pub(super) const FACT: Fact = Fact {
     name: "pci",
-    doc: "Devices on the PCI bus, a list ordered by address, from `/sys/bus/pci/devices`. Empty where the kernel shows no PCI bus.",
+    doc: "Devices on the PCI bus, a list ordered by address, from `/sys/bus/pci/devices`. Empty if the kernel shows no PCI bus.",
     shape: Shape::List,
     fields: &[
         ("bdf", "address: `0000:18:00.0`"),
@@ -27,7 +27,7 @@ pub(super) const FACT: Fact = Fact {
         ("device", "device id: `0x2330`"),
         ("class", "class, subclass and interface: `0x030200`"),
         ("driver", "name of the bound driver, null without one"),
-        ("numa", "number of the NUMA node, null where the firmware names none"),
+        ("numa", "number of the NUMA node, null if the firmware reports none"),
     ],
     reads: &["/sys/bus/pci/devices/*/{vendor,device,class,numa_node,driver}"],
     alike: &[tally("", &["vendor", "device", "driver"])],
@@ -37,7 +37,7 @@ pub(super) const FACT: Fact = Fact {
 
 fn parse(output: &Output) -> Result<Value, Unknown> {
     done(output)?.lines().map(device).collect::<Option<Vec<_>>>().map(Value::from).ok_or_else(|| {
-        Unknown::new("a line of the answer is no device")
+        Unknown::new("a line of the answer is not a device")
             .said(output.stdout.raw().chars().take(200).collect::<String>())
     })
 }
@@ -72,6 +72,6 @@ mod tests {
     fn no_bus_is_no_device_and_no_sysfs_is_unknown() {
         assert_eq!(parsed(&FACT, ""), Ok(json!([])));
         assert_eq!(why(&FACT, 1, ""), "its snippet failed with status 1");
-        assert_eq!(why(&FACT, 0, "x\n"), "a line of the answer is no device");
+        assert_eq!(why(&FACT, 0, "x\n"), "a line of the answer is not a device");
     }
 }

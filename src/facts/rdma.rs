@@ -10,7 +10,7 @@ use core::net::Ipv4Addr;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One `grep` prints every file with its name. An empty slot of the table of addresses cannot be read, which is no error.
+/// One `grep` prints every file with its name. An empty slot of the address table cannot be read; this is not an error.
 const SNIPPET: &str = r#"[ -d /sys/class ] || { printf '/sys is not mounted\n' >&2; exit 1; }
 need grep
 cd /sys/class/infiniband 2>/dev/null || exit 0
@@ -46,7 +46,7 @@ grep -aHsv '^0000:0000:0000:0000:0000:0000:0000:0000$' */ports/*/gids/*
 
 pub(super) const FACT: Fact = Fact {
     name: "rdma",
-    doc: "RDMA devices, a list ordered by PCI address, from `/sys/class/infiniband`. Empty where there is none. A device is told by \
+    doc: "RDMA devices, a list ordered by PCI address, from `/sys/class/infiniband`. Empty if there are none. Identify a device by \
           address or GUID: names depend on the stack and on probe order. Counters are in `rdma_counters`.",
     shape: Shape::List,
     fields: &[
@@ -56,20 +56,20 @@ pub(super) const FACT: Fact = Fact {
         ("device", "PCI device id: `0x1021`"),
         ("firmware", "`28.43.1014`"),
         ("psid", "`board_id`: `MT_0000000838`"),
-        ("numa", "number of the NUMA node, null where the firmware names none"),
+        ("numa", "number of the NUMA node, null if the firmware reports none"),
         ("driver", "`mlx5_core`"),
         ("pcie", "`width` and `max_width` in lanes, `max_speed` (`32.0 GT/s PCIe`), of its slot"),
         ("netdevs", "network interfaces of the same function"),
         (
             "bridge",
-            "whether it manages NVSwitches: then it is no adapter for traffic. Unknown to whoever may not read product data, on a host \
-             with GPUs",
+            "whether it manages NVSwitches: then it is not an adapter for traffic. Unknown on a host with GPUs if the product data is \
+             not readable",
         ),
         (
             "ports",
             "list of `port` (number), `class` (`infiniband` or `roce`, by the link layer alone), `link_layer`, `state` (`ACTIVE`, `INIT`, \
              `DOWN`, `ARMED`), `phys_state` (`LinkUp`, `Polling`), `rate` (Gb/s), `width` (lanes), `speed` (`NDR`) and `lanes` (`full`, \
-             `split`, `lost`), which are null on Ethernet and without a link, `lid` and `sm_lid` (0 where no subnet manager was heard of), `is_sm`, `guid`, \
+             `split`, `lost`), which are null on Ethernet and without a link, `lid` and `sm_lid` (0 if no subnet manager configured the port), `is_sm`, `guid`, \
              `netdev`, `gids` (list of `index`, `gid`, `type`, `netdev`, `ipv4`) and `roce_gid_index` (the first RoCE v2 address with an \
              IPv4 address on an interface of the device or a bond of it, null on InfiniBand)",
         ),
@@ -129,7 +129,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     Ok(devices.into())
 }
 
-/// Reads lines of path and content, parted by the first colon: no path here has one.
+/// Parses lines of path and content, separated by the first colon: no path here contains one.
 pub(super) fn files(body: &str) -> Files<'_> {
     body.lines().filter_map(|line| line.split_once(':')).map(|(path, value)| (path, value.trim())).collect()
 }
@@ -167,9 +167,9 @@ fn device(part: &Part<'_>, files: &Files<'_>) -> Json {
 /// Network interfaces of a function.
 struct Interfaces<'a> {
     own: Vec<&'a str>,
-    /// What its own are a part of: bonds.
+    /// The bonds that contain its own interfaces.
     masters: Vec<&'a str>,
-    /// Whether they are one port's alone: those of a function with two ports are both ports'.
+    /// Whether they belong to a single port: a function with two ports shares its interfaces between both.
     alone: bool,
 }
 
@@ -185,7 +185,7 @@ impl<'a> Interfaces<'a> {
         self.own.contains(&name) || self.masters.contains(&name)
     }
 
-    /// Returns the interface of a port, where that can be told.
+    /// Returns the interface of a port, if it is unambiguous.
     fn only(&self) -> Option<&'a str> {
         self.own.first().copied().filter(|_| self.alone)
     }
@@ -197,7 +197,7 @@ fn numbers(name: &str, files: &Files<'_>) -> BTreeSet<u64> {
     files.keys().filter_map(port).collect()
 }
 
-/// Returns what kind of port a link layer makes: the name of its rate never does.
+/// Returns the class of a port by its link layer, never by the name of its rate.
 fn class(layer: &str) -> Option<&'static str> {
     match layer {
         "InfiniBand" => Some("infiniband"),
@@ -218,7 +218,7 @@ fn port(name: &str, port: u64, netdevs: &Interfaces<'_>, files: &Files<'_>) -> J
     let class = layer.and_then(class);
     let rate = file("rate").and_then(rate::parse);
     let linked = file("phys_state").is_some_and(|state| state.ends_with("LinkUp"));
-    // The name of a rate and its width mean something on InfiniBand only, and on a port that has a link.
+    // The name of a rate and its width are meaningful only on InfiniBand, and only on a port with a link.
     let lane = rate.as_ref().filter(|_| class == Some("infiniband") && linked);
     let gids = gids(&prefix, files);
     let sm = file("cap_mask").and_then(super::command::number).map(|mask| mask & 2 != 0);
@@ -256,7 +256,7 @@ fn gids(prefix: &str, files: &Files<'_>) -> Vec<Json> {
     gids.into_iter().map(entry).collect()
 }
 
-/// Returns the IPv4 address that a GID stands for.
+/// Returns the IPv4 address that a GID encodes.
 fn ipv4(gid: &str) -> Option<String> {
     let rest = gid.strip_prefix("0000:0000:0000:0000:0000:ffff:")?;
     let bits = u32::from_str_radix(&rest.replace(':', ""), 16).ok()?;
@@ -337,7 +337,7 @@ mod tests {
         let lost = host(&files("4: ACTIVE", "100 Gb/sec (1X NDR)", "InfiniBand", "0x7"));
         assert_eq!(lost["ports"][0]["lanes"], "lost");
         let down = files("1: DOWN", "2.5 Gb/sec (1X SDR)", "InfiniBand", "0x0").replace("5: LinkUp", "2: Polling");
-        assert_eq!(host(&down)["ports"][0]["lanes"], Json::Null, "no lane is lost where there is no link");
+        assert_eq!(host(&down)["ports"][0]["lanes"], Json::Null, "without a link no lane is lost");
         let init = host(&files("2: INIT", "400 Gb/sec (4X NDR)", "InfiniBand", "0x0"));
         assert_eq!((&init["ports"][0]["state"], &init["ports"][0]["sm_lid"]), (&json!("INIT"), &json!(0)));
     }

@@ -15,7 +15,7 @@ grep -aHs '' */ports/*/counters/* */ports/*/hw_counters/*
 pub(super) const FACT: Fact = Fact {
     name: "rdma_counters",
     doc: "Counters of RDMA ports, a list by device and port, from `/sys/class/infiniband/*/ports/*/{counters,hw_counters}`. They count since \
-          the device started: what they grew by tells something, their value does not.",
+          the device started: only their increase is meaningful, not their value.",
     shape: Shape::List,
     fields: &[
         ("name", "the device's current name"),
@@ -38,7 +38,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     Ok(ports.into_iter().map(port).collect::<Vec<_>>().into())
 }
 
-/// Reads a line of path and number. What is no number (`N/A (no PMA)`) is left out.
+/// Parses a line of path and number. A value that is not a number (`N/A (no PMA)`) is skipped.
 fn counter(line: &str) -> Option<((&str, u64), &str, u64)> {
     let (path, value) = line.split_once(':')?;
     let parts: Vec<&str> = path.split('/').collect();

@@ -6,7 +6,7 @@ use super::{Fact, Shape};
 use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 
-/// `rdma system show` would load the module that it asks.
+/// `rdma system show` would load the module that it queries.
 const SNIPPET: &str = r#"[ -d /sys/module ] || { printf '/sys/module is not there\n' >&2; exit 1; }
 [ -d /sys/module/ib_core ] || { printf 'none\n'; exit 0; }
 cat /sys/module/ib_core/parameters/netns_mode"#;
@@ -14,7 +14,7 @@ cat /sys/module/ib_core/parameters/netns_mode"#;
 pub(super) const FACT: Fact = Fact {
     name: "rdma_netns",
     doc: "Whether RDMA devices are `shared` between network namespaces or `exclusive` to one, as text, from the parameter of `ib_core`, \
-          which follows what `rdma system set` does. Null while that module is not loaded.",
+          which reflects `rdma system set`. Null while that module is not loaded.",
     shape: Shape::Value,
     fields: &[],
     reads: &["/sys/module/ib_core/parameters/netns_mode"],

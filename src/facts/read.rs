@@ -1,13 +1,13 @@
-//! What parsers of facts share.
+//! Helpers for the parsers of facts.
 
 use crate::model::Value;
 use crate::probe::{Output, Unknown};
 use serde_json::json;
 
-/// Prepends `guard LIMIT COMMAND ARGUMENTS…` to a snippet: runs a command that may hang in the kernel, where no
-/// signal ends it. Its output comes as a part with its name and limit, followed by a part `status`; a command that
-/// hangs leaves no status, and is left behind with nothing that the caller waits for. One that still hangs from
-/// before is not started again: one that waits in the kernel now and a second later.
+/// Prepends the function `guard LIMIT COMMAND ARGUMENTS…` to a snippet. It runs a command that may hang in the kernel,
+/// where no signal ends it. The output is a part with the command's name and limit, followed by a part `status`. A
+/// command that hangs has no status and is left behind, so that the caller does not wait for it. If an earlier one
+/// still hangs (it waits in the kernel now and a second later), the command is not started again.
 macro_rules! guarded {
     ($body:literal) => {
         concat!(
@@ -27,10 +27,10 @@ printf '\n\036%s\trun\t%s\n' "$n" "$l"
 }
 pub(super) use guarded;
 
-/// Returns what the snippet printed if it ended well.
+/// Returns the output of the snippet if it succeeded.
 ///
 /// # Errors
-/// Another status, with what the host said.
+/// The snippet failed: its status and stderr.
 pub(super) fn done(output: &Output) -> Result<&str, Unknown> {
     match output.status {
         0 => Ok(output.stdout.raw()),
@@ -43,7 +43,7 @@ pub(super) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('\t'))
 }
 
-/// Returns text as a value, nothing as null.
+/// Returns text as a value, null if it is empty or missing.
 pub(super) fn text_or_null(text: Option<&str>) -> Value {
     match text.map(str::trim) {
         None | Some("") => Value::Null,
@@ -51,22 +51,22 @@ pub(super) fn text_or_null(text: Option<&str>) -> Value {
     }
 }
 
-/// Returns why an answer in an unexpected form has no value.
+/// Returns the error for an answer in an unexpected format.
 pub(super) fn unread(what: &str, output: &Output) -> Unknown {
     Unknown::new(format!("{what} is not in the answer")).said(output.stdout.raw().chars().take(200).collect::<String>())
 }
 
-/// Returns the mark of a part of a fact that could not be told while the rest could.
+/// Returns the mark of a part of a fact that could not be read although the rest could.
 pub(super) fn unknown_part(why: impl Into<String>) -> Value {
     json!({ "unknown": why.into() })
 }
 
-/// Returns a value, or the mark with the reason why there is none.
+/// Returns a value, or the mark with the reason why it is missing.
 pub(super) fn or_unknown<T: Into<Value>>(value: Option<T>, why: impl FnOnce() -> String) -> Value {
     value.map_or_else(|| unknown_part(why()), Into::into)
 }
 
-/// A piece of a snippet's output that starts with a line of its own: a record separator, a name and fields.
+/// A section of a snippet's output. It starts with a header line: a record separator, a name and fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part<'a> {
     head: &'a str,
@@ -78,18 +78,18 @@ impl<'a> Part<'a> {
         self.field(0)
     }
 
-    /// Returns a field of the head, empty where there is none; the name is field 0.
+    /// Returns a field of the header, empty if it is missing; the name is field 0.
     pub fn field(&self, at: usize) -> &'a str {
         self.head.split('\t').nth(at).unwrap_or("")
     }
 
-    /// Returns the first line of the body that is not empty.
+    /// Returns the first non-empty line of the body.
     pub fn line(&self) -> Option<&'a str> {
         self.body.lines().map(str::trim).find(|line| !line.is_empty())
     }
 }
 
-/// Splits an output into parts. What stands before the first is left out.
+/// Splits an output into parts. Text before the first part is skipped.
 pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
     let part = |text| {
         let (head, body) = str::split_once(text, '\n').unwrap_or((text, ""));
@@ -98,40 +98,40 @@ pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
     text.split('\u{1e}').skip(1).map(part).collect()
 }
 
-/// Returns the first part of that name.
+/// Returns the first part with that name.
 pub(super) fn part<'a>(parts: &[Part<'a>], name: &str) -> Option<Part<'a>> {
     parts.iter().find(|part| part.name() == name).copied()
 }
 
-/// What a guarded command came to.
+/// The result of a guarded command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ran<'a> {
     pub status: i32,
     pub text: &'a str,
 }
 
-/// Returns what a guarded command printed; nothing where it was not to run.
+/// Returns the result of a guarded command; `None` if the snippet did not run it.
 ///
 /// # Errors
-/// It is missing, hangs, or hung before.
+/// The command is missing, hangs, or an earlier one still hangs.
 pub(super) fn ran<'a>(parts: &[Part<'a>], name: &str) -> Result<Option<Ran<'a>>, Unknown> {
     let Some(at) = parts.iter().position(|part| part.name() == name) else { return Ok(None) };
     let late = || Unknown::new(format!("`{name}` timed out after {} s", parts[at].field(2)));
     match parts[at].field(1) {
         "missing" => Err(Unknown::new(format!("`{name}` is missing"))),
         "stuck" => Err(Unknown::new(format!(
-            "an earlier `{name}` (pid {}) hangs in the kernel, so none was started",
+            "an earlier `{name}` (pid {}) hangs in the kernel, so it was not started again",
             parts[at].field(2)
         ))),
         _ => match parts.get(at + 1).filter(|part| part.name() == "status").map(|part| part.field(1).parse()) {
             Some(Ok(124 | 137)) | None => Err(late()),
             Some(Ok(status)) => Ok(Some(Ran { status, text: parts[at].body })),
-            Some(Err(_)) => Err(Unknown::new(format!("`{name}` left no status"))),
+            Some(Err(_)) => Err(Unknown::new(format!("`{name}` reported no exit status"))),
         },
     }
 }
 
-/// Returns why a command that failed tells nothing, with its words.
+/// Returns the error of a failed command, with its output.
 pub(super) fn failed(name: &str, ran: &Ran<'_>) -> Unknown {
     let said: String = ran.text.trim().chars().take(200).collect();
     Unknown::new(format!("`{name}` failed with status {}", ran.status)).said(said)
@@ -157,14 +157,14 @@ mod tests {
         assert_eq!(of("@@tool\tmissing\n"), Err("`tool` is missing".into()));
         assert_eq!(
             of("@@tool\tstuck\t77\n"),
-            Err("an earlier `tool` (pid 77) hangs in the kernel, so none was started".into())
+            Err("an earlier `tool` (pid 77) hangs in the kernel, so it was not started again".into())
         );
         assert_eq!(of("@@other\n"), Ok(None));
     }
 
     #[test]
     fn what_cannot_be_killed_is_left_behind() {
-        // A child that ignores TERM and moved out of its group stands for one that hangs in the kernel.
+        // A child that ignores TERM and left its process group simulates one that hangs in the kernel.
         const SNIPPET: &str = guarded!("sleepy() { :; }\nguard 1 setsid -w sh -c 'trap \"\" TERM; exec sleep 30'");
         let began = std::time::Instant::now();
         let output = std::process::Command::new("dash").arg("-c").arg(SNIPPET).output().expect("dash starts");

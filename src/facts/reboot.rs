@@ -1,4 +1,4 @@
-//! `reboot`: whether packages ask for a reboot.
+//! `reboot`: whether packages require a reboot.
 
 use super::alike::same;
 use super::read::done;
@@ -7,7 +7,7 @@ use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
 
-/// The mark is left by hooks that not every host has: without them its absence tells nothing.
+/// Hooks that not every host has create the marker file: without them its absence means nothing.
 const SNIPPET: &str = r#"for d in /run /var/run; do
 [ -e "$d/reboot-required" ] || continue
 printf 'required\n'
@@ -22,12 +22,12 @@ printf 'silent\n'"#;
 
 pub(super) const FACT: Fact = Fact {
     name: "reboot",
-    doc: "Whether installed packages ask for a reboot, from `/run/reboot-required`. Unknown where no mark stands \
-          and nothing on the host would leave one.",
+    doc: "Whether installed packages require a reboot, from `/run/reboot-required`. Unknown if the file does not exist \
+          and no hook on the host would create it.",
     shape: Shape::Map,
     fields: &[
-        ("required", "whether a reboot is asked for"),
-        ("packages", "the packages that ask for it, sorted; empty where the mark names none"),
+        ("required", "whether a reboot is required"),
+        ("packages", "the packages that require it, sorted; empty if none are listed"),
     ],
     reads: &["/run/reboot-required", "/run/reboot-required.pkgs"],
     alike: &[same("required")],
@@ -45,7 +45,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
             Ok(json!({ "required": true, "packages": packages }))
         }
         Some("clear") => Ok(json!({ "required": false, "packages": [] })),
-        _ => Err(Unknown::new("nothing on the host marks that a reboot is needed")),
+        _ => Err(Unknown::new("no hook on the host records that a reboot is required")),
     }
 }
 
@@ -65,6 +65,6 @@ mod tests {
 
     #[test]
     fn no_mark_on_a_host_that_leaves_none_is_unknown() {
-        assert_eq!(why(&FACT, 0, "silent\n"), "nothing on the host marks that a reboot is needed");
+        assert_eq!(why(&FACT, 0, "silent\n"), "no hook on the host records that a reboot is required");
     }
 }

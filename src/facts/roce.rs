@@ -1,4 +1,4 @@
-//! `roce`: what keeps RDMA traffic over Ethernet from being dropped.
+//! `roce`: the settings that prevent drops of RDMA traffic over Ethernet.
 
 use super::alike::each;
 use super::command::mlnx_qos;
@@ -8,8 +8,9 @@ use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
 
-/// The folder of `rdma_cm` in configfs is read only where it stands: making it loads a module. Settings are those of the
-/// function's own interface, not of a bond or VLAN on it; where a function has several, that of the port's addresses.
+/// The folder of `rdma_cm` in configfs is read only if it exists: creating it loads a module. The settings are those of
+/// the function's own interface, not of a bond or VLAN on it; if a function has several, the one of the port's
+/// addresses.
 const SNIPPET: &str = guarded!(
     r#"v() { [ ! -r "$2" ] || { x=; read -r x <"$2" || :; printf '%s\t%s\n' "$1" "$x"; }; }
 for p in /sys/class/infiniband/*/ports/*; do
@@ -37,25 +38,28 @@ done
 
 pub(super) const FACT: Fact = Fact {
     name: "roce",
-    doc: "What keeps RDMA traffic over Ethernet from being dropped, a list by RDMA port with Ethernet as its link layer, from `mlnx_qos`, \
-          `ethtool -a`, `/sys/class/net/*/ecn` and configfs. None of it outlives a reboot or a restart of the stack.",
+    doc: "The settings that prevent drops of RDMA traffic over Ethernet, a list by RDMA port with Ethernet as its link layer, from `mlnx_qos`, \
+          `ethtool -a`, `/sys/class/net/*/ecn` and configfs. None of them survives a reboot or a restart of the stack.",
     shape: Shape::List,
     fields: &[
         ("hca", "RDMA device: `mlx5_2`"),
         ("port", "number of its port"),
         ("netdev", "network interface, null without one"),
         ("mtu", "bytes"),
-        ("dcbx", "who governs: `OS controlled`, `Firmware controlled`; null where the tool does not tell"),
-        ("trust", "what the priority is taken from: `dscp`, `pcp`"),
+        (
+            "dcbx",
+            "controller of the settings: `OS controlled`, `Firmware controlled`; null if the tool does not report it",
+        ),
+        ("trust", "source of the priority: `dscp`, `pcp`"),
         ("pfc", "list of eight: whether a priority is paused rather than dropped"),
         (
             "ecn",
-            "`np` and `rp`: list of eight, whether congestion is notified and reacted to; null where the driver has no such files",
+            "`np` and `rp`: list of eight, whether congestion is notified and reacted to; null if the driver has no such files",
         ),
-        ("cnp_dscp", "DSCP of congestion notifications, null where the driver has no such file"),
-        ("cnp_802p", "their priority, null where the driver has no such file"),
-        ("pause", "`rx` and `tx`: whether whole-link pause frames are on"),
-        ("cma_mode", "default mode of connections: `RoCE v2`; null where nobody made its folder in configfs"),
+        ("cnp_dscp", "DSCP of congestion notifications, null if the driver has no such file"),
+        ("cnp_802p", "their priority, null if the driver has no such file"),
+        ("pause", "`rx` and `tx`: whether whole-link pause frames are enabled"),
+        ("cma_mode", "default mode of connections: `RoCE v2`; null if its folder in configfs does not exist"),
         ("cma_tos", "default type of service of connections, null likewise"),
     ],
     reads: &[
@@ -87,7 +91,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     Ok(ports.collect::<Vec<_>>().into())
 }
 
-/// Reads one port: its own part, then those of the two commands.
+/// Parses one port: its own part, then those of the two commands.
 fn port(parts: &[Part<'_>]) -> Value {
     let own = parts[0];
     let file = |key: &str| super::read::field(own.body, key);
@@ -115,7 +119,7 @@ fn port(parts: &[Part<'_>]) -> Value {
     })
 }
 
-/// Returns who governs, what is trusted and which priorities are paused.
+/// Returns the controller, the source of the priority and the paused priorities.
 fn qos(parts: &[Part<'_>]) -> (Value, Value, Value) {
     let told = match ran(parts, "mlnx_qos") {
         Ok(None) => Err("the port has no network interface".to_owned()),
@@ -126,7 +130,7 @@ fn qos(parts: &[Part<'_>]) -> (Value, Value, Value) {
     match told {
         Err(why) => (unknown_part(why.clone()), unknown_part(why.clone()), unknown_part(why)),
         Ok(qos) => {
-            let silent = || unknown_part("`mlnx_qos` does not tell it");
+            let silent = || unknown_part("`mlnx_qos` does not report it");
             let trust = qos.trust.map_or_else(silent, Value::from);
             (qos.dcbx.into(), trust, qos.pfc.map_or_else(silent, Value::from))
         }
@@ -136,7 +140,7 @@ fn qos(parts: &[Part<'_>]) -> (Value, Value, Value) {
 fn pause(parts: &[Part<'_>]) -> Value {
     match ran(parts, "ethtool") {
         Ok(Some(ran)) if ran.status == 0 => mlnx_qos::pause(ran.text).map_or_else(
-            || unknown_part("`ethtool -a` does not tell it"),
+            || unknown_part("`ethtool -a` does not report it"),
             |pause| json!({ "rx": pause.rx, "tx": pause.tx }),
         ),
         Ok(Some(ran)) => unknown_part(format!("`ethtool` failed with status {}", ran.status)),

@@ -7,7 +7,7 @@ use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
 
-/// Four bytes of attributes stand before the variable's one byte.
+/// Four bytes of attributes precede the variable's single byte.
 const SNIPPET: &str = r#"v=/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c
 if [ ! -d /sys/firmware ]; then printf 'boot\thidden\n'
 elif [ ! -d /sys/firmware/efi ]; then printf 'boot\tlegacy\n'
@@ -21,8 +21,8 @@ pub(super) const FACT: Fact = Fact {
     doc: "Whether the firmware and the kernel refuse unsigned modules, from the EFI variable, else `mokutil`, and `/sys/kernel/security/lockdown`.",
     shape: Shape::Map,
     fields: &[
-        ("enabled", "whether Secure Boot is on; a host that did not boot by EFI has it off"),
-        ("lockdown", "`none`, `integrity`, `confidentiality`, null where the kernel has no lockdown"),
+        ("enabled", "whether Secure Boot is enabled; false on a host that did not boot by EFI"),
+        ("lockdown", "`none`, `integrity`, `confidentiality`, null if the kernel has no lockdown"),
     ],
     reads: &[
         "/sys/firmware/efi",
@@ -40,21 +40,21 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     let enabled = match (field(text, "boot").map(str::trim), field(text, "mokutil")) {
         (Some("legacy" | "0"), _) => false.into(),
         (Some("1"), _) => true.into(),
-        (Some("hidden"), _) => unknown_part("`/sys/firmware` is not there"),
+        (Some("hidden"), _) => unknown_part("`/sys/firmware` does not exist"),
         (Some("unreadable"), _) => unknown_part("the firmware's variable cannot be read and `mokutil` is missing"),
-        (Some(_), _) => unknown_part("the firmware's variable has another form"),
+        (Some(_), _) => unknown_part("the firmware's variable has an unexpected format"),
         (None, Some(said)) if said.contains("SecureBoot enabled") => true.into(),
         (None, Some(said)) if said.contains("SecureBoot disabled") || said.contains("not supported") => false.into(),
-        (None, _) => unknown_part("`mokutil --sb-state` says something else"),
+        (None, _) => unknown_part("`mokutil --sb-state` has an unexpected format"),
     };
-    let lockdown = field(text, "lockdown").map(|line| bracketed(line).ok_or("no word stands in brackets"));
+    let lockdown = field(text, "lockdown").map(|line| bracketed(line).ok_or("no word is in brackets"));
     Ok(json!({
         "enabled": enabled,
         "lockdown": lockdown.map(|word| word.map_or_else(unknown_part, Value::from)),
     }))
 }
 
-/// Returns the word in brackets of a line of choices.
+/// Returns the bracketed word of a line of choices.
 pub(super) fn bracketed(line: &str) -> Option<&str> {
     line.split_once('[')?.1.split_once(']').map(|(word, _)| word)
 }
@@ -78,7 +78,7 @@ mod tests {
             enabled("boot\tunreadable\n")["unknown"],
             "the firmware's variable cannot be read and `mokutil` is missing"
         );
-        assert_eq!(enabled("boot\t\n")["unknown"], "the firmware's variable has another form");
+        assert_eq!(enabled("boot\t\n")["unknown"], "the firmware's variable has an unexpected format");
         let locked = parsed(&FACT, "boot\tlegacy\nlockdown\tnone [integrity] confidentiality\n");
         assert_eq!(locked, Ok(json!({"enabled": false, "lockdown": "integrity"})));
     }

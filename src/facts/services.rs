@@ -1,4 +1,4 @@
-//! `services`: the units that the GPU and RDMA stacks bring along.
+//! `services`: the units of the GPU and RDMA stacks.
 
 use super::alike::each;
 use super::read::{done, text_or_null, unread};
@@ -13,7 +13,7 @@ const SNIPPET: &str = "need systemctl\nsystemctl show -p Id,Names,LoadState,Acti
 
 pub(super) const FACT: Fact = Fact {
     name: "services",
-    doc: "The units that the GPU and RDMA stacks bring along or depend on, a map by name (without `.service`), from one `systemctl show`: \
+    doc: "The units that the GPU and RDMA stacks install or depend on, a map by name (without `.service`), from one `systemctl show`: \
           `nvidia-persistenced`, `nvidia-fabricmanager`, `nvidia-imex`, `nvidia-dcgm`, `dcgm`, `openibd`, `opensm`, `opensmd`, `ibacm`, \
           `ibacm.socket`, `lldpad`, `containerd`, `kubelet`, `slurmd`.",
     shape: Shape::ByName,
@@ -24,7 +24,7 @@ pub(super) const FACT: Fact = Fact {
         ("enabled", "`enabled`, `disabled`, `masked`, `static` …; null without a unit file"),
         ("needs_reload", "whether its file changed since systemd read it"),
         ("pid", "its main process, null without one"),
-        ("memlock", "bytes that its processes may lock as it is declared, as text: `infinity` for no limit"),
+        ("memlock", "configured limit of bytes that its processes may lock, as text: `infinity` for no limit"),
     ],
     reads: &[
         "systemctl show -p Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,MainPID,LimitMEMLOCK UNIT…",
@@ -42,7 +42,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     }
 }
 
-/// Reads one block, under each of the unit's names: an alias is asked for as well.
+/// Parses one block and returns it under each of the unit's names: aliases are queried as well.
 fn unit(block: &str) -> Option<Vec<(String, Value)>> {
     let value = |key: &str| block.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     let names = value("Names").filter(|names| !names.is_empty()).or(value("Id"))?;

@@ -1,4 +1,4 @@
-//! `simulated`: whether what a host shows of its hardware is a stand-in.
+//! `simulated`: whether a host's hardware is simulated.
 
 use super::alike::same;
 use super::read::{done, text_or_null};
@@ -10,8 +10,8 @@ const SNIPPET: &str = "[ -e /etc/forge/simulated-hardware ] || exit 0; cat /etc/
 
 pub(super) const FACT: Fact = Fact {
     name: "simulated",
-    doc: "The name of the hardware profile that stands in for this host's hardware, as text, from `/etc/forge/simulated-hardware`: who \
-          puts stand-ins on a host for a test writes it there. Null on every other host. What forge shows of such a host says so first.",
+    doc: "The name of the hardware profile that simulates this host's hardware, as text, from `/etc/forge/simulated-hardware`: a test \
+          that simulates hardware on a host writes it there. Null on every other host. forge labels its output about such a host first.",
     shape: Shape::Value,
     fields: &[],
     reads: &["/etc/forge/simulated-hardware"],

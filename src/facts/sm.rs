@@ -1,4 +1,4 @@
-//! `sm`: the subnet manager that this host hears.
+//! `sm`: the subnet manager that this host uses.
 
 use super::alike::same;
 use super::command::sminfo;
@@ -8,7 +8,7 @@ use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
 
-/// A port that is down hears nobody.
+/// A port that is down has no subnet manager.
 const SNIPPET: &str = guarded!(
     r"for p in /sys/class/infiniband/*/ports/*; do
 [ -e $p/link_layer ] || continue
@@ -19,14 +19,14 @@ done"
 
 pub(super) const FACT: Fact = Fact {
     name: "sm",
-    doc: "The subnet manager that the host's first InfiniBand port hears, from `sminfo`. Null where no InfiniBand port has a link.",
+    doc: "The subnet manager of the host's first InfiniBand port, from `sminfo`. Null if no InfiniBand port has a link.",
     shape: Shape::Map,
     fields: &[
         ("lid", "its local id"),
         ("guid", "its port GUID: `0x248a0703009c0196`"),
-        ("priority", "the higher one is master"),
+        ("priority", "the manager with the higher priority is master"),
         ("state", "`master`, `standby`, `discovering`, `not-active`"),
-        ("activity", "a count that grows while it lives"),
+        ("activity", "a counter that increases while it runs"),
     ],
     reads: &["/sys/class/infiniband/*/ports/*/{link_layer,state}", "/proc/*/stat", "sminfo"],
     alike: &[same("guid")],

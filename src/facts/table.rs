@@ -7,25 +7,25 @@ const TEXT: &str = include_str!("data/gpus.tsv");
 
 static TABLE: LazyLock<Vec<Gpu>> = LazyLock::new(|| read(TEXT));
 
-/// What is known of one model of GPU.
+/// The known properties of one GPU model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gpu {
-    /// PCI device id in four digits of lowercase hex.
+    /// PCI device id as four lowercase hex digits.
     pub device: &'static str,
     pub product: &'static str,
     pub generation: &'static str,
     /// The kernel module flavors that drive it, the older first.
     pub flavors: &'static [&'static str],
-    /// How several of them are joined: `nvswitch`, `nvlink5`, `imex`; `depends` where that is up to the server.
+    /// How several of them are connected: `nvswitch`, `nvlink5`, `imex`; `depends` if that depends on the server.
     pub fabric: Option<&'static str>,
-    /// The first and the last driver branch that support it, where there is such a limit.
+    /// The first and the last driver branch that support it, if there is such a limit.
     pub branches: (Option<u64>, Option<u64>),
-    /// Whether it has a system processor with firmware of its own.
+    /// Whether it has a system processor with its own firmware.
     pub has_gsp: bool,
 }
 
 impl Gpu {
-    /// Returns whether the firmware of its system processor can be switched off.
+    /// Returns whether the firmware of its system processor can be disabled.
     pub fn gsp_optional(&self) -> bool {
         self.has_gsp && self.flavors.contains(&"proprietary")
     }
@@ -76,7 +76,7 @@ mod tests {
         let rows = TEXT.lines().filter(|line| line.starts_with("gpu\t")).count();
         assert_eq!(TABLE.len(), rows);
         let ids: std::collections::BTreeSet<_> = TABLE.iter().map(|gpu| gpu.device).collect();
-        assert_eq!(ids.len(), rows, "no id stands twice");
+        assert_eq!(ids.len(), rows, "no duplicate ids");
         assert!(TEXT.contains("# source: ") && TEXT.contains("# date: 20"));
     }
 

@@ -1,4 +1,4 @@
-//! All facts at once: on this machine, and over arbitrary answers.
+//! Tests all facts at once: on this machine, and with arbitrary answers.
 
 use super::*;
 use crate::model::SecretStore;
@@ -20,7 +20,7 @@ fn names_are_unique_and_everything_is_documented() {
     }
 }
 
-/// Returns the keys of what the fields of a fact are the fields of.
+/// Returns the keys of the part of a fact that has the fields.
 fn keys(shape: Shape, value: &Value) -> Vec<String> {
     let of = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
     match shape {
@@ -31,7 +31,7 @@ fn keys(shape: Shape, value: &Value) -> Vec<String> {
     }
 }
 
-/// Names that nobody documented would be refused in recipes.
+/// Recipes reject names that are not documented.
 #[test]
 fn every_field_that_a_host_tells_is_documented() {
     let facts = observe("dash");
@@ -77,13 +77,13 @@ fn this_machine_tells_its_facts() {
         assert!(value("os")["id"].is_string());
         assert!(value("identity")["hostname"].is_string());
         assert_eq!(value("tools")["stat"], Value::Bool(true));
-        // The devices of a machine that has none are told, not unknown.
+        // On a machine without devices these facts are empty, not unknown.
         let has = |path: &str| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
         assert_eq!(value("rdma").as_array().is_some_and(|list| !list.is_empty()), has("/sys/class/infiniband"));
         let loaded = std::path::Path::new("/proc/driver/nvidia/version").exists();
         assert_eq!(value("driver")["loaded"].is_null(), !loaded);
         assert!(loaded || value("gpu_state") == Value::Array(vec![]));
-        // What this machine cannot tell says why.
+        // Facts that this machine cannot report contain the reason.
         let reasons: Vec<_> = facts.0.values().filter_map(|fact| fact.as_ref().err()).collect();
         assert!(reasons.iter().all(|unknown| !unknown.why.is_empty()), "{reasons:?}");
     }

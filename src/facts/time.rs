@@ -7,8 +7,8 @@ use crate::model::Value;
 use crate::probe::{FactSnippet, Output, Unknown};
 use serde_json::json;
 
-/// `timedatectl` would start a service and write to the journal, and a plan writes nothing. What it tells is
-/// the kernel's own estimate of the clock's error, read here by the same system call with no mode set.
+/// `timedatectl` would start a service and write to the journal, but a plan writes nothing. It reports the kernel's own
+/// estimate of the clock's error, which is read here by the same system call with no mode set.
 const SNIPPET: &str = r#"m=
 if command -v perl >/dev/null 2>&1; then
 m=$(perl -e 'my $n = {x86_64 => 159, aarch64 => 171}->{$ARGV[0]} or exit 3;
@@ -19,15 +19,15 @@ need chronyc
 l=$(chronyc -n -h 127.0.0.1 tracking) || exit
 printf '%s\n' "$l" | sed -n 's/^Leap status *: */leap\t/p'"#;
 
-/// Microseconds of possible error from which the kernel counts as not synchronized: it starts there at
-/// boot, and grows towards it while nobody corrects the clock.
+/// Possible error in microseconds at which the kernel counts as not synchronized: the estimate has this value at boot
+/// and grows towards it while no service corrects the clock.
 const MAX_ERROR_US: u64 = 16_000_000;
 
 pub(super) const FACT: Fact = Fact {
     name: "time",
     doc: "The clock, from the kernel's own estimate (`adjtimex`), else from `chronyc tracking`.",
     shape: Shape::Map,
-    fields: &[("synchronized", "whether something keeps the clock right; what `timedatectl` calls `NTPSynchronized`")],
+    fields: &[("synchronized", "whether a service keeps it synchronized; `timedatectl` calls it `NTPSynchronized`")],
     reads: &["adjtimex by perl", "chronyc -n -h 127.0.0.1 tracking"],
     alike: &[same("synchronized")],
     snippet: FactSnippet { name: "time", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
@@ -44,7 +44,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     });
     match error.or(leap) {
         Some(synchronized) if output.status == 0 => Ok(json!({ "synchronized": synchronized })),
-        _ => Err(Unknown::new("nothing on the host tells it").said(output.stderr.clone())),
+        _ => Err(Unknown::new("neither the kernel nor `chronyc` reports it").said(output.stderr.clone())),
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
         // origin: source, chrony's client.c
         assert_eq!(parsed(&FACT, "leap\tNormal\n"), Ok(json!({"synchronized": true})));
         assert_eq!(parsed(&FACT, "leap\tNot synchronised\n"), Ok(json!({"synchronized": false})));
-        assert_eq!(why(&FACT, 0, "leap\tOdd\n"), "nothing on the host tells it");
-        assert_eq!(why(&FACT, 1, ""), "nothing on the host tells it");
+        assert_eq!(why(&FACT, 0, "leap\tOdd\n"), "neither the kernel nor `chronyc` reports it");
+        assert_eq!(why(&FACT, 1, ""), "neither the kernel nor `chronyc` reports it");
     }
 }

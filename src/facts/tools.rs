@@ -1,4 +1,4 @@
-//! `tools`: which programs exist.
+//! `tools`: the available programs.
 
 use super::alike::entries;
 use super::read::done;
@@ -16,11 +16,11 @@ done";
 
 pub(super) const FACT: Fact = Fact {
     name: "tools",
-    doc: "Which programs exist: a map from the name of each program that forge or its recipes may use to true or \
-          false. Searched in root's standard path.",
+    doc: "The available programs: a map from the name of each program that forge or its recipes may use to true or \
+          false. They are searched in root's standard path.",
     shape: Shape::Value,
     fields: &[],
-    reads: &["the folders of PATH"],
+    reads: &["the directories of PATH"],
     alike: &[entries("")],
     snippet: FactSnippet { name: "tools", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
     parse,

@@ -1,4 +1,4 @@
-//! `topology`: how GPUs and adapters are joined.
+//! `topology`: how GPUs and adapters are connected.
 
 use super::alike::entries;
 use super::command::nvidia_topo;
@@ -15,13 +15,16 @@ guard 30 nvidia-smi topo -m"
 
 pub(super) const FACT: Fact = Fact {
     name: "topology",
-    doc: "How GPUs and RDMA adapters are joined, from `nvidia-smi topo -m`. Null where no driver is loaded.",
+    doc: "How GPUs and RDMA adapters are connected, from `nvidia-smi topo -m`. Null if no driver is loaded.",
     shape: Shape::Map,
     fields: &[
         ("columns", "the devices in order: `GPU0` … `NIC0` …"),
-        ("links", "from row and column to `X`, `NV18` (NVLinks), `PIX`, `PXB`, `PHB`, `NODE`, `SYS`, best to worst"),
-        ("nics", "`NIC0` to the device it stands for: `mlx5_0`"),
-        ("cpus", "a GPU to its processors: `0-47,96-143`; those without are not in it"),
+        (
+            "links",
+            "map from row and column to `X`, `NV18` (NVLinks), `PIX`, `PXB`, `PHB`, `NODE`, `SYS`, best to worst",
+        ),
+        ("nics", "map from `NIC0` to the device that it denotes: `mlx5_0`"),
+        ("cpus", "map from GPU to its processors: `0-47,96-143`; without GPUs that have none"),
     ],
     reads: &["/proc/driver/nvidia/version", "/proc/*/stat", "nvidia-smi topo -m"],
     alike: &[entries("links"), entries("nics"), entries("cpus")],

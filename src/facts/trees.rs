@@ -1,11 +1,11 @@
-//! Snippets in a real shell, over trees of files that stand for a host's `/sys` and `/proc/driver`.
+//! Runs snippets in a real shell, over file trees that replace a host's `/sys` and `/proc/driver`.
 
 use super::*;
 use serde_json::json;
 use std::path::Path;
 use std::process::Command;
 
-/// A tree of files in a folder of its own.
+/// A tree of files in a separate folder.
 struct Tree(tempfile::TempDir);
 
 impl Tree {
@@ -33,7 +33,7 @@ impl Tree {
         self
     }
 
-    /// A PCI device; `config` are the first bytes that it answers with.
+    /// Adds a PCI device; `config` are the first bytes of its configuration.
     fn pci(self, bdf: &str, [vendor, class, device]: [&str; 3], driver: Option<&str>, config: &[u8]) -> Self {
         let dir = format!("sys/bus/pci/devices/{bdf}");
         let tree = [
@@ -52,7 +52,7 @@ impl Tree {
         }
     }
 
-    /// An RDMA device with one port.
+    /// Adds an RDMA device with one port.
     fn rdma(self, name: &str, bdf: &str, layer: &str, rate: &str) -> Self {
         let dir = format!("sys/class/infiniband/{name}");
         let files = [
@@ -70,7 +70,7 @@ impl Tree {
             .link(&format!("{dir}/device"), &format!("../../../bus/pci/devices/{bdf}"))
     }
 
-    /// Runs the snippet of a fact over the tree and reads what it printed.
+    /// Runs the snippet of a fact over the tree and parses its output.
     fn fact(&self, name: &str) -> Value {
         let fact = all().iter().find(|fact| fact.name == name).expect("is a fact");
         let root = self.path().to_str().expect("is text");
@@ -115,7 +115,7 @@ fn gpus_are_those_on_the_bus() {
     let told: Vec<_> = ["bdf", "driver", "answers"].iter().map(|key| gpus[0][key].clone()).collect();
     assert_eq!(told, [json!("0000:18:00.0"), json!("nvidia"), json!(true)]);
     assert_eq!((&gpus[1]["driver"], &gpus[1]["answers"]), (&Value::Null, &json!(false)));
-    assert_eq!(gpus.as_array().map(Vec::len), Some(2), "a switch is no GPU");
+    assert_eq!(gpus.as_array().map(Vec::len), Some(2), "a switch is not a GPU");
     assert_eq!(gpus[0]["gsp"]["unknown"], "no NVIDIA driver is loaded");
 }
 
@@ -128,7 +128,7 @@ fn firmware_is_that_of_each_gpu_s_own_file() {
         .file("proc/driver/nvidia/gpus/0000:18:00.0/information", sample)
         .fact("gpus");
     assert_eq!((&gpus[0]["gsp"], &gpus[0]["gsp_firmware"]), (&json!("on"), &json!("580.173.02")));
-    assert_eq!(gpus[1]["gsp"]["unknown"], "the loaded driver does not have this GPU");
+    assert_eq!(gpus[1]["gsp"]["unknown"], "the loaded driver does not manage this GPU");
 }
 
 #[test]
@@ -147,12 +147,12 @@ fn adapters_that_manage_switches_are_told_apart() {
 fn product_data_that_cannot_be_read_leaves_it_unknown() {
     let tree = b200();
     std::fs::remove_file(tree.path().join("sys/bus/pci/devices/0000:3b:00.0/vpd")).expect("is removed");
-    // Reading a folder fails for root too.
+    // Reading a folder fails even for root.
     std::fs::create_dir(tree.path().join("sys/bus/pci/devices/0000:3b:00.0/vpd")).expect("is made");
     assert_eq!(tree.fact("nvswitch")["required"]["unknown"], "product data of `0000:3b:00.0` cannot be read");
     assert_eq!(tree.fact("rdma")[1]["bridge"]["unknown"], "its product data cannot be read");
     let switched = tree.pci("0000:05:00.0", SWITCH, None, ALIVE);
-    assert_eq!(switched.fact("nvswitch")["required"], true, "with switches on the bus nothing is read");
+    assert_eq!(switched.fact("nvswitch")["required"], true, "with switches on the bus the product data is not read");
     assert_eq!(switched.fact("rdma")[1]["bridge"], false);
 }
 

@@ -1,4 +1,4 @@
-//! `units`: failed units, and how many there are.
+//! `units`: failed units and unit counts.
 
 use super::alike::same;
 use super::read::done;
@@ -28,7 +28,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-/// Reads lines of name, load state, active state, sub-state and description.
+/// Parses lines of name, load state, active state, sub-state and description.
 fn parse(output: &Output) -> Result<Value, Unknown> {
     let mut failed = Map::new();
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! `verbs`: the RDMA devices that programs see.
+//! `verbs`: the RDMA devices visible to programs.
 
 use super::alike::each;
 use super::command::ibv_devinfo::{self, Device, Port};
@@ -13,8 +13,8 @@ const SNIPPET: &str =
 
 pub(super) const FACT: Fact = Fact {
     name: "verbs",
-    doc: "RDMA devices as programs see them through the verbs library, a list from `ibv_devinfo`: the kernel may have more, where the \
-          library lacks their provider. Empty where the kernel has none.",
+    doc: "RDMA devices that programs see through the verbs library, a list from `ibv_devinfo`: the kernel may have more if the \
+          library lacks their provider. Empty if the kernel has none.",
     shape: Shape::List,
     fields: &[
         ("name", "`mlx5_0`"),
@@ -31,7 +31,7 @@ pub(super) const FACT: Fact = Fact {
 fn parse(output: &Output) -> Result<Value, Unknown> {
     let Some(ran) = ran(&parts(done(output)?), "ibv_devinfo")? else { return Ok(json!([])) };
     let devices = ibv_devinfo::parse(ran.text);
-    // Without any device it fails too.
+    // It also fails if there is no device.
     if ran.status != 0 && !ran.text.contains("No IB devices found") {
         return Err(failed("ibv_devinfo", &ran));
     }
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(parsed(&FACT, &text), Ok(expected));
         assert_eq!(parsed(&FACT, ""), Ok(json!([])));
         let none = printed("@@ibv_devinfo\trun\t15\nNo IB devices found\n\n@@status\t255\n");
-        assert_eq!(parsed(&FACT, &none), Ok(json!([])), "no provider for what the kernel has");
+        assert_eq!(parsed(&FACT, &none), Ok(json!([])), "no provider for the kernel's device");
         assert_eq!(
             why(&FACT, 0, &printed("@@ibv_devinfo\trun\t15\nFailed to open device\n@@status\t1\n")),
             "`ibv_devinfo` failed with status 1"

@@ -1,4 +1,4 @@
-//! `virtualization`: what the host runs in.
+//! `virtualization`: the virtual machine or container in which the host runs.
 
 use super::alike::same;
 use super::read::unread;
@@ -8,7 +8,7 @@ use crate::probe::{FactSnippet, Output, Unknown};
 
 pub(super) const FACT: Fact = Fact {
     name: "virtualization",
-    doc: "What the host runs in, as text, from `systemd-detect-virt`: `none` on bare metal, `kvm`, `vmware`, `docker`, `systemd-nspawn` …",
+    doc: "The virtual machine or container in which the host runs, as text, from `systemd-detect-virt`: `none` on bare metal, `kvm`, `vmware`, `docker`, `systemd-nspawn` …",
     shape: Shape::Value,
     fields: &[],
     reads: &["systemd-detect-virt"],
@@ -23,13 +23,13 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-/// On bare metal the program prints `none` and exits with 1, so the word decides.
+/// On bare metal the program prints `none` and exits with 1, so the output decides, not the status.
 fn parse(output: &Output) -> Result<Value, Unknown> {
     let word = output.stdout.raw().trim();
     let is_word = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     match output.status {
         0 | 1 if is_word => Ok(Value::from(word)),
-        _ => Err(unread("a word for it", output)),
+        _ => Err(unread("the type of virtualization", output)),
     }
 }
 
@@ -44,6 +44,6 @@ mod tests {
         assert_eq!(parse(&bare), Ok(Value::from("none")));
         // origin: field, Debian 12
         assert_eq!(parsed(&FACT, "systemd-nspawn\n"), Ok(Value::from("systemd-nspawn")));
-        assert_eq!(why(&FACT, 1, ""), "a word for it is not in the answer");
+        assert_eq!(why(&FACT, 1, ""), "the type of virtualization is not in the answer");
     }
 }

@@ -1,4 +1,5 @@
-//! From declared steps and links to a graph: links of whole recipes unfolded, a stable topological order.
+//! Builds the graph from declared steps and links: expands links of whole recipes and computes a stable topological
+//! order.
 
 use super::cycle::{self, Arc as Wait};
 use super::{Edge, Graph, StepIndex};
@@ -7,7 +8,7 @@ use crate::model::{Phase, StepId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
-/// A step as it was declared, in the order of declaration.
+/// A declared step; positions follow the order of declaration.
 #[derive(Clone, Debug)]
 pub struct Declared {
     pub recipe: String,
@@ -22,36 +23,36 @@ pub struct Endpoint {
     pub step: Option<String>,
 }
 
-/// A declared wait: `to` waits until `from` has reached `phase`.
+/// A declared dependency: `to` waits until `from` has reached `phase`.
 #[derive(Clone, Debug)]
 pub struct Link {
     pub from: Endpoint,
     pub phase: Phase,
     pub to: Endpoint,
     pub why: Why,
-    /// Where it is written.
+    /// The location of the declaration.
     pub span: Span,
 }
 
-/// Why a step waits.
+/// The reason of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// Steps of a recipe run in the order written.
+    /// Steps of a recipe run in the order of declaration.
     Order,
-    /// `after:` only orders.
+    /// `after:` defines only an order.
     After,
-    /// `needs:` waits for success.
+    /// `needs:` requires success.
     Needs,
     /// `needs:` across hosts.
     Barrier,
     /// `restart_on:`.
     Restart,
-    /// It reads an exported value.
+    /// Uses an exported value.
     Export,
 }
 
 impl Why {
-    /// Returns the word for it in documents.
+    /// Returns the name used in documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Order => "order",
@@ -65,11 +66,10 @@ impl Why {
 }
 
 impl Graph {
-    /// Builds the graph of `steps` and `links`. Links to steps that are not declared are left out: the
-    /// caller has reported them.
+    /// Builds the graph of `steps` and `links`. Skips links to undeclared steps, which the caller has already reported.
     ///
     /// # Errors
-    /// Every cycle, whole, with the place of each of its links.
+    /// Every complete cycle, with the location of each of its links.
     pub fn build(steps: &[Declared], links: &[Link]) -> Result<Graph, Vec<Diag>> {
         let by_recipe = positions(steps);
         let mut edges = order_edges(&by_recipe);
@@ -100,7 +100,7 @@ impl Graph {
     }
 }
 
-/// Builds the graph of unfolded edges. In the order of one with cycles steps are missing.
+/// Builds the graph of expanded edges. Steps of cycles are missing in its order.
 pub(super) fn graph(steps: Vec<StepId>, mut edges: Vec<Edge>) -> Graph {
     edges.sort_by_key(|edge| (edge.to, edge.from, edge.phase, edge.why, edge.link));
     edges.dedup_by_key(|edge| (edge.to, edge.from, edge.phase, edge.why));
@@ -138,7 +138,7 @@ fn unfold(at: usize, link: &Link, steps: &[Declared], by_recipe: &BTreeMap<&str,
     edges
 }
 
-/// Nodes are (step, phase), numbered by step and phase; an arc leads to the node that waits.
+/// Nodes are pairs of step and phase, numbered by step and phase; an arc leads to the dependent node.
 pub(super) fn node(step: StepIndex, phase: Phase) -> usize {
     step.0 as usize * 3 + phase as usize
 }
@@ -157,12 +157,12 @@ fn waits(steps: usize, edges: &[Edge]) -> Vec<Vec<Wait>> {
     waits
 }
 
-/// Steps by the moment they may be configured; of those that are free the first declared comes first.
-/// Shorter than `steps` when there is a cycle.
+/// Orders steps by the point at which they may be configured; among ready steps the first declared comes first. The
+/// result is shorter than `steps` if there is a cycle.
 fn order(steps: usize, waits: &[Vec<Wait>]) -> Vec<StepIndex> {
     let mut open = vec![0usize; waits.len()];
     waits.iter().flatten().for_each(|wait| open[wait.to] += 1);
-    // Later phases follow of themselves: they go first, so that what waits for them is free in time.
+    // Later phases need no action: they go first, so that dependents become ready in time.
     let key = |node: usize| Reverse((node.is_multiple_of(3), node));
     let mut free: BinaryHeap<_> = (0..waits.len()).filter(|node| open[*node] == 0).map(key).collect();
     let mut order = Vec::with_capacity(steps);
@@ -180,7 +180,7 @@ fn order(steps: usize, waits: &[Vec<Wait>]) -> Vec<StepIndex> {
     order
 }
 
-/// Returns the steps that a set of nodes belongs to.
+/// Returns the steps of a set of nodes.
 pub(super) fn steps_of(nodes: &[usize]) -> BTreeSet<usize> {
     nodes.iter().map(|node| node / 3).collect()
 }

@@ -1,4 +1,4 @@
-//! Cycles, each printed whole with the places of its links.
+//! Reports dependency cycles, each complete with the locations of its links.
 
 use super::build::{Declared, Link, Why, steps_of};
 use super::{Edge, StepIndex};
@@ -8,14 +8,14 @@ use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-/// One wait between nodes; `edge` is `None` between the phases of one step.
+/// A dependency between nodes; `edge` is `None` between the phases of one step.
 #[derive(Clone, Debug)]
 pub(super) struct Arc {
     pub to: usize,
     pub edge: Option<Edge>,
 }
 
-/// Returns one diagnostic per knot of steps that wait for each other: its shortest circle.
+/// Returns one diagnostic per set of mutually dependent steps: its shortest cycle.
 pub(super) fn report(steps: &[Declared], links: &[Link], waits: &[Vec<Arc>]) -> Vec<Diag> {
     let mut knots: Vec<BTreeSet<usize>> = components(waits);
     knots.sort_by_key(|knot| knot.first().copied());
@@ -39,7 +39,7 @@ fn components(waits: &[Vec<Arc>]) -> Vec<BTreeSet<usize>> {
         .collect()
 }
 
-/// Returns the shortest circle through any node of a knot, as the waits along it.
+/// Returns the shortest cycle through any node of such a set, as its dependencies.
 fn circle<'w>(knot: &BTreeSet<usize>, waits: &'w [Vec<Arc>]) -> Option<Vec<(usize, &'w Arc)>> {
     knot.iter().filter_map(|start| around(*start, knot, waits)).min_by_key(Vec::len)
 }
@@ -78,13 +78,13 @@ fn walk_back<'w>(start: usize, came: &HashMap<usize, (usize, &'w Arc)>) -> Vec<(
 
 fn diagnose(circle: &[(usize, &Arc)], steps: &[Declared], links: &[Link]) -> Diag {
     let name = |step: StepIndex| format!("{}/{}", steps[step.0 as usize].recipe, steps[step.0 as usize].step);
-    // The waits of a circle, from the one that waits to what it waits for.
+    // The edges of the cycle, from each dependent step to its dependency.
     let edges: Vec<&Edge> = circle.iter().rev().filter_map(|(_, arc)| arc.edge.as_ref()).collect();
     let mut chain: Vec<String> = edges.iter().map(|edge| format!("`{}`", name(edge.to))).collect();
     chain.extend(edges.first().map(|edge| format!("`{}`", name(edge.to))));
     let message = match steps_of(&circle.iter().map(|(node, _)| *node).collect::<Vec<_>>()).len() {
-        1 => format!("{} waits for itself", chain.first().map_or("", String::as_str)),
-        _ => format!("steps wait for each other: {}", chain.join(" → ")),
+        1 => format!("{} depends on itself", chain.first().map_or("", String::as_str)),
+        _ => format!("dependency cycle: {}", chain.join(" → ")),
     };
     let mut diag = Diag::error(Code::Cycle, message);
     for edge in &edges {
@@ -103,11 +103,11 @@ fn diagnose(circle: &[(usize, &Arc)], steps: &[Declared], links: &[Link]) -> Dia
 
 fn verb(why: Why) -> &'static str {
     match why {
-        Why::Order => "is written below",
-        Why::After => "comes after",
+        Why::Order => "is declared below",
+        Why::After => "runs after",
         Why::Needs | Why::Barrier => "needs",
         Why::Restart => "restarts on",
-        Why::Export => "reads a value of",
+        Why::Export => "uses a value of",
     }
 }
 

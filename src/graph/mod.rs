@@ -1,7 +1,7 @@
-//! The graph of (step, phase): who waits for whom on a host, cycles printed whole, and a stable order.
+//! The dependency graph of (step, phase) pairs: complete reports of cycles and a stable order.
 //!
-//! The graph is made of recipes, and a host takes the part of it that is applied to it; hosts that something is
-//! removed from run that part of it backwards. Nothing here knows of recipes' files or values; `config` translates what was written.
+//! The graph is built from recipes; a host uses the part that is applied to it. Hosts with removals run that part in
+//! reverse order. This module does not know recipes' files or values; `config` translates declarations.
 
 mod build;
 mod cycle;
@@ -14,41 +14,40 @@ use crate::model::{Phase, StepId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A step by its position in the declared order.
+/// A step by its position in the order of declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepIndex(pub u32);
 
-/// One edge between two steps, resolved: `to` may not begin before `from` has reached `phase`.
+/// One resolved edge between two steps: `to` may not start before `from` has reached `phase`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
     pub from: StepIndex,
-    /// The phase of `from` that is waited for.
+    /// The required phase of `from`.
     pub phase: Phase,
     pub to: StepIndex,
     pub why: Why,
-    /// Position in the declared links, for places; `None` for the order in which steps are written.
+    /// Index of the declared link, for its location; `None` for the order of declaration within a recipe.
     pub link: Option<u32>,
 }
 
-/// Every declared step with its edges; without cycles.
+/// All declared steps with their edges, without cycles.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     pub(crate) steps: Vec<StepId>,
     pub(crate) edges: Vec<Edge>,
-    /// As they were declared.
+    /// The links as declared.
     links: Vec<Link>,
     pub(crate) order: Arc<[StepIndex]>,
     /// Position of each step in `order`.
     positions: Vec<u32>,
     /// Recipe → step → position.
     index: HashMap<String, HashMap<String, StepIndex>>,
-    /// Where the edges that end at each step begin: `edges` is ordered by the step that waits.
+    /// Start offsets of the edges that end at each step: `edges` is sorted by the dependent step.
     starts: Vec<u32>,
 }
 
 impl Graph {
-    /// Returns every step in an order that respects all edges; steps that are free keep the order in
-    /// which they were declared.
+    /// Returns all steps in an order that respects all edges; independent steps keep the order of declaration.
     pub fn order(&self) -> &[StepIndex] {
         &self.order
     }
@@ -63,12 +62,12 @@ impl Graph {
         &self.steps[index.0 as usize]
     }
 
-    /// Returns the step of that recipe and name.
+    /// Returns the step with that recipe and name.
     pub fn find(&self, recipe: &str, step: &str) -> Option<StepIndex> {
         self.index.get(recipe)?.get(step).copied()
     }
 
-    /// Returns the edges that end at `to`: what it waits for.
+    /// Returns the edges that end at `to`: its dependencies.
     pub fn waits_for(&self, to: StepIndex) -> impl Iterator<Item = &Edge> {
         let at = to.0 as usize;
         let range = match (self.starts.get(at), self.starts.get(at + 1)) {
@@ -78,12 +77,12 @@ impl Graph {
         self.edges[range].iter()
     }
 
-    /// Returns the links as they were declared, those between whole recipes not unfolded.
+    /// Returns the links as declared; those between whole recipes are not expanded.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// Returns every edge, ordered by the step that waits.
+    /// Returns all edges, sorted by the dependent step.
     pub fn edges(&self) -> &[Edge] {
         &self.edges
     }
@@ -154,7 +153,7 @@ mod tests {
         let diags = Graph::build(&steps, &links).unwrap_err();
         assert_eq!(diags.len(), 1);
         let diag = &diags[0];
-        assert_eq!(diag.message, "steps wait for each other: `a/1` → `c/1` → `b/1` → `a/2` → `a/1`");
+        assert_eq!(diag.message, "dependency cycle: `a/1` → `c/1` → `b/1` → `a/2` → `a/1`");
         let mut places: Vec<_> = diag.others.iter().map(|(span, label)| (span.start, label.clone())).collect();
         places.push((diag.span.unwrap().start, diag.label.clone().unwrap()));
         places.sort();
@@ -164,14 +163,14 @@ mod tests {
             (30, "`a/1` needs `c/1`".to_owned()),
         ];
         assert_eq!(places, expected);
-        assert_eq!(diag.notes, ["`a/2` is written below `a/1`"]);
+        assert_eq!(diag.notes, ["`a/2` is declared below `a/1`"]);
     }
 
     #[test]
     fn a_step_cannot_wait_for_itself() {
         let steps = [step("a", "1")];
         let diags = Graph::build(&steps, &[link("a/1", "a/1", Phase::Effective, 1)]).unwrap_err();
-        assert_eq!(diags[0].message, "`a/1` waits for itself");
+        assert_eq!(diags[0].message, "`a/1` depends on itself");
     }
 
     proptest! {

@@ -1,18 +1,18 @@
-//! The graph of hosts that something is removed from: what was built last goes first.
+//! The graph of hosts with removals: the reverse order of installation.
 
 use super::{Edge, Graph, StepIndex, Why, build};
 use crate::model::Phase;
 use std::collections::BTreeSet;
 
 impl Graph {
-    /// Returns the same steps as they run on a host where the recipes `absent` are removed. Among these every edge is
-    /// turned round: the steps of a recipe from the last to the first, and what needs a recipe before that recipe.
-    /// Between a recipe that is removed and one that stays the removal comes first, whichever way the edge was
-    /// written. A removal waits for nothing that its recipe would have needed of others.
+    /// Returns the same steps for a host on which the recipes `absent` are removed. All edges between these are
+    /// reversed: the steps of a recipe run from last to first, and dependents of a recipe are removed before it.
+    /// Between a removed and a remaining recipe the removal comes first, whatever the direction of the edge. A removal
+    /// does not wait for other dependencies of its recipe.
     pub fn removing(&self, absent: &BTreeSet<&str>) -> Graph {
         let gone = |at: StepIndex| absent.contains(&*self.step(at).recipe);
         let edges = self.edges.iter().filter_map(|edge| turned(edge, gone(edge.from), gone(edge.to)));
-        // Turned round as a whole a graph without cycles stays one, and no edge leads from what stays to what goes.
+        // The reversal of an acyclic graph is acyclic, and no edge leads from a remaining recipe to a removed one.
         build::graph(self.steps.clone(), edges.collect())
     }
 }

@@ -1,12 +1,12 @@
-//! Waves: which steps could run at once, as far as edges tell.
+//! Waves: the steps that could run at the same time according to the edges.
 
 use super::{Edge, Graph, StepIndex};
 use crate::model::Phase;
 use std::collections::HashMap;
 
 impl Graph {
-    /// Returns the wave of every step, from 0: the first in which all that it waits for lies in earlier ones.
-    /// A recipe is verified after its last step, so that what waits for its proof waits for that.
+    /// Returns the wave of every step, counted from 0: the first one after all of its dependencies' waves. A recipe is
+    /// verified after its last step, so steps that wait for its verification also wait for that step.
     pub fn waves(&self) -> Vec<usize> {
         let last: HashMap<&str, StepIndex> =
             self.steps.iter().enumerate().map(|(at, id)| (&*id.recipe, StepIndex(at as u32))).collect();
@@ -15,7 +15,8 @@ impl Graph {
             Phase::Configured | Phase::Effective => edge.from,
         };
         let mut waves = vec![0; self.steps.len()];
-        // One round along the order is enough, but where a proof lies behind what waits for it.
+        // One pass along the order suffices, unless a recipe's last step comes after a step that waits for its
+        // verification.
         for _ in 0..self.steps.len() {
             let before = waves.clone();
             for to in self.order.iter() {

@@ -1,4 +1,4 @@
-//! Which API is meant, and as whom: one file and one context of it.
+//! Selects the API and the user: one kubeconfig and one context in it.
 
 use super::KubeError;
 use crate::model::HostName;
@@ -9,19 +9,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the inventory says of the cluster's API.
+/// The inventory's settings for the cluster's API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// A file, absolute: on this machine, or on the host that is gone through.
+    /// An absolute path: on this machine, or on the host that the connection goes through.
     pub kubeconfig: Utf8PathBuf,
     pub context: String,
     /// Whether the kubeconfig may run programs on this machine.
     pub trusted: bool,
-    /// The host through whose session the API is reached, and where the kubeconfig lies.
+    /// The host whose session reaches the API, and which has the kubeconfig.
     pub via: Option<HostName>,
-    /// Environment variables that hold secrets of the inventory: no program that is started to log in is given them.
+    /// Environment variables with secrets of the inventory: they are removed from the environment of login programs.
     pub withheld: Arc<BTreeSet<String>>,
-    /// Where forge keeps its lock and records.
+    /// The namespace of forge's lock and records.
     pub namespace: String,
 }
 
@@ -29,20 +29,20 @@ const CONNECT: Duration = Duration::from_secs(5);
 const READ: Duration = Duration::from_secs(30);
 
 impl Access {
-    /// Reads the file on this machine and returns how to reach the API.
+    /// Reads the file on this machine and returns the client configuration.
     ///
     /// # Errors
-    /// If there is no such file, and as [`Access::of_text`].
+    /// The file does not exist, and as [`Access::of_text`].
     pub async fn config(&self) -> Result<Config, KubeError> {
         let text = fs_err::read_to_string(&self.kubeconfig).map_err(|error| self.unread(&error))?;
         self.of_text(&text).await
     }
 
-    /// Returns how to reach the API, as the text of a kubeconfig says.
+    /// Returns the client configuration from the text of a kubeconfig.
     ///
     /// # Errors
-    /// If there is no such context, if its login runs a program without trust, or if it would not check who the server
-    /// is.
+    /// The context does not exist, its login runs a program without trust, or it disables the check of the server's
+    /// certificate.
     pub async fn of_text(&self, text: &str) -> Result<Config, KubeError> {
         let mut file = Kubeconfig::from_yaml(text).map_err(|error| self.broken(&error))?;
         for exec in file.auth_infos.iter_mut().filter_map(|user| user.auth_info.as_mut()?.exec.as_mut()) {
@@ -56,23 +56,23 @@ impl Access {
         let mut config = Config::from_custom_kubeconfig(file, &options).await.map_err(|error| self.broken(&error))?;
         config.connect_timeout = Some(CONNECT);
         config.read_timeout = Some(READ);
-        // Variables of this machine are no part of what was declared.
+        // Proxy variables of this machine are not part of the declaration.
         config.proxy_url = None;
-        // Who asks decides whether to ask again: a budget of disruption says no by 429, too.
+        // Callers decide on retries: a PodDisruptionBudget refuses with 429, too.
         config.default_retry = false;
         Ok(config)
     }
 
     fn unread(&self, error: &std::io::Error) -> KubeError {
         match error.kind() {
-            std::io::ErrorKind::NotFound => KubeError::new(format!("there is no kubeconfig `{}`", self.kubeconfig))
-                .hint("name the right file as `kubernetes.kubeconfig`; no other is taken in its place"),
+            std::io::ErrorKind::NotFound => KubeError::new(format!("kubeconfig `{}` not found", self.kubeconfig))
+                .hint("set `kubernetes.kubeconfig` to the right file; there is no fallback"),
             kind => KubeError::new(format!("kubeconfig `{}` cannot be read: {kind}", self.kubeconfig)),
         }
     }
 
     fn broken(&self, error: &dyn std::error::Error) -> KubeError {
-        KubeError::new(format!("kubeconfig `{}` cannot be used: {error}", self.kubeconfig))
+        KubeError::new(format!("invalid kubeconfig `{}`: {error}", self.kubeconfig))
     }
 
     /// Returns the cluster and the user of the context.
@@ -83,7 +83,7 @@ impl Access {
         let cluster = cluster.and_then(|cluster| cluster.cluster.as_ref()).ok_or_else(|| {
             let (path, context_name, cluster) = (&self.kubeconfig, &self.context, &context.cluster);
             KubeError::new(format!(
-                "kubeconfig `{path}` has no cluster `{cluster}`, which its context `{context_name}` names"
+                "kubeconfig `{path}` has no cluster `{cluster}`, which context `{context_name}` refers to"
             ))
         })?;
         let user = file.auth_infos.iter().find(|user| Some(&user.name) == context.user.as_ref());
@@ -94,26 +94,25 @@ impl Access {
         let error = KubeError::new(format!("kubeconfig `{}` has no context `{}`", self.kubeconfig, self.context));
         let names: Vec<String> = file.contexts.iter().map(|context| format!("`{}`", context.name)).collect();
         match names.is_empty() {
-            true => error.hint("it has no context at all"),
-            false => error.hint(format!("it has {}", names.join(", "))),
+            true => error.hint("it defines no contexts"),
+            false => error.hint(format!("available contexts: {}", names.join(", "))),
         }
     }
 
-    /// Whoever answers gets the credentials: it must be the one that is meant.
+    /// Checks the server: it receives the credentials, so it must be the intended one.
     fn check_server(&self, cluster: &Cluster) -> Result<(), KubeError> {
         if cluster.insecure_skip_tls_verify == Some(true) {
             let error = KubeError::new(format!("context `{}` does not check the server's certificate", self.context));
-            return Err(error.hint("put `certificate-authority` in the place of `insecure-skip-tls-verify`"));
+            return Err(error.hint("replace `insecure-skip-tls-verify` with `certificate-authority`"));
         }
         if cluster.proxy_url.as_ref().is_some_and(|url| !url.is_empty()) {
-            let error =
-                KubeError::new(format!("context `{}` goes through a proxy, which this version does not", self.context));
-            return Err(error.hint("use an address of the API that this machine reaches by itself"));
+            let error = KubeError::new(format!("context `{}` uses a proxy, which is not supported", self.context));
+            return Err(error.hint("use an address of the API that this machine can reach directly"));
         }
         let server = cluster.server.as_deref().unwrap_or_default();
         let here = ["http://127.0.0.1:", "http://localhost:", "http://[::1]:"];
         if server.starts_with("http://") && !here.iter().any(|prefix| server.starts_with(prefix)) {
-            let error = KubeError::new(format!("context `{}` talks to `{server}` in the open", self.context));
+            let error = KubeError::new(format!("context `{}` uses unencrypted `{server}`", self.context));
             return Err(error.hint("use an address that begins with `https://`"));
         }
         Ok(())
@@ -123,33 +122,32 @@ impl Access {
         let Some(user) = user else { return Ok(()) };
         if let Some(provider) = &user.auth_provider {
             let error = KubeError::new(format!(
-                "context `{}` logs in by the old `auth-provider` `{}`",
+                "context `{}` uses the removed `auth-provider` `{}`",
                 self.context, provider.name
             ));
-            return Err(error.hint("use its successor, a program named under `exec`"));
+            return Err(error.hint("use a credential plugin under `exec` instead"));
         }
         let Some(exec) = user.exec.as_ref().filter(|_| !self.trusted || self.via.is_some()) else { return Ok(()) };
         let program = exec.command.as_deref().unwrap_or_default();
         let what = format!("context `{}` runs the program `{program}` on this machine to log in", self.context);
         let error = KubeError::new(what);
         Err(match self.via {
-            None => error.hint("pass `--trust` if you trust this kubeconfig as you trust a script"),
-            // Whoever is root there would be somebody here.
+            None => error.hint("pass `--trust` to allow it, if you trust this kubeconfig like a script"),
+            // Otherwise root on that host could run programs as the user on this machine.
             Some(_) => {
-                error.hint("no host names programs for this machine: use a kubeconfig of this machine, without `via`")
+                error.hint("use a kubeconfig of this machine, without `via`: a host may not name programs to run here")
             }
         })
     }
 
-    /// A host's kubeconfig means files of that host, and this machine may have others of the same names.
+    /// Rejects file references in a host's kubeconfig: this machine may have other files of the same names.
     fn check_files(&self, cluster: &Cluster, user: Option<&AuthInfo>) -> Result<(), KubeError> {
         let Some(host) = &self.via else { return Ok(()) };
         let of = |user: &AuthInfo| [user.client_certificate.clone(), user.client_key.clone(), user.token_file.clone()];
         let named = user.map(of).into_iter().flatten().chain([cluster.certificate_authority.clone()]);
         let Some(file) = named.flatten().find(|file| !file.is_empty()) else { return Ok(()) };
-        let error =
-            KubeError::new(format!("context `{}` names the file `{file}`, which lies on `{host}`", self.context));
-        Err(error.hint("put what is in it into the kubeconfig, as `kubectl config view --flatten --raw` does"))
+        let error = KubeError::new(format!("context `{}` refers to the file `{file}` on `{host}`", self.context));
+        Err(error.hint("embed the file in the kubeconfig: `kubectl config view --flatten --raw`"))
     }
 }
 
@@ -208,8 +206,9 @@ contexts:
         assert_eq!(of("plain", false).await.unwrap().cluster_url, "https://127.0.0.1:6443/");
         let (message, hint) = error("prod").await;
         assert_eq!(message, "kubeconfig `FILE` has no context `prod`");
-        assert_eq!(hint, "it has `plain`, `blind`, `open`, `proxied`, `program`, `old`, `torn`");
-        assert_eq!(error("torn").await.0, "kubeconfig `FILE` has no cluster `gone`, which its context `torn` names");
+        assert_eq!(hint, "available contexts: `plain`, `blind`, `open`, `proxied`, `program`, `old`, `torn`");
+        let torn = "kubeconfig `FILE` has no cluster `gone`, which context `torn` refers to";
+        assert_eq!(error("torn").await.0, torn);
     }
 
     #[tokio::test]
@@ -224,25 +223,25 @@ contexts:
             namespace: NAMESPACE.to_owned(),
         };
         let error = access.config().await.unwrap_err();
-        assert_eq!(error.message, "there is no kubeconfig `/nonexistent`");
-        let hint = "name the right file as `kubernetes.kubeconfig`; no other is taken in its place";
+        assert_eq!(error.message, "kubeconfig `/nonexistent` not found");
+        let hint = "set `kubernetes.kubeconfig` to the right file; there is no fallback";
         assert_eq!(error.hint.as_deref(), Some(hint));
     }
 
     #[tokio::test]
     async fn whoever_gets_the_credentials_is_checked() {
         assert_eq!(error("blind").await.0, "context `blind` does not check the server's certificate");
-        assert_eq!(error("open").await.0, "context `open` talks to `http://api.example:8080` in the open");
-        assert_eq!(error("proxied").await.0, "context `proxied` goes through a proxy, which this version does not");
+        assert_eq!(error("open").await.0, "context `open` uses unencrypted `http://api.example:8080`");
+        assert_eq!(error("proxied").await.0, "context `proxied` uses a proxy, which is not supported");
     }
 
     #[tokio::test]
     async fn a_login_that_runs_a_program_needs_trust() {
         let (message, hint) = error("program").await;
         assert_eq!(message, "context `program` runs the program `get-token` on this machine to log in");
-        assert_eq!(hint, "pass `--trust` if you trust this kubeconfig as you trust a script");
+        assert_eq!(hint, "pass `--trust` to allow it, if you trust this kubeconfig like a script");
         assert!(of("program", true).await.is_ok());
-        assert_eq!(error("old").await.0, "context `old` logs in by the old `auth-provider` `gcp`");
+        assert_eq!(error("old").await.0, "context `old` uses the removed `auth-provider` `gcp`");
     }
 
     #[tokio::test]
@@ -257,11 +256,11 @@ contexts:
         };
         assert!(through("plain").of_text(FILE).await.is_ok());
         let error = through("program").of_text(FILE).await.unwrap_err();
-        let hint = "no host names programs for this machine: use a kubeconfig of this machine, without `via`";
+        let hint = "use a kubeconfig of this machine, without `via`: a host may not name programs to run here";
         assert_eq!(error.hint.as_deref(), Some(hint));
         let file = FILE.replace("token: hunter2", "client-key: /etc/key");
         let error = through("plain").of_text(&file).await.unwrap_err();
-        assert_eq!(error.message, "context `plain` names the file `/etc/key`, which lies on `cp-1`");
+        assert_eq!(error.message, "context `plain` refers to the file `/etc/key` on `cp-1`");
     }
 
     #[tokio::test]

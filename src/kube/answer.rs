@@ -1,4 +1,4 @@
-//! Answers of the API that say no, told apart from none at all.
+//! Requests whose refusal by the API is a result, unlike no answer at all.
 
 use super::api::PART;
 use super::{Cluster, KubeError};
@@ -7,11 +7,11 @@ use ::kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
-/// What the server said in the place of what was asked for.
+/// The status with which the server refused a request.
 pub(super) type No = Box<Status>;
 
 impl Cluster {
-    /// Asks, and returns what the server said, be it no.
+    /// Sends a request and returns the answer or the refusal of the server.
     pub(super) async fn answer<T>(
         &self,
         question: impl Future<Output = ::kube::Result<T>>,
@@ -26,12 +26,12 @@ impl Cluster {
         self.ask(told).await
     }
 
-    /// Returns a no as what keeps one from going on.
+    /// Converts a refusal into an error.
     pub(super) fn refused(&self, no: No) -> KubeError {
         KubeError::of(self.server(), self.is_through(), &::kube::Error::Api(no))
     }
 
-    /// Lists all objects of a kind, or those whose `fields` are such.
+    /// Lists all objects of a kind, or those that match the field selector `fields`.
     pub(super) async fn listed<K>(&self, api: &Api<K>, fields: Option<&str>) -> Result<Vec<K>, KubeError>
     where
         K: Resource + Clone + DeserializeOwned + Debug,

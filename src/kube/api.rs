@@ -1,4 +1,4 @@
-//! One request to the API after the other: which path a kind has, what came back, what was refused.
+//! Single requests to the API: the path of a kind, the response, the refusal.
 
 use super::{Cluster, KubeError};
 use crate::model::Value;
@@ -12,15 +12,15 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-/// The name by which the API knows whose fields forge set.
+/// The field manager under which forge sets fields.
 pub(super) const MANAGER: &str = "forge";
 
-/// Why a request came to nothing.
+/// Why a request failed.
 #[derive(Clone, Debug)]
 pub(super) enum Refusal {
-    /// The API said no: its status and words, and the fields it spoke of, each with what it said.
+    /// The API refused: its status and message, and the fields it named, each with its message.
     Said { code: u16, message: String, causes: Vec<(String, String)> },
-    /// It was not asked, did not answer, or does not know who asks.
+    /// The request was not sent, got no answer, or its credentials were rejected.
     Away(KubeError),
 }
 
@@ -29,10 +29,10 @@ impl Refusal {
         matches!(self, Self::Said { code, .. } if *code == wanted)
     }
 
-    /// Returns the API's words.
+    /// Returns the message of the API.
     pub fn words(&self) -> String {
         match self {
-            Self::Said { code, message, .. } if message.is_empty() => format!("the API answers {code}"),
+            Self::Said { code, message, .. } if message.is_empty() => format!("the API returned {code}"),
             Self::Said { message, .. } => message.clone(),
             Self::Away(error) => error.message.clone(),
         }
@@ -41,14 +41,16 @@ impl Refusal {
     pub fn error(self, server: &str) -> KubeError {
         match self {
             Self::Away(error) => error,
-            Self::Said { code: 403, message, .. } => KubeError::new(format!("`{server}` refuses (403): {message}"))
-                .hint("give the user of that context the right to do so"),
+            Self::Said { code: 403, message, .. } => {
+                KubeError::new(format!("`{server}` denied the request (403): {message}"))
+                    .hint("grant this permission to the user of this context")
+            }
             said => KubeError::new(said.words()),
         }
     }
 }
 
-/// Objects that one answer holds at most: answers to lists of large clusters come in parts.
+/// Maximum number of objects in one response: lists of large clusters come in pages.
 pub(super) const PART: u32 = 500;
 
 pub(super) type Answer = Result<Value, Refusal>;
@@ -56,11 +58,11 @@ pub(super) type Answer = Result<Value, Refusal>;
 /// Kinds of one version of an API.
 type Kinds = Vec<APIResource>;
 
-/// What the API serves, as far as it was asked. It is asked anew by each look: what a step brings is there for the next.
+/// Kinds that the API serves, cached for one observation. Each observation starts empty: a step may have added a kind.
 #[derive(Default)]
 pub(super) struct Served(Mutex<BTreeMap<String, Option<Kinds>>>);
 
-/// Where objects of a kind are found.
+/// The collection of a kind.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     /// `/apis/apps/v1`
@@ -80,19 +82,19 @@ impl Place {
     }
 
     /// # Errors
-    /// What stands in a namespace names none.
+    /// The kind is namespaced and `id` has no namespace.
     fn named(&self, id: &ObjectId) -> Result<(), Refusal> {
         match self.namespaced && id.namespace.is_none() {
             true => Err(Refusal::Said {
                 code: 422,
-                message: format!("a {} stands in a namespace, and {id} names none", id.kind),
+                message: format!("{} is a namespaced kind, and {id} has no namespace", id.kind),
                 causes: Vec::new(),
             }),
             false => Ok(()),
         }
     }
 
-    /// Returns the object as it stands there: what stands in no namespace names none.
+    /// Returns the object in the form that its kind requires: objects of cluster-scoped kinds have no namespace.
     fn fitting<'o>(&self, object: &'o Value) -> Cow<'o, Value> {
         if self.namespaced || object.pointer("/metadata/namespace").is_none() {
             return Cow::Borrowed(object);
@@ -113,14 +115,14 @@ fn unbuilt(error: ::kube::core::request::Error) -> Refusal {
     Refusal::Away(KubeError::new(error.to_string()))
 }
 
-/// The path of an API: `/api/v1`, `/apis/apps/v1`.
+/// Returns the path of an API: `/api/v1`, `/apis/apps/v1`.
 fn base(api_version: &str) -> String {
     let root = if api_version.contains('/') { "/apis" } else { "/api" };
     format!("{root}/{api_version}")
 }
 
 impl Cluster {
-    /// Returns where objects of that kind are; `None` where the API serves no such kind.
+    /// Returns the collection of that kind; `None` if the API does not serve the kind.
     pub(super) async fn place(&self, id: &ObjectId, served: &Served) -> Result<Option<Place>, Refusal> {
         let Some(api_version) = self.version_of(&id.api_version).await? else { return Ok(None) };
         let kinds = self.kinds(&api_version, served).await?;
@@ -128,7 +130,7 @@ impl Cluster {
         Ok(found.map(|kind| Place::new(&api_version, &kind.name, kind.namespaced)))
     }
 
-    /// Returns the version that is meant: of `apps/*` the one that the API prefers.
+    /// Resolves an API version: `apps/*` becomes the version that the API prefers.
     async fn version_of(&self, api_version: &str) -> Result<Option<String>, Refusal> {
         let Some(group) = api_version.strip_suffix("/*") else { return Ok(Some(api_version.to_owned())) };
         let groups = self.put(self.client.list_api_groups()).await?;
@@ -136,7 +138,7 @@ impl Cluster {
         Ok(group.and_then(|group| group.preferred_version).map(|version| version.group_version))
     }
 
-    /// Returns the kinds of a version of an API; `None` where there is no such version.
+    /// Returns the kinds of an API version; `None` if the API does not have that version.
     pub(super) async fn kinds(&self, api_version: &str, served: &Served) -> Result<Option<Kinds>, Refusal> {
         if let Some(known) = served.0.lock().unwrap_or_else(PoisonError::into_inner).get(api_version) {
             return Ok(known.clone());
@@ -154,14 +156,14 @@ impl Cluster {
         Ok(kinds)
     }
 
-    /// Returns the versions of APIs that the server prefers.
+    /// Returns the preferred API versions of the server.
     pub(super) async fn versions(&self) -> Result<Vec<String>, Refusal> {
         let groups = self.put(self.client.list_api_groups()).await?;
         let preferred = groups.groups.into_iter().filter_map(|group| Some(group.preferred_version?.group_version));
         Ok(std::iter::once("v1".to_owned()).chain(preferred).collect())
     }
 
-    /// Returns an object as it is; `None` where there is none.
+    /// Reads an object; `None` if it does not exist.
     pub(super) async fn get(&self, place: &Place, id: &ObjectId) -> Result<Option<Value>, Refusal> {
         place.named(id)?;
         match self
@@ -174,7 +176,7 @@ impl Cluster {
         }
     }
 
-    /// Applies an object as the field manager forge, or asks what would come of that.
+    /// Applies an object with the field manager forge, or as a dry run.
     pub(super) async fn apply(
         &self,
         place: &Place,
@@ -190,7 +192,7 @@ impl Cluster {
         .await
     }
 
-    /// Replaces an object by another state of it. Its `resourceVersion` must be that of the one that is there.
+    /// Replaces an object. Its `resourceVersion` must match the live object's.
     pub(super) async fn replace(&self, place: &Place, id: &ObjectId, object: &Value, dry_run: bool) -> Answer {
         let params = PostParams { dry_run, field_manager: Some(MANAGER.to_owned()) };
         self.put(self.client.request::<Value>(
@@ -199,7 +201,7 @@ impl Cluster {
         .await
     }
 
-    /// Changes an object by a merge patch: if it holds a `resourceVersion`, only an object of that one.
+    /// Changes an object with a merge patch. If the patch has a `resourceVersion`, the live object's must match.
     pub(super) async fn merge(&self, place: &Place, id: &ObjectId, patch: &Value) -> Answer {
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         self.put(
@@ -217,7 +219,7 @@ impl Cluster {
         .await
     }
 
-    /// Deletes the very object that was seen, with what it owns.
+    /// Deletes the object with that uid, and its dependents.
     pub(super) async fn delete(&self, place: &Place, id: &ObjectId, uid: &str) -> Answer {
         let uid = (!uid.is_empty()).then(|| uid.to_owned());
         let params = DeleteParams {
@@ -227,7 +229,7 @@ impl Cluster {
         self.put(self.client.request::<Value>(place.of(id).delete(&id.name, &params).map_err(unbuilt)?)).await
     }
 
-    /// Returns the last 50 000 lines that a container of a pod printed, at most 32 MiB of them.
+    /// Returns the last 50 000 lines of a container's log, at most 32 MiB.
     pub(super) async fn log(&self, namespace: &str, pod: &str, container: &str) -> Result<String, Refusal> {
         let params = LogParams {
             container: Some(container.to_owned()),
@@ -239,7 +241,7 @@ impl Cluster {
         self.put(self.client().request_text(request)).await
     }
 
-    /// Returns every object of a kind whose labels and fields are such, in a namespace or in all of them.
+    /// Lists the objects of a kind that match label and field selectors, in one namespace or in all.
     pub(super) async fn every(
         &self,
         place: &Place,
@@ -265,7 +267,7 @@ impl Cluster {
         }
     }
 
-    /// Asks, within the limit.
+    /// Sends a request, with the time limit.
     pub(super) async fn put<T>(&self, question: impl Future<Output = ::kube::Result<T>>) -> Result<T, Refusal> {
         match tokio::time::timeout(super::cluster::LIMIT, question).await {
             Ok(Ok(answer)) => Ok(answer),

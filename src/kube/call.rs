@@ -1,4 +1,4 @@
-//! What forge does to a cluster: calls, one after the other, each by whoever holds the cluster's lock.
+//! Changes to a cluster: calls, one after the other, each by the holder of the cluster's lock.
 
 use super::api::{Place, Refusal, Served};
 use super::clean::{self, revealed};
@@ -10,57 +10,57 @@ use crate::probe::ObjectId;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often it is looked whether something has come about.
+/// Interval between polls.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
-/// Told how far a call is.
+/// Receives progress messages of a call.
 pub type Say<'s> = &'s (dyn Fn(&str) + Send + Sync);
 
 /// One change of a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {
-    /// A server-side apply, which takes over what others set. Placeholders stand in it for secrets.
+    /// A server-side apply, which takes over fields from other managers. Placeholders stand for secrets.
     Apply { object: Value },
-    /// Takes out what stands at these JSON pointers, if the object is still of that version.
+    /// Removes the fields at these JSON pointers, if the object still has that version.
     Strip { id: ObjectId, version: String, pointers: Vec<String> },
-    /// Deletes the very object of that uid, with what it owns, and waits until it is gone.
+    /// Deletes the object with that uid and its dependents, and waits until it is gone.
     Delete { id: ObjectId, uid: String },
     /// Waits until a condition of the object is true.
     Await { id: ObjectId, condition: String, limit_s: u64 },
-    /// Sets and takes out labels, annotations and taints of a node.
+    /// Sets and removes labels, annotations and taints of a node.
     Mark(Box<Marks>),
-    /// Runs a workload that proves something, and takes it away.
+    /// Runs a workload as a proof, and deletes it.
     Job(Box<JobCall>),
-    /// Forgets that such a workload ever succeeded.
+    /// Discards the recorded success of such a workload.
     Unprove { id: ObjectId },
-    /// Something with a Helm release.
+    /// An action on a Helm release.
     Release(Box<ReleaseCall>),
 }
 
 impl Call {
-    /// Returns what it does, for people.
+    /// Returns a description of the call, for people.
     pub fn told(&self) -> String {
         match self {
             Self::Apply { object } => match ObjectId::of(object) {
                 Some(id) => format!("apply {id}"),
-                None => "apply what has no name".to_owned(),
+                None => "apply an unnamed object".to_owned(),
             },
-            Self::Strip { id, pointers, .. } => format!("take out of {id}: {}", pointers.join(", ")),
+            Self::Strip { id, pointers, .. } => format!("remove from {id}: {}", pointers.join(", ")),
             Self::Delete { id, .. } => format!("delete {id}"),
             Self::Await { id, condition, limit_s } => format!("wait until {id} is {condition}, at most {limit_s} s"),
             Self::Mark(marks) => marks.told(),
             Self::Job(call) => call.told(),
-            Self::Unprove { id } => format!("forget that {id} succeeded"),
+            Self::Unprove { id } => format!("discard the recorded success of {id}"),
             Self::Release(call) => call.told(),
         }
     }
 }
 
 impl Writer {
-    /// Carries out one call, within `limit`. Returns what there is to say about it.
+    /// Executes one call, within `limit`. Returns a description of the outcome.
     ///
     /// # Errors
-    /// The lock is lost, the API refuses, or what is waited for did not come.
+    /// The lock is lost, the API refuses the request, or the awaited condition was not reached in time.
     pub async fn act(
         &self,
         call: &Call,
@@ -71,11 +71,11 @@ impl Writer {
     ) -> Result<String, KubeError> {
         self.held()?;
         if let Call::Job(job) = call {
-            // It has limits of its own, and what it made is taken away after each of them.
+            // A job has its own limits, and its objects are deleted after each of them.
             return self.prove(job, secrets, say, stopped).await;
         }
         if let Call::Release(release) = call {
-            // It has a limit of its own, and a helm that works is not left behind.
+            // A release has its own limit, and a running helm is not abandoned.
             return self.looker.cluster.bring(release, secrets, say).await.map(|()| call.told());
         }
         let done = match tokio::time::timeout(limit, self.carry_out(call, secrets)).await {
@@ -86,20 +86,20 @@ impl Writer {
     }
 
     async fn carry_out(&self, call: &Call, secrets: &SecretStore) -> Result<String, Refusal> {
-        // Asked anew each time: the call before may have brought a kind.
+        // Discovered anew for each call: the previous call may have added a kind.
         let served = Served::default();
         let cluster = &self.looker.cluster;
         match call {
             Call::Apply { object } => {
-                let id = ObjectId::of(object).ok_or_else(|| own("an object without kind or name"))?;
+                let id = ObjectId::of(object).ok_or_else(|| own("an object has no kind or no name"))?;
                 let place = self.place(&id, &served).await?;
                 cluster.apply(&place, &id, &revealed(object, secrets), true, false).await?;
             }
             Call::Strip { id, version, pointers } => {
                 let place = self.place(id, &served).await?;
-                let raw = cluster.get(&place, id).await?.ok_or_else(|| own(&format!("there is no {id} any more")))?;
+                let raw = cluster.get(&place, id).await?.ok_or_else(|| own(&format!("{id} no longer exists")))?;
                 if raw.pointer("/metadata/resourceVersion").and_then(Value::as_str) != Some(version) {
-                    return Err(own(&format!("{id} was changed meanwhile")));
+                    return Err(own(&format!("{id} changed in the meantime")));
                 }
                 cluster.replace(&place, id, &without(&raw, pointers), false).await?;
             }
@@ -107,13 +107,13 @@ impl Writer {
             Call::Await { id, condition, limit_s } => self.until(id, condition, *limit_s, &served).await?,
             Call::Mark(marks) => cluster.mark(marks).await?,
             Call::Unprove { id } => self.unprove(id).await?,
-            Call::Job(_) | Call::Release(_) => return Err(own("a run is no object")),
+            Call::Job(_) | Call::Release(_) => return Err(own("a job or release is not an object")),
         }
         Ok(call.told())
     }
 
     async fn late(&self, call: &Call, limit: Duration) -> KubeError {
-        let why = format!("not done within {:.0} s: {}", limit.as_secs_f64(), call.told());
+        let why = format!("timed out after {:.0} s: {}", limit.as_secs_f64(), call.told());
         match call {
             Call::Delete { id, .. } => self.stays(id, why).await,
             _ => KubeError::new(why),
@@ -141,7 +141,7 @@ impl Writer {
             if Instant::now() >= end {
                 let why = match found {
                     Some(found) if found["status"] == "True" => "the API serves no such kind yet",
-                    found => found.and_then(|found| found["message"].as_str()).unwrap_or("nobody says so yet"),
+                    found => found.and_then(|found| found["message"].as_str()).unwrap_or("condition not reported yet"),
                 };
                 return Err(own(&format!("{id} is not {condition} after {limit_s} s: {why}")));
             }
@@ -150,7 +150,7 @@ impl Writer {
     }
 }
 
-/// Says why forge itself goes no further.
+/// Builds a refusal that comes from forge itself.
 pub(super) fn own(message: &str) -> Refusal {
     Refusal::Said { code: 409, message: message.to_owned(), causes: Vec::new() }
 }

@@ -1,20 +1,21 @@
-//! Who drained a node: what forge notes at one that it takes out of service, and gives back by that note alone.
+//! Records which run drained a node: forge annotates each node that it takes out of service, and restores only what the
+//! annotation records.
 //!
-//! Architecture Invariant: note and change are one patch of the object as it was read. So there is no cordon of forge's
-//! without its note, and none is noted that somebody else made.
+//! Architecture Invariant: annotation and change are one patch of the object as it was read. So every cordon by forge
+//! has its annotation, and forge never claims a cordon made by another user.
 
 use super::Node;
 use crate::model::Value;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// The annotation that holds the note.
+/// The annotation with the claim.
 pub const CLAIM: &str = "forge/cordoned";
 
-/// The label by which the GPU operator takes its pods from a node.
+/// The label that makes the GPU operator remove its pods from a node.
 pub const OPERANDS: &str = "nvidia.com/gpu.deploy.operands";
 
-/// What forge notes at a node.
+/// The content of the annotation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     pub version: u32,
@@ -23,21 +24,21 @@ pub struct Claim {
     pub controller: String,
     /// When the run drained it. RFC 3339, UTC.
     pub time: String,
-    /// Whether forge made it take no new pods. Else somebody had done so before, and it stays.
+    /// Whether forge cordoned the node. If not, it was cordoned before and stays so.
     pub cordoned: bool,
-    /// What the label of the GPU operator was before forge set it, if forge did.
+    /// The value of the GPU operator's label before forge set it, if forge set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operands: Option<Before>,
 }
 
-/// A value that was there before, if one was.
+/// A previous value; `None` if there was none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Before {
     pub was: Option<String>,
 }
 
 impl Claim {
-    /// Returns the note of a node. One that cannot be read is one all the same, of a run that is not known.
+    /// Returns the claim on a node. An unreadable annotation counts as a claim by an unknown run.
     pub fn of(node: &Node) -> Option<Self> {
         let text = node.annotations.get(CLAIM)?;
         Some(serde_json::from_str(text).unwrap_or_else(|_| Self {
@@ -50,7 +51,7 @@ impl Claim {
         }))
     }
 
-    /// Returns what this run notes at a node as it was read: what an earlier run changed is still forge's.
+    /// Returns the claim of this run on a node as it was read. What an earlier run changed still belongs to forge.
     pub fn of_run(node: &Node, run: &str, controller: &str, time: &str) -> Self {
         let before = Self::of(node);
         Self {
@@ -63,12 +64,12 @@ impl Claim {
         }
     }
 
-    /// Returns the patch by which a node takes no new pods.
+    /// Returns the patch that cordons a node.
     pub fn cordon(&self) -> Value {
         json!({ "metadata": { "annotations": { CLAIM: self.text() } }, "spec": { "unschedulable": true } })
     }
 
-    /// Returns the patch by which the GPU operator takes its pods from a node.
+    /// Returns the patch that makes the GPU operator remove its pods from a node.
     pub fn put_aside(&self, node: &Node) -> Value {
         let was = node.labels.get(OPERANDS).cloned();
         let operands = self.operands.clone().or(Some(Before { was }));
@@ -76,8 +77,8 @@ impl Claim {
         json!({ "metadata": { "annotations": { CLAIM: noted.text() }, "labels": { OPERANDS: "false" } } })
     }
 
-    /// Returns the patch by which the GPU operator brings its pods back to a node that is not given back yet; `None` where it may
-    /// already. The note still says what the label was.
+    /// Returns the patch that lets the GPU operator restore its pods on a node that is still cordoned; `None` if it is
+    /// not needed. The claim still records the previous label.
     pub fn let_back(&self, node: &Node) -> Option<Value> {
         let before = self.operands.as_ref()?;
         let aside =
@@ -85,7 +86,7 @@ impl Claim {
         aside.then(|| json!({ "metadata": { "labels": { OPERANDS: before.was } } }))
     }
 
-    /// Returns the patch that gives a node back. What somebody changed again meanwhile stays as they left it.
+    /// Returns the patch that restores a node. Changes that another user made in the meantime stay.
     pub fn give_back(&self, node: &Node) -> Value {
         let mut patch = json!({ "metadata": { "annotations": { CLAIM: null } } });
         if self.cordoned {
@@ -100,7 +101,7 @@ impl Claim {
     }
 
     fn text(&self) -> String {
-        // Text and truth values always serialize.
+        // Strings and booleans always serialize.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
@@ -129,9 +130,9 @@ mod tests {
         let aside = node(true, None, Some("false"));
         let patch = json!({ "metadata": { "labels": { OPERANDS: null } } });
         assert_eq!(claim(true, Some(None)).let_back(&aside), Some(patch));
-        assert_eq!(claim(true, None).let_back(&aside), None, "somebody else put them aside");
+        assert_eq!(claim(true, None).let_back(&aside), None, "another user removed them");
         assert_eq!(claim(true, Some(Some("true"))).let_back(&node(true, None, Some("true"))), None);
-        assert_eq!(claim(true, Some(Some("false"))).let_back(&aside), None, "it was so before");
+        assert_eq!(claim(true, Some(Some("false"))).let_back(&aside), None, "the label was set before");
     }
 
     #[test]
@@ -144,7 +145,7 @@ mod tests {
             (true, None, false),
             (true, Some(ours.as_str()), true),
             (true, Some(theirs.as_str()), false),
-            // Somebody let it take pods in between: from now on it is forge again that keeps it from that.
+            // Another user uncordoned it in the meantime: now forge cordons it again.
             (false, Some(ours.as_str()), true),
             (false, Some(theirs.as_str()), true),
             (true, Some("garbage"), true),
@@ -154,7 +155,7 @@ mod tests {
             assert_eq!((claim.cordoned, claim.run.as_str()), (owned, "r3"), "{cordoned} {note:?}");
         }
         let again = Claim::of_run(&node(true, Some(&ours), Some("false")), "r3", "me@here", "2026");
-        assert_eq!(again.operands, Some(Before { was: Some("true".to_owned()) }), "what was before is not forgotten");
+        assert_eq!(again.operands, Some(Before { was: Some("true".to_owned()) }), "the previous label is kept");
         let unread = Claim::of(&node(true, Some("garbage"), None)).unwrap();
         assert_eq!(unread.run, "that is not known");
     }
@@ -178,7 +179,7 @@ mod tests {
                 Some("false"),
                 json!({ "metadata": { "annotations": { CLAIM: null }, "labels": { OPERANDS: null } } }),
             ),
-            // Somebody set it anew: it is theirs.
+            // Another user changed the label: it stays.
             (claim(false, Some(None)), Some("true"), json!({ "metadata": { "annotations": { CLAIM: null } } })),
         ];
         for (claim, label, patch) in cases {

@@ -1,11 +1,11 @@
-//! Objects as they are compared and shown: without what the API keeps for itself, and without secrets.
+//! Normalizes objects for comparison and display: without server-side bookkeeping, and without secrets.
 
 use crate::model::{SecretStore, Value};
 use base64::Engine as _;
 use secrecy::ExposeSecret;
 use serde_json::json;
 
-/// What the API writes into `metadata` for itself.
+/// Fields in `metadata` that the API manages itself.
 const KEPT: [&str; 8] = [
     "managedFields",
     "resourceVersion",
@@ -17,7 +17,7 @@ const KEPT: [&str; 8] = [
     "deletionGracePeriodSeconds",
 ];
 
-/// Annotations that controllers and tools write for themselves.
+/// Annotations that controllers and tools manage themselves.
 const ANNOTATIONS: [&str; 3] = [
     "deprecated.daemonset.template.generation",
     "deployment.kubernetes.io/revision",
@@ -27,7 +27,7 @@ const ANNOTATIONS: [&str; 3] = [
 const SECRET: &str = "(secret)";
 const OTHER: &str = "(secret, another one)";
 
-/// Returns the object as it is compared.
+/// Returns the object in the form that is compared.
 pub(super) fn clean(mut object: Value) -> Value {
     if let Some(map) = object.as_object_mut() {
         map.shift_remove("status");
@@ -44,18 +44,18 @@ pub(super) fn clean(mut object: Value) -> Value {
     object
 }
 
-/// Returns a condition that an object has of itself.
+/// Returns a condition from the status of an object.
 pub(super) fn condition<'o>(object: &'o Value, name: &str) -> Option<&'o Value> {
     object.pointer("/status/conditions")?.as_array()?.iter().find(|one| one["type"] == *name)
 }
 
-/// Whether an object says that a condition of its own is true.
+/// Reports whether a condition of the object is `True`.
 pub(super) fn is_true(object: &Value, name: &str) -> bool {
     condition(object, name).is_some_and(|found| found["status"] == "True")
 }
 
-/// Returns the object with its status as it may be shown and kept: secrets that forge knows, and all values of a Secret, are left
-/// out, and so is what the API and `kubectl` keep for themselves.
+/// Returns the object with its status in a form that may be shown and stored: without known secrets, the values of a
+/// Secret, and the bookkeeping of the API and `kubectl`.
 pub(super) fn shown(mut object: Value, secrets: &SecretStore) -> Value {
     if is_secret(&object) {
         let values = object.get_mut("data").and_then(Value::as_object_mut).into_iter().flatten();
@@ -80,7 +80,7 @@ fn scrubbed(value: &mut Value, secrets: &SecretStore) {
     }
 }
 
-/// Puts secrets in the place of placeholders. What is text in a Secret is written as the API keeps it.
+/// Replaces placeholders with secrets, and converts `stringData` of a Secret to `data`, as the API stores it.
 pub(super) fn revealed(object: &Value, secrets: &SecretStore) -> Value {
     let mut object = with_secrets(object, secrets);
     if is_secret(&object)
@@ -94,7 +94,7 @@ pub(super) fn revealed(object: &Value, secrets: &SecretStore) -> Value {
     object
 }
 
-/// Puts secrets in the place of placeholders, as they are.
+/// Replaces placeholders with secrets.
 pub(super) fn with_secrets(value: &Value, secrets: &SecretStore) -> Value {
     match value {
         Value::String(text) if SecretStore::mentions(text) => json!(secrets.reveal(text).expose_secret()),
@@ -110,8 +110,8 @@ fn is_secret(object: &Value) -> bool {
     object["apiVersion"] == "v1" && object["kind"] == "Secret"
 }
 
-/// Takes secrets out of an object as it is, and as it would be: whether they differ is all that is left of them. `want`
-/// says where there are any.
+/// Masks secrets in the live object and in the predicted one: only whether they differ stays visible. `want` shows
+/// where secrets are.
 pub(super) fn withheld(live: &mut Option<Value>, dry: &mut Option<Value>, want: Option<&Value>) {
     if live.as_ref().or(dry.as_ref()).is_some_and(is_secret) {
         let mut keys = Vec::new();
@@ -125,7 +125,7 @@ pub(super) fn withheld(live: &mut Option<Value>, dry: &mut Option<Value>, want: 
     paths.iter().for_each(|path| mask(live, dry, path));
 }
 
-/// Finds where placeholders stand. A list that holds one counts as a whole: its items have no names.
+/// Finds the paths of placeholders. A list with a placeholder is masked as a whole: its items have no names.
 fn placeholders(want: &Value, at: &mut Vec<String>, into: &mut Vec<Vec<String>>) {
     match want {
         Value::String(text) if SecretStore::mentions(text) => into.push(at.clone()),

@@ -1,4 +1,4 @@
-//! Questions to the cluster's API.
+//! A connection to the cluster's API.
 
 use super::helm::{Discovered, Helm, HelmOptions, Login};
 use super::{Access, KubeError};
@@ -12,18 +12,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, OnceCell};
 
-/// The limit of one question.
+/// The time limit of one request.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
 
 /// The API of one cluster, as one user.
 #[derive(Clone)]
 pub struct Cluster {
     pub(super) client: Client,
-    /// The address, and through which host.
+    /// The address, and the host that the connection goes through, if any.
     server: String,
-    /// Gone through, for as long as questions are asked.
+    /// The session that the connection goes through, open as long as requests are sent.
     session: Option<Session>,
-    /// Where forge keeps its lock and records.
+    /// The namespace of forge's lock and records.
     namespace: String,
     /// How the `helm` program reaches the same API.
     login: Login,
@@ -31,29 +31,29 @@ pub struct Cluster {
     found: Arc<Found>,
 }
 
-/// What is found out once.
+/// Results that are determined once and cached.
 #[derive(Default)]
 struct Found {
     helm: OnceCell<Helm>,
     served: Mutex<Option<Arc<Discovered>>>,
 }
 
-/// Something that the user may do, or not.
+/// A permission that the user has or lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Right {
-    /// `get`, `patch` …, `*` for each.
+    /// `get`, `patch` …, `*` for all.
     pub verb: &'static str,
-    /// `*` for each.
+    /// `*` for all.
     pub group: &'static str,
-    /// In the plural; `*` for each.
+    /// In the plural; `*` for all.
     pub resource: &'static str,
 }
 
 impl Cluster {
-    /// Makes ready to ask. Nothing is contacted yet, but a login's program may run.
+    /// Opens a client. Nothing is contacted yet, but a login program may run.
     ///
     /// # Errors
-    /// If the kubeconfig does not say how, or holds a key that cannot be used.
+    /// The kubeconfig is incomplete, or has an unusable key.
     pub async fn open(access: &Access) -> Result<Self, KubeError> {
         let config = access.config().await?;
         let server = address(&config);
@@ -75,10 +75,10 @@ impl Cluster {
         })
     }
 
-    /// Makes ready to ask through a host: its kubeconfig is read, and connections come out there.
+    /// Opens a client through a host: reads the host's kubeconfig, and connects from that host.
     ///
     /// # Errors
-    /// If the host does not let that be read, and as [`Cluster::open`].
+    /// The kubeconfig on the host cannot be read, and as [`Cluster::open`].
     pub async fn through(access: &Access, session: Session) -> Result<Self, KubeError> {
         let text = kubeconfig(access, &session).await?;
         let mut config = access.of_text(&text).await?;
@@ -101,7 +101,7 @@ impl Cluster {
         &self.namespace
     }
 
-    /// Says which helm is run, and where charts are kept.
+    /// Sets the helm program and the chart cache.
     pub fn with_helm(self, options: HelmOptions) -> Self {
         Self { options, ..self }
     }
@@ -114,12 +114,12 @@ impl Cluster {
         &self.client
     }
 
-    /// Returns the `helm` of this machine, with this cluster.
+    /// Returns the `helm` of this machine, configured for this cluster.
     pub(super) async fn helm(&self) -> Result<&Helm, KubeError> {
         self.found.helm.get_or_try_init(|| Helm::open(&self.options.program, self.login.clone())).await
     }
 
-    /// Returns what the API serves, asked once until [`forget`](Self::forget).
+    /// Returns the kinds that the API serves, cached until [`forget`](Self::forget).
     pub(super) async fn discovered(&self) -> Result<Arc<Discovered>, KubeError> {
         let mut served = self.found.served.lock().await;
         match &*served {
@@ -128,12 +128,12 @@ impl Cluster {
         }
     }
 
-    /// From now on the API may serve other kinds.
+    /// Drops the cached kinds: the API may serve other ones from now on.
     pub(super) async fn forget(&self) {
         *self.found.served.lock().await = None;
     }
 
-    /// Ends the session that it goes through.
+    /// Closes the session that the connection goes through.
     pub async fn close(self) {
         if let Some(session) = self.session {
             session.close().await;
@@ -145,18 +145,18 @@ impl Cluster {
         &self.server
     }
 
-    /// Asks for the version of the API server: `v1.33.1`.
+    /// Queries the version of the API server: `v1.33.1`.
     ///
     /// # Errors
-    /// If it does not answer in time, or refuses.
+    /// The server does not answer in time, or refuses the request.
     pub async fn version(&self) -> Result<String, KubeError> {
         self.ask(self.client.apiserver_version()).await.map(|version| version.git_version)
     }
 
-    /// Asks whether the user may do something in every namespace. Nothing is written by that.
+    /// Queries whether the user has a permission in every namespace. Nothing is written.
     ///
     /// # Errors
-    /// If it does not answer in time, or does not know the user.
+    /// The server does not answer in time, or rejects the credentials.
     pub async fn may(&self, right: Right) -> Result<bool, KubeError> {
         let review = SelfSubjectAccessReview { spec: spec(right), ..SelfSubjectAccessReview::default() };
         let api: ::kube::Api<SelfSubjectAccessReview> = ::kube::Api::all(self.client.clone());
@@ -172,10 +172,10 @@ impl Cluster {
     }
 
     pub(super) fn silent(&self) -> KubeError {
-        KubeError::new(format!("`{}` did not answer within {} s", self.server, LIMIT.as_secs()))
+        KubeError::new(format!("no response from `{}` within {} s", self.server, LIMIT.as_secs()))
     }
 
-    /// Whether it is reached through a host.
+    /// Reports whether the connection goes through a host.
     pub(super) fn is_through(&self) -> bool {
         self.session.is_some()
     }
@@ -185,7 +185,7 @@ fn address(config: &::kube::Config) -> String {
     config.cluster_url.to_string().trim_end_matches('/').to_owned()
 }
 
-/// Reads the kubeconfig where it lies.
+/// Reads the kubeconfig on the host.
 async fn kubeconfig(access: &Access, session: &Session) -> Result<String, KubeError> {
     let token = transport::token().map_err(|error| KubeError::through(session.host(), &error))?;
     let body = Fragment::new().code("cat --").word(access.kubeconfig.as_str());
@@ -196,14 +196,13 @@ async fn kubeconfig(access: &Access, session: &Session) -> Result<String, KubeEr
         0 => Ok(String::from_utf8_lossy(&ended.stdout).into_owned()),
         _ => {
             let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
-            let error = KubeError::new(format!("the kubeconfig of `{}` cannot be read: {said}", session.host()));
-            Err(error
-                .hint("name the right file as `kubernetes.kubeconfig`; reading it may need `connect: { sudo: … }`"))
+            let error = KubeError::new(format!("kubeconfig of `{}` cannot be read: {said}", session.host()));
+            Err(error.hint("set `kubernetes.kubeconfig` to the right file; reading it may need `connect: { sudo: … }`"))
         }
     }
 }
 
-/// Has the connections of `config` come out on the host. The certificate is still that of the server that was named.
+/// Routes the connections of `config` through the host. The certificate is still checked for the original server name.
 async fn forwarded(config: &mut ::kube::Config, session: &Session) -> Result<(), KubeError> {
     let url = config.cluster_url.clone();
     let scheme = url.scheme_str().unwrap_or("https");
@@ -213,14 +212,14 @@ async fn forwarded(config: &mut ::kube::Config, session: &Session) -> Result<(),
     let Some(here) = here else { return Ok(()) };
     let path = url.path_and_query().map_or("", |path| path.as_str());
     let address = format!("{scheme}://{here}{path}");
-    config.cluster_url = address.parse().map_err(|_| KubeError::new("the kubeconfig names no address"))?;
+    config.cluster_url = address.parse().map_err(|_| KubeError::new("the kubeconfig has no valid server address"))?;
     config.tls_server_name.get_or_insert(name);
     Ok(())
 }
 
-/// Writes a kubeconfig for the `helm` program: one context, at the address where connections to the host begin.
+/// Writes a kubeconfig for the `helm` program: one context, with the local address of the forwarded connection.
 fn login(access: &Access, text: &str, config: &::kube::Config) -> Result<Login, KubeError> {
-    let lost = |why: &dyn std::fmt::Display| KubeError::new(format!("no kubeconfig can be made for helm: {why}"));
+    let lost = |why: &dyn std::fmt::Display| KubeError::new(format!("cannot create a kubeconfig for helm: {why}"));
     let mut file = Kubeconfig::from_yaml(text).map_err(|error| lost(&error))?;
     file.contexts.retain(|context| context.name == access.context);
     let named = file.contexts.first().and_then(|context| context.context.clone()).unwrap_or_default();
@@ -231,7 +230,7 @@ fn login(access: &Access, text: &str, config: &::kube::Config) -> Result<Login, 
         cluster.tls_server_name.clone_from(&config.tls_server_name);
     }
     let json = serde_json::to_vec(&file).map_err(|error| lost(&error))?;
-    // Such a file is for its owner alone from the beginning.
+    // A temporary file has mode 0600 from its creation.
     let made = tempfile::Builder::new().prefix("forge-kubeconfig-").tempfile().map_err(|error| lost(&error))?;
     fs_err::write(made.path(), json).map_err(|error| lost(&error))?;
     let kubeconfig = camino::Utf8PathBuf::from(made.path().to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! What stands in a namespace and would go with it.
+//! Objects in a namespace, which are deleted with it.
 
 use super::Cluster;
 use super::api::{Place, Refusal, Served};
@@ -6,11 +6,11 @@ use crate::model::Value;
 use crate::probe::Contents;
 use std::collections::BTreeSet;
 
-/// How many are named.
+/// Maximum number of objects that are named.
 const SHOWN: usize = 5;
 
 impl Cluster {
-    /// Looks through every kind that stands in namespaces.
+    /// Lists the objects of every namespaced kind.
     pub(super) async fn contents(&self, namespace: &str, served: &Served) -> Result<Contents, Refusal> {
         let mut found = Found::default();
         for api_version in self.versions().await? {
@@ -30,10 +30,10 @@ impl Cluster {
     }
 }
 
-/// Everything that was listed.
+/// All listed objects.
 #[derive(Default)]
 struct Found {
-    /// Group and kind of those that were listed whole.
+    /// Group and kind of the kinds that were listed completely.
     kinds: BTreeSet<(String, String)>,
     objects: Vec<Object>,
 }
@@ -43,7 +43,7 @@ struct Object {
     /// `Deployment front`.
     told: String,
     usual: bool,
-    /// Whether it is being deleted, and what it owns goes with it.
+    /// Whether it is being deleted together with its dependents.
     ends: bool,
     /// Whether it is being deleted.
     deleting: bool,
@@ -61,7 +61,8 @@ impl Found {
         self.objects.extend(items.iter().map(|item| object(kind, item)));
     }
 
-    /// Leaves out what is going already: what is being deleted, and what the collector of garbage takes because its owners are gone.
+    /// Returns the objects that stay: leaves out those that are being deleted, and those that the garbage collector
+    /// removes because their owners are gone.
     fn contents(&self) -> Contents {
         let mut here: BTreeSet<&str> =
             self.objects.iter().filter(|one| !one.ends).map(|one| one.uid.as_str()).collect();
@@ -86,7 +87,7 @@ impl Found {
         contents
     }
 
-    /// Whether an object had owners, and none of them is here. Of a kind that was not listed here, nobody knows.
+    /// Reports whether an object has owners and none of them exists. An owner of a kind that was not listed may exist.
     fn is_garbage(&self, object: &Object, here: &BTreeSet<&str>) -> bool {
         let gone = |owner: &Owner| self.kinds.contains(&owner.kind) && !here.contains(owner.uid.as_str());
         !object.owners.is_empty() && object.owners.iter().all(gone)
@@ -114,17 +115,17 @@ fn owner(reference: &Value) -> Owner {
     Owner { kind: (group(&text("apiVersion")), text("kind")), uid: text("uid") }
 }
 
-/// The group of `apps/v1`; of `v1` it is empty.
+/// Returns the group of an API version: `apps` for `apps/v1`, empty for `v1`.
 fn group(api_version: &str) -> String {
     api_version.split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default()
 }
 
-/// What comes and goes with other objects.
+/// Reports whether objects of the kind come and go with other objects.
 fn is_passing(kind: &str) -> bool {
     matches!(kind, "Event" | "Lease" | "Endpoints" | "EndpointSlice" | "ControllerRevision" | "PodMetrics")
 }
 
-/// What every namespace has.
+/// Reports whether every namespace has this object.
 fn is_usual(kind: &str, name: &str) -> bool {
     match kind {
         "ServiceAccount" => name == "default",
@@ -169,12 +170,12 @@ mod tests {
             ])
         };
         assert_eq!(all(&[one("front", &[])]), "Pod pod, Deployment front, ReplicaSet set");
-        assert_eq!(all(&[]), "", "nobody is left who would keep them");
+        assert_eq!(all(&[]), "", "no owner is left");
         let mut deleted = one("front", &[]);
         deleted["metadata"]["deletionTimestamp"] = json!("2026-11-22T19:00:00Z");
         assert_eq!(all(&[deleted.clone()]), "");
         deleted["metadata"]["finalizers"] = json!(["orphan"]);
-        assert_eq!(all(&[deleted]), "Pod pod, ReplicaSet set", "who deleted it keeps what it owned");
+        assert_eq!(all(&[deleted]), "Pod pod, ReplicaSet set", "orphan deletion keeps the dependents");
     }
 
     #[test]

@@ -1,29 +1,30 @@
-//! Kinds that definitions bring: one is there once objects of it can be written, which is a moment after the server calls its definition established.
+//! Custom kinds: a kind is ready once objects of it can be written, a moment after the server reports its definition as
+//! established.
 
 use super::Cluster;
 use super::api::{Refusal, Served};
 use super::clean::is_true;
 use crate::model::Value;
 
-/// The condition of a definition that the server took.
+/// The condition of a definition that the server accepted.
 pub(super) const ESTABLISHED: &str = "Established";
 
 impl Cluster {
-    /// Returns whether objects of the kind that `definition` brings can be written, in every version that it declares as served.
+    /// Reports whether objects of the kind in `definition` can be written, in every version that it declares as served.
     pub(super) async fn serves(&self, definition: &Value) -> Result<bool, Refusal> {
         if !is_true(definition, ESTABLISHED) {
             return Ok(false);
         }
         let text = |value: &Value, pointer: &str| value.pointer(pointer)?.as_str().map(str::to_owned);
         let (group, kind) = (text(definition, "/spec/group"), text(definition, "/spec/names/kind"));
-        // Asked anew each time: what was not there a moment ago is what is waited for.
+        // Discovered anew each time: the kind may have appeared since.
         let served = Served::default();
         let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
         for version in versions.into_iter().flatten().filter(|version| version["served"] == true) {
             let version =
                 format!("{}/{}", group.as_deref().unwrap_or_default(), text(version, "/name").unwrap_or_default());
             let kinds = match self.kinds(&version, &served).await {
-                // A group that is just being set up.
+                // The group is still being set up.
                 Err(refusal) if refusal.is(503) => return Ok(false),
                 kinds => kinds?,
             };
@@ -59,7 +60,7 @@ mod tests {
                 { "name": "v1", "served": true }, { "name": "v1alpha1", "served": false },
             ] },
         });
-        assert!(!cluster.serves(&definition).await.unwrap(), "nobody says that it is established");
+        assert!(!cluster.serves(&definition).await.unwrap(), "not established yet");
         definition["status"] = json!({ "conditions": [{ "type": "Established", "status": "True" }] });
         let mut said = Vec::new();
         for _ in 0..3 {

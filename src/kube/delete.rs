@@ -1,4 +1,4 @@
-//! Deleting an object: the very one that was seen, until it is gone; and what keeps one that does not go.
+//! Deletes an object by its uid, waits until it is gone, and reports what blocks the deletion.
 
 use super::api::{Refusal, Served};
 use super::call::PAUSE;
@@ -9,9 +9,9 @@ use crate::probe::ObjectId;
 impl Writer {
     pub(super) async fn delete(&self, id: &ObjectId, uid: &str, served: &Served) -> Result<(), Refusal> {
         let cluster = &self.looker.cluster;
-        // A kind that is gone took its objects along.
+        // Objects of a removed kind are gone.
         let Some(place) = cluster.place(id, served).await? else { return Ok(()) };
-        // To delete again what is going changes nothing.
+        // Deleting an object that is already terminating has no effect.
         match cluster.delete(&place, id, uid).await {
             Err(refusal) if refusal.is(404) => return Ok(()),
             done => drop(done?),
@@ -25,13 +25,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Says of an object that is still there what keeps it, as far as the API tells.
+    /// Adds the reason that an object still exists to `why`, if the API reports one.
     pub(super) async fn stays(&self, id: &ObjectId, why: String) -> KubeError {
         let Some(keeper) = self.looker.cluster.keeper(id).await.ok().flatten() else { return KubeError::new(why) };
         let error = KubeError::new(format!("{why}: {keeper}"));
         match keeper.contains("finalizer") {
             true => {
-                error.hint("what set a finalizer takes it off once it has cleaned up: see that its controller runs")
+                error.hint("check that the controller that set the finalizer runs: it removes it after cleaning up")
             }
             false => error,
         }
@@ -45,7 +45,7 @@ impl Cluster {
     }
 }
 
-/// Returns what an object that was deleted waits for. A namespace says so in its conditions, of which each that is true is in the way.
+/// Returns what a terminating object waits for. A namespace reports that in its conditions: each true one blocks it.
 fn keeper(object: &Value) -> Option<String> {
     object.pointer("/metadata/deletionTimestamp")?;
     let list = |pointer: &str| object.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
@@ -57,7 +57,7 @@ fn keeper(object: &Value) -> Option<String> {
         list("/metadata/finalizers").filter_map(Value::as_str).map(|name| format!("`{name}`")).collect();
     match (said.is_empty(), finalizers.is_empty()) {
         (false, _) => Some(said.join("; ")),
-        (true, false) => Some(format!("it waits for its finalizers {}", finalizers.join(", "))),
+        (true, false) => Some(format!("waiting for finalizers {}", finalizers.join(", "))),
         (true, true) => None,
     }
 }
@@ -70,9 +70,9 @@ mod tests {
     #[test]
     fn what_keeps_an_object_is_told() {
         let mut map = json!({ "kind": "ConfigMap", "metadata": { "finalizers": ["test/slow", "b"] } });
-        assert_eq!(keeper(&map), None, "nobody deleted it");
+        assert_eq!(keeper(&map), None, "it is not being deleted");
         map["metadata"]["deletionTimestamp"] = json!("2026-11-22T19:00:00Z");
-        assert_eq!(keeper(&map).unwrap(), "it waits for its finalizers `test/slow`, `b`");
+        assert_eq!(keeper(&map).unwrap(), "waiting for finalizers `test/slow`, `b`");
         map["metadata"]["finalizers"] = json!([]);
         assert_eq!(keeper(&map), None);
     }

@@ -1,17 +1,17 @@
-//! Why the cluster's API could not be asked, and what to do about it.
+//! Errors of the cluster's API and of helm, with hints.
 
 use crate::model::HostName;
 use crate::transport::TransportError;
 use std::error::Error;
 
-/// Why the cluster's API, or helm, cannot be used.
+/// An error from the cluster's API or from helm.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct KubeError {
-    /// A lowercase fragment. It may hold text of the server: show it escaped.
+    /// A lowercase fragment. It may contain text from the server: escape it before showing it.
     pub message: String,
     pub hint: Option<String>,
-    /// What was printed before, for people: several lines.
+    /// Output that the program printed before it failed, several lines.
     pub said: Option<String>,
 }
 
@@ -28,7 +28,7 @@ impl KubeError {
         Self { said: Some(said.into()).filter(|said| !said.is_empty()), ..self }
     }
 
-    /// Returns what came of asking `server`, by itself or through a host.
+    /// Converts the error of a request to `server`, sent directly or through a host.
     pub(super) fn of(server: &str, through: bool, error: &::kube::Error) -> Self {
         match error {
             ::kube::Error::Api(status) => Self::refused(server, status.code, &status.message),
@@ -36,44 +36,44 @@ impl KubeError {
         }
     }
 
-    /// The host that is gone through is in the way.
+    /// Converts an error of the host that the connection goes through.
     pub fn through(host: &HostName, error: &TransportError) -> Self {
         Self { message: format!("`{host}`: {}", error.message), hint: error.hint.clone(), said: None }
     }
 
-    /// It answered, and not with what was asked for.
+    /// The server answered with an error status.
     fn refused(server: &str, code: u16, said: &str) -> Self {
         match code {
-            401 => Self::new(format!("`{server}` does not know who asks (401)"))
-                .hint("the credentials of that context are wrong or too old"),
-            403 => Self::new(format!("`{server}` refuses (403): {said}"))
-                .hint("give the user of that context the right to do so"),
-            code => Self::new(format!("`{server}` answers {code}: {said}")),
+            401 => Self::new(format!("`{server}` rejected the credentials (401)"))
+                .hint("check the credentials of this context: they are invalid or expired"),
+            403 => Self::new(format!("`{server}` denied the request (403): {said}"))
+                .hint("grant this permission to the user of this context"),
+            code => Self::new(format!("`{server}` returned {code}: {said}")),
         }
     }
 
-    /// It did not answer.
+    /// The server did not answer.
     fn away(server: &str, through: bool, why: &str) -> Self {
-        let error = Self::new(format!("`{server}` does not answer: {why}"));
+        let error = Self::new(format!("request to `{server}` failed: {why}"));
         match why {
             why if why.contains("UnknownIssuer") => {
-                error.hint("the certificate is not of the authority that the kubeconfig names")
+                error.hint("check `certificate-authority` in the kubeconfig: it did not sign the server's certificate")
             }
             why if why.contains("NotValidForName") => {
-                error.hint("the certificate is for another name: use that one as `server`, or set `tls-server-name`")
+                error.hint("the certificate is for another name: use that name as `server`, or set `tls-server-name`")
             }
             why if why.contains("Expired") => {
-                error.hint("the server's certificate is too old, or this machine's clock is wrong")
+                error.hint("renew the server's certificate, or correct this machine's clock")
             }
             _ if through => {
-                error.hint("check `server` of that context, and that sshd of that host has `AllowTcpForwarding`")
+                error.hint("check `server` of this context, and that sshd on that host has `AllowTcpForwarding`")
             }
-            _ => error.hint("check `server` of that context, and that the API can be reached from this machine"),
+            _ => error.hint("check `server` of this context, and that this machine can reach the API"),
         }
     }
 }
 
-/// Returns the first cause: what stands around it only repeats it.
+/// Returns the innermost error: the outer ones only repeat it.
 fn innermost(error: &dyn Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -90,21 +90,22 @@ mod tests {
     fn the_first_cause_is_told_with_what_to_do() {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let error = KubeError::of("https://a:1", false, &::kube::Error::Service(Box::new(refused)));
-        assert_eq!(error.message, "`https://a:1` does not answer: connection refused");
-        let hint = "check `server` of that context, and that the API can be reached from this machine";
+        assert_eq!(error.message, "request to `https://a:1` failed: connection refused");
+        let hint = "check `server` of this context, and that this machine can reach the API";
         assert_eq!(error.hint.as_deref(), Some(hint));
         let stranger = KubeError::away("https://a:1", false, "invalid peer certificate: UnknownIssuer");
-        assert_eq!(stranger.hint.as_deref(), Some("the certificate is not of the authority that the kubeconfig names"));
+        let hint = "check `certificate-authority` in the kubeconfig: it did not sign the server's certificate";
+        assert_eq!(stranger.hint.as_deref(), Some(hint));
     }
 
     #[test]
     fn who_is_not_known_is_told_apart_from_who_may_not() {
         assert_eq!(
             KubeError::refused("https://a:1", 401, "Unauthorized").message,
-            "`https://a:1` does not know who asks (401)"
+            "`https://a:1` rejected the credentials (401)"
         );
         let message = KubeError::refused("https://a:1", 403, "no").message;
-        assert_eq!(message, "`https://a:1` refuses (403): no");
-        assert_eq!(KubeError::refused("https://a:1", 500, "oh").message, "`https://a:1` answers 500: oh");
+        assert_eq!(message, "`https://a:1` denied the request (403): no");
+        assert_eq!(KubeError::refused("https://a:1", 500, "oh").message, "`https://a:1` returned 500: oh");
     }
 }

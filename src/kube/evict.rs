@@ -1,4 +1,4 @@
-//! Evictions: pods leave a node in the order that budgets of disruption allow.
+//! Evictions: pods leave a node as their PodDisruptionBudgets allow.
 
 use super::pod::{Budget, Pod};
 use super::{Cluster, KubeError};
@@ -10,18 +10,18 @@ use ::kube::core::response::StatusCause;
 use k8s_openapi::api::core::v1;
 use serde_json::json;
 
-/// The version of the policy API by which a server takes evictions.
+/// The version of the policy API that the server uses for evictions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy(String);
 
-/// What became of an eviction.
+/// The outcome of an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evicted {
-    /// The pod ends.
+    /// The pod is terminating.
     Taken,
-    /// There is no such pod any more.
+    /// The pod does not exist any more.
     Gone,
-    /// It may not go now: what the server said.
+    /// The server refuses it for now, with this message.
     NotNow(String),
 }
 
@@ -35,33 +35,33 @@ impl Policy {
 }
 
 impl Cluster {
-    /// Asks by which version of the policy API pods are evicted: `policy/v1`, or `policy/v1beta1` before Kubernetes 1.22.
+    /// Queries the version of the policy API for evictions: `policy/v1`, or `policy/v1beta1` before Kubernetes 1.22.
     ///
     /// # Errors
-    /// If it does not answer in time, refuses, or knows no evictions.
+    /// The API does not answer in time, refuses the request, or does not support evictions.
     pub async fn evictions(&self) -> Result<Policy, KubeError> {
         let core = self.ask(self.client.list_core_api_resources("v1")).await?;
         let found = core.resources.into_iter().find(|resource| resource.name == "pods/eviction");
         let version = found.and_then(|resource| resource.version).filter(|version| !version.is_empty());
-        let known = version.ok_or_else(|| KubeError::new(format!("`{}` takes no evictions", self.server())))?;
+        let known = version.ok_or_else(|| KubeError::new(format!("`{}` does not support evictions", self.server())))?;
         Ok(Policy(known))
     }
 
     /// Lists the pods of a node.
     ///
     /// # Errors
-    /// If the API does not answer in time, or refuses.
+    /// The API does not answer in time, or refuses the request.
     pub async fn pods_on(&self, node: &str) -> Result<Vec<Pod>, KubeError> {
         let api: Api<v1::Pod> = Api::all(self.client.clone());
         let pods = self.listed(&api, Some(&format!("spec.nodeName={node}"))).await?;
         Ok(pods.into_iter().map(Pod::of).collect())
     }
 
-    /// Asks that a pod leaves its node, within `grace` seconds where that is not the pod's own affair. A pod of the same
-    /// name that came in its place is left alone.
+    /// Evicts a pod from its node, within `grace` seconds if given, else with the pod's own grace period. A newer pod
+    /// of the same name is not affected.
     ///
     /// # Errors
-    /// If the API does not answer in time, or refuses for ever.
+    /// The API does not answer in time, or refuses permanently.
     pub async fn evict(&self, policy: &Policy, pod: &Pod, grace: Option<u64>) -> Result<Evicted, KubeError> {
         let mut options = json!({ "preconditions": { "uid": pod.uid } });
         if let Some(grace) = grace {
@@ -77,7 +77,7 @@ impl Cluster {
         let params = PostParams::default();
         match self.answer(api.create_subresource::<_, Value>("eviction", &pod.name, &params, &eviction)).await? {
             Ok(_) => Ok(Evicted::Taken),
-            // 409 is the answer where the name is another pod's by now.
+            // The API answers 409 if the name belongs to another pod by now.
             Err(no) if no.code == 404 || no.code == 409 => Ok(Evicted::Gone),
             Err(no) if no.code == 429 || is_ending_namespace(&no) => Ok(Evicted::NotNow(said(&no))),
             Err(no) => {
@@ -87,10 +87,10 @@ impl Cluster {
         }
     }
 
-    /// Lists the budgets that a pod stands under.
+    /// Lists the PodDisruptionBudgets that cover a pod.
     ///
     /// # Errors
-    /// If the API does not answer in time, or refuses.
+    /// The API does not answer in time, or refuses the request.
     pub async fn budgets_of(&self, policy: &Policy, pod: &Pod) -> Result<Vec<Budget>, KubeError> {
         let kind = ApiResource {
             group: "policy".to_owned(),
@@ -114,7 +114,7 @@ fn causes(no: &Status) -> impl Iterator<Item = &StatusCause> {
     no.details.iter().flat_map(|details| &details.causes)
 }
 
-/// A namespace that is deleted takes its pods with it, and no evictions.
+/// Reports whether the namespace is terminating: it deletes its pods and accepts no evictions.
 fn is_ending_namespace(no: &Status) -> bool {
     no.code == 403 && causes(no).any(|cause| cause.reason == "NamespaceTerminating")
 }
@@ -124,7 +124,7 @@ fn said(no: &Status) -> String {
     why.unwrap_or(&no.message).trim_end_matches('.').to_owned()
 }
 
-/// Budgets of one namespace are few: they come in one answer.
+/// Lists without paging: a namespace has few budgets.
 async fn ask_all(cluster: &Cluster, api: &Api<DynamicObject>) -> Result<Vec<DynamicObject>, KubeError> {
     Ok(cluster.ask(api.list(&Default::default())).await?.items)
 }

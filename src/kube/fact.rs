@@ -1,4 +1,4 @@
-//! What the API tells of the cluster itself, for its facts: one question each, without what nobody reads.
+//! Reads cluster facts from the API: one request each, without unused fields.
 
 use super::Cluster;
 use super::api::{Place, Refusal};
@@ -6,7 +6,7 @@ use crate::model::Value;
 use serde_json::json;
 
 impl Cluster {
-    /// Asks for what a fact is read from.
+    /// Reads the data of a fact.
     pub(super) async fn fact(&self, name: &str) -> Result<Value, Refusal> {
         match name {
             "kubernetes_version" => {
@@ -26,7 +26,7 @@ impl Cluster {
     }
 }
 
-/// Returns what is read of a node: its list of images alone is most of it.
+/// Returns the used fields of a node: its list of images alone would be most of the response.
 fn node(node: &Value) -> Value {
     const KEPT: [(&str, &[&str]); 3] = [
         ("metadata", &["name", "labels", "annotations"]),

@@ -1,13 +1,13 @@
-//! Who set which field of an object, read from its `managedFields`.
+//! Field ownership of an object, read from its `managedFields`.
 
 use crate::model::Value;
 use crate::probe::{Added, FieldManager};
 use std::collections::BTreeSet;
 
-/// Programs by which people change objects. Others set fields since that is what they are for.
+/// Programs with which people change objects. Other programs set fields as part of their function.
 const BY_HAND: [&str; 8] = ["kubectl", "k9s", "Lens", "OpenLens", "Headlamp", "Mozilla", "node-fetch", "curl"];
 
-/// What they set without anybody having asked for that field.
+/// Fields that these programs set in addition to what the user changed.
 const BESIDE: [&str; 5] = [
     ".metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]",
     ".metadata.labels[kubernetes.io/metadata.name]",
@@ -16,27 +16,27 @@ const BESIDE: [&str; 5] = [
     ".status",
 ];
 
-/// One step into an object.
+/// One step of a path in an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Field(String),
-    /// An item of a list, by some of its fields: JSON text.
+    /// An item of a list, identified by some of its fields: JSON text.
     Item(String),
-    /// An item of a list that is this value: JSON text.
+    /// An item of a list, identified by its value: JSON text.
     Is(String),
     At(usize),
 }
 
 type Path = Vec<Part>;
 
-/// Fields that one manager set.
+/// The fields that one manager set.
 struct Owner {
     manager: String,
     time: String,
     fields: BTreeSet<Path>,
 }
 
-/// Returns who set which fields; what belongs to a status is left out.
+/// Returns the managers with their fields, without those of the status.
 pub(super) fn managers(object: &Value) -> Vec<FieldManager> {
     let told = |owner: Owner| FieldManager {
         fields: leaves(&owner.fields).map(shown).collect(),
@@ -46,8 +46,8 @@ pub(super) fn managers(object: &Value) -> Vec<FieldManager> {
     owners(object).into_iter().map(told).collect()
 }
 
-/// Returns the fields that somebody added by hand, with everything below them, that nobody else set and that `own` does not
-/// want: what it wants is what it would own, were it applied.
+/// Returns the fields that were added manually, each with everything below it, if no other manager owns them and `own`
+/// would not own them after an apply.
 pub(super) fn added(object: &Value, applied: &Value, own: &str) -> Vec<Added> {
     let (hands, others): (Vec<Owner>, Vec<Owner>) =
         owners(object).into_iter().partition(|owner| is_hand(&owner.manager));
@@ -57,7 +57,7 @@ pub(super) fn added(object: &Value, applied: &Value, own: &str) -> Vec<Added> {
     let mut found: Vec<(&Owner, &Path)> = Vec::new();
     for (owner, path) in hands.iter().flat_map(|owner| owner.fields.iter().filter(free).map(move |path| (owner, path)))
     {
-        // A set is in order: what holds a field comes before it.
+        // The set is sorted: a field comes before the fields in it.
         if !found.iter().any(|(_, above)| path.starts_with(above)) {
             found.push((owner, path));
         }
@@ -72,7 +72,7 @@ pub(super) fn added(object: &Value, applied: &Value, own: &str) -> Vec<Added> {
 }
 
 pub(super) fn is_hand(manager: &str) -> bool {
-    // It restarts pods, and says so in the object.
+    // It restarts pods and marks that in the object.
     manager != "kubectl-rollout" && BY_HAND.iter().any(|program| manager.starts_with(program))
 }
 
@@ -81,7 +81,7 @@ fn is_beside(path: &Path) -> bool {
     BESIDE.iter().any(|beside| text.starts_with(beside))
 }
 
-/// Returns when a manager set a field last; empty where that is not kept.
+/// Returns the time at which a manager last set a field; empty if it is not recorded.
 pub(super) fn time_of(managers: &[FieldManager], manager: &str) -> String {
     managers.iter().filter(|known| known.manager == manager).map(|known| known.time.clone()).max().unwrap_or_default()
 }
@@ -99,7 +99,7 @@ fn owners(object: &Value) -> Vec<Owner> {
     entries.into_iter().flatten().filter(|entry| !of_status(entry)).map(one).collect()
 }
 
-/// Collects what is set itself: what holds nothing further, and what is marked by a dot.
+/// Collects the fields that were set: those without children, and those marked with a dot.
 fn walk(node: &Value, at: &mut Path, into: &mut BTreeSet<Path>) {
     let Value::Object(map) = node else { return };
     if !at.is_empty() && (map.is_empty() || map.contains_key(".")) {
@@ -124,12 +124,12 @@ fn part(key: &str) -> Option<Part> {
     })
 }
 
-/// Returns those that hold no other one.
+/// Returns the fields that contain no other field of the set.
 fn leaves(fields: &BTreeSet<Path>) -> impl Iterator<Item = &Path> {
     fields.iter().filter(|path| !fields.iter().any(|other| other.len() > path.len() && other.starts_with(path)))
 }
 
-/// Returns a path for people: `.spec.containers[name=main].image`.
+/// Formats a path for people: `.spec.containers[name=main].image`.
 fn shown(path: &Path) -> String {
     let mut text = String::new();
     for part in path {
@@ -157,7 +157,7 @@ fn item(keys: &str) -> String {
     keys.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
-/// Returns where a field is in the object, as a JSON pointer; `None` where it is not.
+/// Returns the JSON pointer of a field in the object; `None` if the field does not exist.
 fn pointer(object: &Value, path: &Path) -> Option<String> {
     let (mut at, mut pointer) = (object, String::new());
     for part in path {
@@ -187,11 +187,11 @@ fn position(list: &Value, fits: impl Fn(&Value) -> bool) -> Option<usize> {
     list.as_array()?.iter().position(fits)
 }
 
-/// Returns the object without what stands at `pointers`.
+/// Returns the object without the fields at `pointers`.
 pub(super) fn without(object: &Value, pointers: &[String]) -> Value {
     let mut object = object.clone();
     let mut sorted: Vec<&String> = pointers.iter().collect();
-    // From the end of each list, so that what is left keeps its place.
+    // Remove from the end of each list, so that the remaining indexes stay valid.
     sorted.sort_by_key(|pointer| {
         std::cmp::Reverse(
             pointer.split('/').map(|part| (part.parse::<usize>().unwrap_or(0), part.to_owned())).collect::<Vec<_>>(),

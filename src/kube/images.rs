@@ -1,9 +1,9 @@
-//! Which images objects need: what a mirror has to hold.
+//! Images that objects need: a mirror must provide them.
 
 use crate::model::Value;
 use std::collections::BTreeSet;
 
-/// Returns every image that the objects name, sorted.
+/// Returns every image in the objects, sorted.
 pub fn images<'o>(objects: impl IntoIterator<Item = &'o Value>) -> Vec<String> {
     let mut found = BTreeSet::new();
     objects.into_iter().for_each(|object| collect(object, &mut found));
@@ -21,7 +21,7 @@ fn collect(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// An `image` by itself, or with `repository` and `version` beside it, as operators write it in their own resources.
+/// Reads `image`, alone or with `repository` and `version` next to it, as operators write it in their custom resources.
 fn named(map: &serde_json::Map<String, Value>) -> Option<String> {
     let text = |key: &str| map.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let image = text("image")?;

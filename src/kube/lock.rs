@@ -1,6 +1,6 @@
-//! One writer per cluster: a `Lease` that names who works on it, renewed while they do.
+//! One writer per cluster: a `Lease` that names the lock holder, renewed while it works.
 //!
-//! Whether a lease is stale is told by the API's own clock alone: machines that forge runs on may disagree about the time.
+//! Only the API's own clock decides whether a lease is stale: the clocks of the machines that run forge may differ.
 
 use super::api::{Place, Refusal};
 use super::records::{name_of, namespace};
@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Not renewed for so long it is anybody's.
+/// A lease that has not been renewed for this long may be taken by another run.
 const LASTS: Duration = Duration::from_secs(30);
 const RENEWED: Duration = Duration::from_secs(8);
 
 const OWNER: &str = "forge/owner";
 
-/// Changes a cluster, while its lock is held.
+/// Changes a cluster while it holds the lock.
 pub struct Writer {
     pub(super) looker: Onlooker,
     lease: Lease,
@@ -29,15 +29,15 @@ pub struct Writer {
     moved: Vec<String>,
 }
 
-/// Why the lock was not given.
+/// Why the lock was not acquired.
 #[derive(Clone, Debug)]
 pub enum LockRefused {
-    /// Somebody else works on the cluster: what they say of themselves.
+    /// Another run holds it: its self-description.
     Held(Untrusted),
     Failed(KubeError),
 }
 
-/// The lease of one cluster, and who holds it.
+/// The lease of one cluster, and the holder to write into it.
 #[derive(Clone)]
 struct Lease {
     place: Place,
@@ -48,10 +48,10 @@ struct Lease {
 }
 
 impl Onlooker {
-    /// Takes the cluster's lock. `clock` tells the time for people.
+    /// Acquires the cluster's lock. `clock` supplies the times shown to people.
     ///
     /// # Errors
-    /// Somebody else holds it, or the API refuses.
+    /// Another run holds it, or the API refuses the request.
     pub async fn lock(&self, owner: &Owner, clock: fn() -> jiff::Timestamp) -> Result<Writer, LockRefused> {
         let server = self.cluster.server().to_owned();
         let failed = |refusal: Refusal| LockRefused::Failed(refusal.error(&server));
@@ -81,8 +81,8 @@ impl Onlooker {
         }
     }
 
-    /// Moves records of the former namespace here, unless a run with another namespace works on the cluster. `lease` is
-    /// held.
+    /// Moves records from the former namespace, unless a run that uses another namespace works on the cluster. The
+    /// caller holds `lease`.
     async fn take_over_former(&self, lease: &Lease) -> Result<Vec<String>, LockRefused> {
         let failed = |refusal: Refusal| LockRefused::Failed(refusal.error(self.cluster.server()));
         if let Some(other) = lease.holder_elsewhere(self).await.map_err(failed)? {
@@ -93,7 +93,7 @@ impl Onlooker {
 }
 
 impl Lease {
-    /// Returns who holds it, if it is not ours now.
+    /// Takes the lease. Returns the other holder if that fails.
     async fn take(&self, looker: &Onlooker) -> Result<Option<Untrusted>, Refusal> {
         let cluster = &looker.cluster;
         for _ in 0..3 {
@@ -108,15 +108,15 @@ impl Lease {
             };
             match done {
                 Ok(_) => return Ok(None),
-                // Somebody was faster.
+                // Another run was faster.
                 Err(refusal) if refusal.is(409) => {}
                 Err(refusal) => return Err(refusal),
             }
         }
-        Ok(Some("somebody else".into()))
+        Ok(Some("another run".into()))
     }
 
-    /// Returns who holds the lease in another namespace: a run of an earlier version, or with another setting.
+    /// Returns the holder of the lease in another namespace: a run of an earlier version, or with another setting.
     async fn holder_elsewhere(&self, looker: &Onlooker) -> Result<Option<Untrusted>, Refusal> {
         for namespace in looker.cluster.other_lock_namespaces() {
             let id = ObjectId { namespace: Some(namespace.to_owned()), ..self.id.clone() };
@@ -141,14 +141,14 @@ impl Lease {
             return Ok(None);
         }
         let told = Untrusted::from(there["metadata"]["annotations"][OWNER].as_str().unwrap_or(holder));
-        // A run of this machine that has ended, without having reached the API, does not renew it.
+        // A run of this machine that ended without reaching the API will not renew its lease.
         if Owner::ended_process(&told).is_some() {
             return Ok(None);
         }
         let lasts =
             there.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(LASTS.as_secs() as i64);
         let (now, last) = (looker.now().await?, written(there));
-        // What is not told counts as held.
+        // If a time is unknown, the lease counts as held.
         if let (Some(now), Some(last)) = (now, last)
             && now.as_second() - last.as_second() > lasts
         {
@@ -171,7 +171,7 @@ impl Lease {
         object
     }
 
-    /// Writes it once more. Returns whether it is still ours.
+    /// Renews the lease. Returns false if another run holds it.
     async fn renew(&self, looker: &Onlooker) -> Result<bool, Refusal> {
         let there = looker.cluster.get(&self.place, &self.id).await?;
         let ours = there.as_ref().is_some_and(|there| there["spec"]["holderIdentity"] == *self.holder);
@@ -181,19 +181,19 @@ impl Lease {
         Ok(ours)
     }
 
-    /// Gives it back, if it is still ours.
+    /// Releases the lease if this run still holds it.
     async fn release(&self, looker: &Onlooker) {
         let Ok(Some(mut there)) = looker.cluster.get(&self.place, &self.id).await else { return };
         if there["spec"]["holderIdentity"] == *self.holder {
             there["spec"]["holderIdentity"] = Value::from("");
-            // A lease that is not given back is given up by time.
+            // A lease that could not be released expires.
             let _ = looker.cluster.replace(&self.place, &self.id, &there, false).await;
         }
     }
 }
 
 impl Onlooker {
-    /// Returns the time of the API: it stamps even what it is only asked about.
+    /// Returns the time of the API: the API sets timestamps even in dry runs.
     async fn now(&self) -> Result<Option<jiff::Timestamp>, Refusal> {
         let (place, id) = self.cluster.own_object("ConfigMap", "forge-clock");
         let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "generateName": "forge-clock-", "namespace": id.namespace } });
@@ -202,7 +202,7 @@ impl Onlooker {
     }
 }
 
-/// Returns when an object was written last, by the API's clock.
+/// Returns the last modification time of an object, by the API's clock.
 fn written(object: &Value) -> Option<jiff::Timestamp> {
     let entries = object.pointer("/metadata/managedFields")?.as_array()?;
     entries.iter().filter_map(|entry| entry["time"].as_str()?.parse().ok()).max()
@@ -215,38 +215,36 @@ impl Writer {
         Self { looker, lease, lost, renewal, moved }
     }
 
-    /// Returns a description of each object with records that was moved here from the former namespace.
+    /// Returns a description of each object with records that was moved from the former namespace.
     pub fn moved_records(&self) -> &[String] {
         &self.moved
     }
 
-    /// Returns what asks the same cluster.
+    /// Returns the read-only access to the same cluster.
     pub fn looker(&self) -> &Onlooker {
         &self.looker
     }
 
     /// # Errors
-    /// The lock is not held any more.
+    /// The lock is no longer held.
     pub(super) fn held(&self) -> Result<(), KubeError> {
         match self.lost.load(Ordering::Relaxed) {
-            true => {
-                Err(KubeError::new("the cluster's lock was lost: it could not be renewed in time").hint("run again"))
-            }
+            true => Err(KubeError::new("the cluster lock was lost: it was not renewed in time").hint("run again")),
             false => Ok(()),
         }
     }
 
-    /// Returns the run that holds it.
+    /// Returns the run that holds the lock.
     pub(super) fn run(&self) -> &str {
         self.lease.holder.split(' ').next().unwrap_or_default()
     }
 
-    /// Returns the clock for people.
+    /// Returns the clock for times shown to people.
     pub(super) fn clock(&self) -> fn() -> jiff::Timestamp {
         self.lease.clock
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     pub async fn unlock(self) -> Onlooker {
         self.renewal.abort();
         self.lease.release(&self.looker).await;
@@ -254,7 +252,7 @@ impl Writer {
     }
 }
 
-/// Renews a lease until it is not ours any more.
+/// Renews a lease until another run holds it.
 async fn renewed(looker: Onlooker, lease: Lease, lost: Arc<AtomicBool>) {
     let mut last = Instant::now();
     loop {
@@ -262,7 +260,7 @@ async fn renewed(looker: Onlooker, lease: Lease, lost: Arc<AtomicBool>) {
         match lease.renew(&looker).await {
             Ok(true) => last = Instant::now(),
             Ok(false) => break,
-            // It may answer again before anybody else takes the lease.
+            // The API may answer again before the lease expires.
             Err(_) if last.elapsed() + RENEWED < LASTS => {}
             Err(_) => break,
         }
@@ -288,8 +286,8 @@ mod tests {
         }
     }
 
-    /// Asks for the lock while the namespace `forge-system` of earlier versions has a lease with these annotations, renewed
-    /// a second ago. Returns what comes of it, and the requests that change something.
+    /// Acquires the lock while the namespace `forge-system` of earlier versions has a lease with these annotations,
+    /// renewed a second ago. Returns the result, and the requests that change something.
     async fn lock_with_former_lease(annotations: Value) -> (Result<Writer, LockRefused>, Vec<String>) {
         let lease = |annotations: &Value, holder: &str| {
             json!({
@@ -326,18 +324,18 @@ mod tests {
     #[tokio::test]
     async fn a_run_of_an_earlier_version_excludes_this_one_until_it_ends() {
         let (locked, puts) = lock_with_former_lease(json!({ OWNER: owner("r1").text() })).await;
-        let Err(LockRefused::Held(held_by)) = locked else { panic!("taken while an earlier version works") };
+        let Err(LockRefused::Held(held_by)) = locked else { panic!("acquired while an earlier version works") };
         assert_eq!(held_by.raw(), owner("r1").text());
-        // The lease that was taken first is free again.
+        // The lease that was taken first is released.
         assert_eq!(puts.len(), 1, "{puts:?}");
         assert!(puts[0].contains("/namespaces/forge-provisioner/leases/forge-lock-lab "), "{puts:?}");
         assert!(puts[0].contains("\"holderIdentity\":\"\""), "{puts:?}");
-        // A lease of another product is none of forge's business.
+        // A lease of another product is ignored.
         let (locked, puts) = lock_with_former_lease(json!({ "operator/owner": "pod-1" })).await;
         assert!(locked.is_ok() && puts.is_empty(), "{puts:?}");
     }
 
-    /// Asks for the lock that `holder` renewed a second ago.
+    /// Acquires a lock that `holder` renewed a second ago.
     async fn lock_held_by(holder: &Owner) -> Result<Writer, LockRefused> {
         let owner = Owner { run: "r2".into(), process: None, ..holder.clone() };
         let text = holder.text();
@@ -360,7 +358,7 @@ mod tests {
             ("PUT", _) if request.body.contains("\"resourceVersion\":\"7\"") => {
                 json_reply(200, &json!({ "metadata": {} }))
             }
-            _ => no(409, "somebody was faster", json!({})),
+            _ => no(409, "the object has been modified", json!({})),
         })
         .await;
         Onlooker::new(cluster, "lab").lock(&owner, || jiff::Timestamp::UNIX_EPOCH).await
@@ -374,7 +372,7 @@ mod tests {
         assert!(lock_held_by(&holder).await.is_ok());
         for process in [None, Some(own)] {
             let holder = Owner { process, ..holder.clone() };
-            let Err(LockRefused::Held(told)) = lock_held_by(&holder).await else { panic!("taken from who holds it") };
+            let Err(LockRefused::Held(told)) = lock_held_by(&holder).await else { panic!("acquired a held lock") };
             assert_eq!(told.raw(), holder.text());
         }
     }

@@ -1,4 +1,4 @@
-//! What the API says of objects: as they are, and as they would be.
+//! Read-only access to a cluster: live objects, and the results of dry runs.
 
 use super::api::{MANAGER, Place, Refusal, Served};
 use super::clean::{clean, revealed, withheld};
@@ -9,38 +9,38 @@ use crate::probe::{Account, Added, Condition, Dry, Held, ObjectId, ObjectInfo, O
 use futures_util::StreamExt;
 use std::collections::BTreeSet;
 
-/// Questions that are on their way at once.
+/// Maximum number of concurrent probes.
 const BESIDE: usize = 8;
 
-/// Asks a cluster's API, and changes nothing.
+/// Queries a cluster's API, read-only.
 ///
-/// Architecture Invariant: whoever holds it cannot act. What would become of an object is asked by dry runs, of which the API
-/// keeps nothing.
+/// Architecture Invariant: it has no methods that change the cluster. Predicted changes come from dry runs, which the
+/// API does not store.
 #[derive(Clone)]
 pub struct Onlooker {
     pub(super) cluster: Cluster,
-    /// The inventory's name of the cluster, after which its records are named.
+    /// The inventory's name of the cluster; its records are named after it.
     pub(super) name: String,
 }
 
-/// A question with its answer.
+/// A probe with its result.
 pub type Answered = (Probe, Result<Reading, Unknown>);
 
 impl Onlooker {
-    /// `name` is the inventory's name of the cluster.
+    /// Creates it; `name` is the inventory's name of the cluster.
     pub fn new(cluster: Cluster, name: &str) -> Self {
         Self { cluster, name: name.to_owned() }
     }
 
-    /// Ends the session that it goes through.
+    /// Closes the session that the connection goes through.
     pub async fn close(self) {
         self.cluster.close().await;
     }
 
-    /// Puts `probes`. What the API refuses to tell is unknown.
+    /// Runs `probes`. A probe that the API refuses has an unknown result.
     ///
     /// # Errors
-    /// The API does not answer, or does not know who asks.
+    /// The API does not answer, or rejects the credentials.
     pub async fn observe(&self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<Vec<Answered>, KubeError> {
         let served = Served::default();
         self.cluster.forget().await;
@@ -56,7 +56,7 @@ impl Onlooker {
     }
 
     /// # Errors
-    /// Where nothing more can be asked.
+    /// No further request can succeed.
     fn told(&self, answer: Result<Reading, Refusal>) -> Result<Result<Reading, Unknown>, KubeError> {
         match answer {
             Ok(reading) => Ok(Ok(reading)),
@@ -77,7 +77,7 @@ impl Onlooker {
             Probe::Contents { namespace } => Reading::Contents(self.cluster.contents(namespace, served).await?),
             Probe::Release(asked) => match self.cluster.release(asked, secrets).await {
                 Ok(state) => Reading::Release(Box::new(state)),
-                // Neither helm's nor a chart's: other questions still have an answer.
+                // Errors of helm or of a chart affect this probe only.
                 Err(error) => return Err(Refusal::Said { code: 0, message: error.message, causes: Vec::new() }),
             },
             Probe::Records => Reading::Records(records::read(&self.cluster, &self.name).await?),
@@ -85,7 +85,7 @@ impl Onlooker {
             _ => {
                 return Err(Refusal::Said {
                     code: 400,
-                    message: "is a question to a host".to_owned(),
+                    message: "is a probe for a host".to_owned(),
                     causes: Vec::new(),
                 });
             }
@@ -122,7 +122,7 @@ impl Onlooker {
         Ok(ObjectState::Known(Box::new(info)))
     }
 
-    /// Asks what an apply would come to: first without taking over what others set, so that they are named.
+    /// Runs an apply as a dry run: first without force, so that the API names conflicting managers.
     async fn dry(&self, place: &Place, id: &ObjectId, want: &Value, info: &mut ObjectInfo) -> Result<Dry, Refusal> {
         let first = self.cluster.apply(place, id, want, false, true).await;
         let answer = match first {
@@ -135,7 +135,7 @@ impl Onlooker {
         match answer {
             Ok(object) => Ok(Dry::Becomes(object)),
             Err(refusal) if refusal.is(404) && id.namespace.is_some() => Ok(Dry::NoNamespace),
-            // Whether it would be refused is not known then.
+            // Then it is unknown whether the API would refuse the apply.
             Err(refusal) if refusal.words().contains("does not support dry run") => Err(refusal),
             Err(refusal @ Refusal::Said { code: 400..=499, .. }) if !refusal.is(403) => {
                 Ok(Dry::Refused(refusal.words()))
@@ -144,7 +144,7 @@ impl Onlooker {
         }
     }
 
-    /// Finds what was added by hand and can be taken out: what comes back by itself was no addition.
+    /// Finds fields that were added manually and can be removed. Fields that a dry run restores are not additions.
     async fn add_added(
         &self,
         place: &Place,
@@ -170,7 +170,7 @@ impl Onlooker {
     }
 }
 
-/// Returns who holds a field, by the API's words of a conflict: `conflict with "kubectl-edit" using apps/v1`.
+/// Returns the manager in a conflict message of the API: `conflict with "kubectl-edit" using apps/v1`.
 pub(super) fn holder(message: &str) -> &str {
     message.split('"').nth(1).unwrap_or(message)
 }

@@ -1,7 +1,8 @@
-//! Labels, annotations and taints of a node: set and taken out one by one, whatever else stands there.
+//! Labels, annotations and taints of a node: each is set and removed individually, and all others stay.
 //!
-//! Architecture Invariant: a node is many people's. Its taints are one list to the API, so they are written as they were read
-//! but for those that are meant, and only if the node still is of that version; a node that is not there is never made.
+//! Architecture Invariant: many programs write to a node. Its taints are one list in the API, so a change rewrites the
+//! list as it was read, with only the intended taints changed, and only if the node still has that version. A missing
+//! node is never created.
 
 use super::Cluster;
 use super::api::{Place, Refusal};
@@ -12,10 +13,10 @@ use serde_json::{Map, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The kubelet writes to its node all the time: a change that met such a write is tried anew.
+/// Kubelets write to their node all the time: a change that conflicts with such a write is retried.
 const TRIES: usize = 8;
 
-/// One thing that a node carries.
+/// One label, annotation or taint of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mark {
     Label(String),
@@ -39,7 +40,7 @@ impl fmt::Display for Mark {
 }
 
 impl Mark {
-    /// Reads what is shown.
+    /// Parses the displayed form.
     fn parse(text: &str) -> Option<Self> {
         let (what, key) = text.split_once(' ')?;
         Some(match what {
@@ -53,18 +54,18 @@ impl Mark {
         })
     }
 
-    /// Returns the name under which records keep it: `gpu-1 label team`.
+    /// Returns the name of the mark in records: `gpu-1 label team`.
     pub fn claim(&self, node: &str) -> String {
         format!("{node} {self}")
     }
 
-    /// Reads what [`claim`](Self::claim) wrote: the node, and the mark.
+    /// Parses the name from [`claim`](Self::claim) into the node and the mark.
     pub fn of_claim(claim: &str) -> Option<(String, Self)> {
         let (node, mark) = claim.split_once(' ')?;
         Some((node.to_owned(), Self::parse(mark)?))
     }
 
-    /// Returns its value at a node; of a taint without one, empty text.
+    /// Returns its value on a node; empty text for a taint without a value.
     pub fn of(&self, node: &Value) -> Option<String> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match self {
@@ -86,11 +87,11 @@ fn taints(node: &Value) -> &[Value] {
     node.pointer("/spec/taints").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// What is to be done to the marks of one node.
+/// Changes to the marks of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Marks {
     pub node: String,
-    /// The very node that was seen.
+    /// The uid of the node as it was read.
     pub uid: String,
     pub set: BTreeMap<Mark, String>,
     pub take: BTreeSet<Mark>,
@@ -102,15 +103,15 @@ impl Marks {
         ObjectId { api_version: "v1".to_owned(), kind: "Node".to_owned(), namespace: None, name: node.to_owned() }
     }
 
-    /// Returns what it does, for people.
+    /// Returns a description of the changes, for people.
     pub fn told(&self) -> String {
         let list = |marks: Vec<String>| marks.join(", ");
         let set = list(self.set.keys().map(Mark::to_string).collect());
         let take = list(self.take.iter().map(Mark::to_string).collect());
         match (set.is_empty(), take.is_empty()) {
             (_, true) => format!("set on node {}: {set}", self.node),
-            (true, _) => format!("take from node {}: {take}", self.node),
-            _ => format!("set on node {}: {set}; take from it: {take}", self.node),
+            (true, _) => format!("remove from node {}: {take}", self.node),
+            _ => format!("set on node {}: {set}; remove: {take}", self.node),
         }
     }
 
@@ -137,7 +138,7 @@ impl Marks {
         self.set.iter().map(|(mark, value)| (mark, Some(value))).chain(self.take.iter().map(|mark| (mark, None)))
     }
 
-    /// Returns the whole list of taints, where one is meant: those of others stay as they are and where they are.
+    /// Returns the complete list of taints if a taint changes. All other taints keep their value and position.
     fn taints(&self, node: &Value) -> Option<Value> {
         let wishes: Vec<_> = self.wishes().filter(|(mark, _)| matches!(mark, Mark::Taint { .. })).collect();
         if wishes.is_empty() {
@@ -170,16 +171,16 @@ impl Cluster {
     pub(super) async fn mark(&self, marks: &Marks) -> Result<(), Refusal> {
         let (place, id) = (Place::new("v1", "nodes", false), Marks::id(&marks.node));
         for _ in 0..TRIES {
-            let node = self.get(&place, &id).await?.ok_or_else(|| own(&format!("there is no {id} any more")))?;
+            let node = self.get(&place, &id).await?.ok_or_else(|| own(&format!("{id} no longer exists")))?;
             if node["metadata"]["uid"] != *marks.uid {
-                return Err(own(&format!("{id} is another one by now")));
+                return Err(own(&format!("{id} was replaced by a new object of the same name")));
             }
             match self.merge(&place, &id, &marks.patch(&node)).await {
                 Err(refusal) if refusal.is(409) => {}
                 done => return done.map(drop),
             }
         }
-        Err(own(&format!("{id} is written to all the time: after {TRIES} tries nothing was changed")))
+        Err(own(&format!("{id} keeps changing: not changed after {TRIES} attempts")))
     }
 }
 

@@ -1,9 +1,9 @@
-//! The cluster's API and the `helm` program: the only room that talks to either.
+//! The cluster's API and the `helm` program: the only module that uses either.
 //!
-//! Architecture Invariants: which API is meant is always said, by a file and the name of a context in it. Neither the
-//! environment nor a current context is asked, and a file that is not there is an error: every other way ends on a
-//! cluster that nobody meant. The server's certificate is always checked. A login that runs a program needs trust.
-//! Each question has a time limit. Nothing here prints.
+//! Architecture Invariants: the API is always named explicitly, by a file and the name of a context in it. Neither the
+//! environment nor a current context is consulted, and a missing file is an error: any fallback could reach a cluster
+//! that the user did not mean. The server's certificate is always checked. A login that runs a program needs trust.
+//! Each request has a time limit. Nothing here prints.
 
 mod access;
 mod answer;

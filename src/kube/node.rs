@@ -1,4 +1,4 @@
-//! Nodes of the cluster: which one a host is, and whether it takes new pods.
+//! Nodes of the cluster: which node a host is, and whether it is schedulable.
 
 use super::{Cluster, KubeError};
 use crate::model::Value;
@@ -8,34 +8,34 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
-/// A node, as far as draining is about it.
+/// The fields of a node that a drain needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     pub name: String,
     /// Addresses of the type `InternalIP`.
     pub addresses: Vec<String>,
-    /// Whether it takes no new pods.
+    /// Whether it is cordoned.
     pub unschedulable: bool,
     pub annotations: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
-    /// Whether its kubelet says that it is ready.
+    /// Whether its kubelet reports it as ready.
     pub ready: bool,
-    /// The boot that its kubelet was started in; empty where it has not said.
+    /// The boot ID that its kubelet reports; empty if it has not reported one.
     pub boot_id: String,
-    /// What it has of each resource, and what of that pods may ask for, as the API writes quantities.
+    /// Resources of the node, and the part available to pods, as quantities of the API.
     pub capacity: BTreeMap<String, String>,
     pub allocatable: BTreeMap<String, String>,
-    /// The version of the object, which a change must still find.
+    /// The `resourceVersion`, which a change must match.
     pub version: String,
 }
 
-/// What became of a change of a node.
+/// The outcome of a change to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Patched {
     Done,
-    /// Somebody else changed the node meanwhile: nothing was written.
+    /// The node changed in the meantime: nothing was written.
     Moved,
-    /// There is no such node any more.
+    /// The node does not exist any more.
     Gone,
 }
 
@@ -43,15 +43,15 @@ impl Cluster {
     /// Lists the nodes.
     ///
     /// # Errors
-    /// If the API does not answer in time, or refuses.
+    /// The API does not answer in time, or refuses the request.
     pub async fn nodes(&self) -> Result<Vec<Node>, KubeError> {
         Ok(self.listed(&self.nodes_api(), None).await?.into_iter().map(node).collect())
     }
 
-    /// Reads a node; `None` where there is none of that name.
+    /// Reads a node; `None` if there is none of that name.
     ///
     /// # Errors
-    /// If the API does not answer in time, or refuses.
+    /// The API does not answer in time, or refuses the request.
     pub async fn node(&self, name: &str) -> Result<Option<Node>, KubeError> {
         match self.answer(self.nodes_api().get(name)).await? {
             Ok(found) => Ok(Some(node(found))),
@@ -60,10 +60,10 @@ impl Cluster {
         }
     }
 
-    /// Changes a node by a merge patch, if it still is as it was read.
+    /// Changes a node with a merge patch, unless it changed since it was read.
     ///
     /// # Errors
-    /// If the API does not answer in time, or refuses. Whether it was changed is not known then.
+    /// The API does not answer in time, or refuses the request. The node may or may not have changed then.
     pub async fn patch_node(&self, node: &Node, mut patch: Value) -> Result<Patched, KubeError> {
         patch["metadata"]["resourceVersion"] = node.version.as_str().into();
         let params = PatchParams { field_manager: Some("forge".to_owned()), ..PatchParams::default() };
@@ -101,10 +101,10 @@ fn node(found: v1::Node) -> Node {
     }
 }
 
-/// Returns the node that a host is: the one of its name, else the one of its address.
+/// Returns the node of a host: by name, else by address.
 ///
 /// # Errors
-/// Several nodes have the address: why, as a lowercase fragment.
+/// Several nodes have the address: the message, as a lowercase fragment.
 pub fn node_of<'n>(nodes: &'n [Node], host: &str, address: &str) -> Result<Option<&'n Node>, String> {
     if let Some(node) = nodes.iter().find(|node| node.name == host) {
         return Ok(Some(node));
@@ -132,7 +132,7 @@ mod tests {
         let nodes = [node("gpu-1", "10.0.0.1"), node("ip-2", "10.0.0.2"), node("a", "10.0.0.9"), node("b", "10.0.0.9")];
         let found =
             |host: &str, address: &str| node_of(&nodes, host, address).map(|node| node.map(|n| n.name.as_str()));
-        assert_eq!(found("gpu-1", "10.0.0.2"), Ok(Some("gpu-1")), "the name goes first");
+        assert_eq!(found("gpu-1", "10.0.0.2"), Ok(Some("gpu-1")), "the name has priority");
         assert_eq!(found("gpu-2", "10.0.0.2"), Ok(Some("ip-2")));
         assert_eq!(found("gpu-3", "10.0.0.3"), Ok(None));
         assert_eq!(found("gpu-3", ""), Ok(None));

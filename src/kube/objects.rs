@@ -1,4 +1,4 @@
-//! Objects as they are, with their status, for verification: without what is secret in them.
+//! Live objects with their status, for verification, without secrets.
 
 use super::Cluster;
 use super::api::{Refusal, Served};
@@ -7,7 +7,7 @@ use crate::model::{SecretStore, Value};
 use crate::probe::{ObjectId, ObjectsAsked};
 
 impl Cluster {
-    /// Returns the objects that are asked for; `None` where the API serves no such kind.
+    /// Returns the requested objects; `None` if the API does not serve the kind.
     pub(super) async fn objects(
         &self,
         asked: &ObjectsAsked,
@@ -30,7 +30,7 @@ impl Cluster {
             }
         };
         let kind = |mut object: Value| {
-            // Those of a list do not say what they are.
+            // Items of a list have neither `apiVersion` nor `kind`.
             object["apiVersion"] = asked.api_version.as_str().into();
             object["kind"] = asked.kind.as_str().into();
             shown(object, secrets)

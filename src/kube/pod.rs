@@ -1,57 +1,57 @@
-//! Pods of a node: which of them go when it is drained, and which budgets of disruption they stand under.
+//! Pods of a node: which of them a drain evicts, and which PodDisruptionBudgets cover them.
 
 use crate::model::Value;
 use k8s_openapi::api::core::v1;
 use std::collections::BTreeMap;
 
-/// What the labels begin with by which the GPU operator places its pods.
+/// Prefix of the node labels that the GPU operator selects its nodes by.
 const DEPLOY: &str = "nvidia.com/gpu.deploy.";
 
-/// A pod, as far as draining is about it.
+/// The fields of a pod that a drain needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
     pub namespace: String,
     pub name: String,
     pub uid: String,
     pub labels: BTreeMap<String, String>,
-    /// The kind of what makes it anew when it is gone; `None` where nothing does.
+    /// The kind of the controller that would recreate it; `None` if there is none.
     pub owner: Option<String>,
-    /// Whether a file of the node makes it: the API shows it only.
+    /// Whether it is a mirror of a static pod: the kubelet runs it from a file on the node.
     pub mirror: bool,
-    /// Whether it has data that is gone with it.
+    /// Whether it has `emptyDir` data, which is lost with it.
     pub emptydir: bool,
-    /// Whether it ended by itself.
+    /// Whether it has finished.
     pub finished: bool,
-    /// Whether it was told to end, and has not yet.
+    /// Whether it is terminating.
     pub ending: bool,
-    /// Whether it is one of the GPU operator's, which leaves by a label of the node.
+    /// Whether it is an operand of the GPU operator, which a node label removes.
     pub operand: bool,
 }
 
-/// What may be deleted that does not come back elsewhere.
+/// Which losses a drain accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manner {
-    /// Data in volumes of the kind `emptyDir`.
+    /// Data in `emptyDir` volumes.
     pub emptydir: bool,
-    /// Pods that nothing makes anew.
+    /// Pods without a controller that would recreate them.
     pub unmanaged: bool,
 }
 
-/// What becomes of a pod when its node is drained.
+/// What a drain does with a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is the node's own.
+    /// It stays: it belongs to the node.
     Stays,
     Goes,
-    /// It was told to go and is waited for.
+    /// It is terminating; the drain waits for it.
     Ends,
-    /// It would be lost: the key that allows it.
+    /// It would be lost; the key that allows this.
     Lost(&'static str),
 }
 
-/// `delete_emptydir_data`: the key of the inventory.
+/// The inventory key `delete_emptydir_data`.
 pub const EMPTYDIR_KEY: &str = "delete_emptydir_data";
-/// `delete_unmanaged`: the key of the inventory.
+/// The inventory key `delete_unmanaged`.
 pub const UNMANAGED_KEY: &str = "delete_unmanaged";
 
 impl Pod {
@@ -75,7 +75,7 @@ impl Pod {
         }
     }
 
-    /// Returns what becomes of it, by the rules of `kubectl drain --ignore-daemonsets`.
+    /// Decides what a drain does with the pod, by the rules of `kubectl drain --ignore-daemonsets`.
     pub fn fate(&self, manner: Manner) -> Fate {
         match self.owner.as_deref() {
             _ if self.mirror => Fate::Stays,
@@ -94,20 +94,20 @@ impl Pod {
     }
 }
 
-/// A budget of disruption.
+/// A PodDisruptionBudget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budget {
     pub name: String,
-    /// How many pods under it may go now.
+    /// The number of covered pods that may be evicted now.
     pub allowed: i64,
-    /// As the API has it.
+    /// The selector as the API returned it.
     pub(super) selector: Value,
-    /// Whether an empty selector is meant for every pod, as from policy/v1 on, and not for none.
+    /// Whether an empty selector matches every pod, as in policy/v1. In policy/v1beta1 it matches none.
     pub(super) empty_is_all: bool,
 }
 
 impl Budget {
-    /// Returns whether pods with such labels stand under it.
+    /// Reports whether the budget covers pods with these labels.
     pub fn covers(&self, labels: &BTreeMap<String, String>) -> bool {
         let equal = self.selector["matchLabels"].as_object();
         let rules = self.selector["matchExpressions"].as_array();

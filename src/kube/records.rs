@@ -1,4 +1,4 @@
-//! Where a cluster keeps what was applied to it: a ConfigMap for each inventory, beside a key for digests of secrets.
+//! Applied records in the cluster: a ConfigMap for each inventory, and a key for digests of secrets.
 
 use super::api::{MANAGER, Place, Refusal};
 use super::{Cluster, KubeError, Writer};
@@ -7,19 +7,19 @@ use crate::probe::{ObjectId, RecordsState};
 use base64::Engine as _;
 use serde_json::json;
 
-/// The namespace of what forge itself keeps in a cluster, unless the inventory names another one.
+/// The default namespace of the objects that forge itself needs in a cluster.
 pub const NAMESPACE: &str = "forge-provisioner";
 
-/// Where earlier versions kept it. Another product keeps its own there too: only what forge wrote is touched.
+/// The namespace of earlier versions. Another product uses it, too: only objects that forge wrote are touched.
 const FORMER_NAMESPACE: &str = "forge-system";
 
-/// The API takes no object above 1 MiB.
+/// Size limit of the records, in bytes. The API rejects objects above 1 MiB.
 const MOST: usize = 900 * 1024;
 
 const KEY: &str = "forge-key";
 
-/// Returns the name of an object that is forge's own, for the inventory's cluster: names of objects know no capitals and no
-/// `_`.
+/// Returns the name of an object of forge itself for the inventory's cluster. Object names allow neither uppercase
+/// letters nor `_`.
 pub(super) fn name_of(what: &str, cluster: &str) -> String {
     let plain: String = cluster.chars().map(|c| if c == '_' { '-' } else { c.to_ascii_lowercase() }).collect();
     let plain = plain.trim_end_matches(['-', '.']);
@@ -32,7 +32,7 @@ pub(super) fn name_of(what: &str, cluster: &str) -> String {
     }
 }
 
-/// Returns the key of a record in the map: such keys know neither `%` nor `@`, and end at 253 bytes.
+/// Returns the key of a record in the map. Such keys allow neither `%` nor `@`, and have at most 253 bytes.
 pub(super) fn key_of(name: &str) -> String {
     use sha2::{Digest, Sha256};
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_') { c } else { '_' };
@@ -51,8 +51,8 @@ fn core_object(kind: &str, name: &str, namespace: &str) -> (Place, ObjectId) {
     (Place::new("v1", plural, kind != "Namespace"), id)
 }
 
-/// Whether forge wrote the object. Another product may use the name of the object, and a program called `forge` is the
-/// field manager `forge` by default: the data must have the form of forge's own, too.
+/// Reports whether forge wrote the object. Another product may use the same object name, and any program called `forge`
+/// has the field manager `forge` by default: the data must have forge's own form, too.
 fn is_written_by_forge(object: &Value) -> bool {
     let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
     let is_managed = entries.into_iter().flatten().any(|entry| entry["manager"] == MANAGER);
@@ -63,31 +63,31 @@ fn has_records_only(map: &Value) -> bool {
     map["data"].as_object().is_some_and(|data| !data.is_empty() && data.keys().all(|key| is_record_key(key)))
 }
 
-/// Whether [`key_of`] makes such keys: `NAME.0123456789ab.json`.
+/// Reports whether [`key_of`] builds such keys: `NAME.0123456789ab.json`.
 fn is_record_key(key: &str) -> bool {
     let digest = key.strip_suffix(".json").and_then(|rest| rest.rsplit_once('.')).map(|(_, digest)| digest);
     digest.is_some_and(|digest| digest.len() == 12 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Returns the key that the Secret holds, 32 bytes.
+/// Returns the key in the Secret, 32 bytes.
 fn decode_key(secret: &Value) -> Option<Vec<u8>> {
     let text = secret.pointer("/data/key")?.as_str()?;
     base64::engine::general_purpose::STANDARD.decode(text).ok().filter(|bytes| bytes.len() == 32)
 }
 
 impl Cluster {
-    /// Returns where an object of forge's own lies.
+    /// Returns the collection and the name of an object of forge itself.
     pub(super) fn own_object(&self, kind: &str, name: &str) -> (Place, ObjectId) {
         core_object(kind, name, self.namespace())
     }
 
-    /// Returns the other namespaces in which a run may hold the lock of a cluster of the same name: one of an earlier
+    /// Returns the other namespaces in which a run may hold the lock of a cluster of the same name: a run of an earlier
     /// version, or with another `namespace`.
     pub(super) fn other_lock_namespaces(&self) -> impl Iterator<Item = &'static str> {
         [NAMESPACE, FORMER_NAMESPACE].into_iter().filter(|other| *other != self.namespace())
     }
 
-    /// Reads an object of forge's own, from the former namespace while it has not been moved.
+    /// Reads an object of forge itself; from the former namespace if it has not been moved yet.
     pub(super) async fn read_own(&self, kind: &str, name: &str) -> Result<Option<Value>, Refusal> {
         let (place, id) = self.own_object(kind, name);
         match self.get(&place, &id).await? {
@@ -96,8 +96,8 @@ impl Cluster {
         }
     }
 
-    /// Finds an object in the former namespace that forge wrote there. The default namespace is not a former one, even
-    /// if the inventory names another: an inventory whose cluster has the same name may keep its records there.
+    /// Finds an object that forge wrote in the former namespace. The default namespace is not a former one, even if the
+    /// inventory names another: an inventory whose cluster has the same name may keep its records there.
     async fn find_former(&self, kind: &str, name: &str) -> Result<Option<(ObjectId, Value)>, Refusal> {
         if self.namespace() == FORMER_NAMESPACE {
             return Ok(None);
@@ -111,8 +111,8 @@ impl Cluster {
         Ok(found.filter(is_written_by_forge).map(|object| (id, object)))
     }
 
-    /// Moves forge's records of the inventory's cluster from the former namespace into its own. The key is copied:
-    /// another inventory may need it there. Returns a description of each object that was moved. Needs the lock.
+    /// Moves forge's records of the inventory's cluster from the former namespace into its own. The key is copied, not
+    /// moved: another inventory may need it there. Returns a description of each moved object. Requires the lock.
     pub(super) async fn move_former(&self, cluster: &str) -> Result<Vec<String>, Refusal> {
         let mut moved = Vec::new();
         if self.copy_former("Secret", KEY).await?.is_some() {
@@ -132,7 +132,7 @@ impl Cluster {
         Ok(moved)
     }
 
-    /// Copies an object of the former namespace where there is none of that name yet. Returns which, and its uid.
+    /// Copies an object of the former namespace unless one of that name exists. Returns its ID and uid.
     async fn copy_former(&self, kind: &str, name: &str) -> Result<Option<(ObjectId, String)>, Refusal> {
         let (place, id) = self.own_object(kind, name);
         if self.get(&place, &id).await?.is_some() {
@@ -162,7 +162,7 @@ pub(super) async fn read(cluster: &Cluster, name: &str) -> Result<RecordsState, 
     Ok(RecordsState { records: records.collect(), key: key(cluster).await?, running: Vec::new(), window: None })
 }
 
-/// Reads the key; who may not read secrets does without.
+/// Reads the key; `None` for users without permission to read secrets.
 async fn key(cluster: &Cluster) -> Result<Option<String>, Refusal> {
     let secret = match cluster.read_own("Secret", KEY).await {
         Err(refusal) if refusal.is(403) => return Ok(None),
@@ -171,7 +171,7 @@ async fn key(cluster: &Cluster) -> Result<Option<String>, Refusal> {
     Ok(secret.as_ref().and_then(decode_key).map(|bytes| hex(&bytes)))
 }
 
-/// Makes forge's namespace where there is none.
+/// Creates forge's namespace if it does not exist.
 pub(super) async fn namespace(cluster: &Cluster) -> Result<(), Refusal> {
     let (place, id) = cluster.own_object("Namespace", cluster.namespace());
     if cluster.get(&place, &id).await?.is_some() {
@@ -182,10 +182,10 @@ pub(super) async fn namespace(cluster: &Cluster) -> Result<(), Refusal> {
 }
 
 impl Writer {
-    /// Returns the key for digests of secrets, made where there is none.
+    /// Returns the key for digests of secrets, and creates it if it does not exist.
     ///
     /// # Errors
-    /// The lock is lost, or the API refuses.
+    /// The lock is lost, or the API refuses the request.
     pub async fn key(&self) -> Result<String, KubeError> {
         self.held()?;
         self.made_key().await.map_err(|refusal| refusal.error(self.looker.cluster.server()))
@@ -198,27 +198,27 @@ impl Writer {
         }
         let mut bytes = [0u8; 32];
         getrandom::fill(&mut bytes)
-            .map_err(|error| Refusal::Away(KubeError::new(format!("no random numbers: {error}"))))?;
+            .map_err(|error| Refusal::Away(KubeError::new(format!("no random numbers available: {error}"))))?;
         let (place, id) = cluster.own_object("Secret", KEY);
         let data = base64::engine::general_purpose::STANDARD.encode(bytes);
         let object = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": KEY, "namespace": id.namespace }, "data": { "key": data } });
         match cluster.create(&place, &id, &object, false).await {
-            // Another inventory's run was faster.
+            // A run of another inventory was faster.
             Err(refusal) if refusal.is(409) => {}
             made => drop(made?),
         }
         key(cluster).await?.ok_or_else(|| {
             Refusal::Away(
-                KubeError::new(format!("the Secret `{}/{KEY}` holds no key", cluster.namespace()))
-                    .hint("delete it: the next apply makes one"),
+                KubeError::new(format!("the Secret `{}/{KEY}` has no valid key", cluster.namespace()))
+                    .hint("delete the Secret: the next apply creates it again"),
             )
         })
     }
 
-    /// Adds records, by name, to those that the cluster keeps.
+    /// Adds records, by name, to the records in the cluster.
     ///
     /// # Errors
-    /// The lock is lost, they grow too large, or the API refuses.
+    /// The lock is lost, the records grow too large, or the API refuses the request.
     pub async fn write_records(&self, records: &[(String, String)]) -> Result<(), KubeError> {
         self.held()?;
         let server = self.looker.cluster.server();
@@ -230,7 +230,7 @@ impl Writer {
             }
         }
         Err(KubeError::new(format!(
-            "somebody else writes the records in `{}` at the same time",
+            "another process writes the records in `{}` at the same time",
             self.looker.cluster.namespace()
         )))
     }
@@ -247,10 +247,10 @@ impl Writer {
         let size: usize = data.iter().map(|(key, text)| key.len() + text.as_str().map_or(0, str::len)).sum();
         if size > MOST {
             let error = KubeError::new(format!(
-                "the records of this cluster come to {} kB, and the API keeps 1 MiB",
+                "the records of this cluster need {} kB, more than an object of the API can hold (1 MiB)",
                 size / 1024
             ));
-            return Err(error.hint("declare large objects as a chart, or in an inventory of their own"));
+            return Err(error.hint("declare large objects as a chart, or in a separate inventory"));
         }
         let mut object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": id.name, "namespace": id.namespace }, "data": data });
         if let Some(version) = there.as_ref().and_then(|map| map.pointer("/metadata/resourceVersion")) {

@@ -1,4 +1,4 @@
-//! Nodes and evictions against servers that answer as real ones do.
+//! Nodes and evictions against servers with recorded responses.
 
 use super::*;
 use crate::artifact::server::{Reply, Request, Server};
@@ -18,12 +18,12 @@ pub(in crate::kube) fn no(code: u16, message: &str, details: Value) -> Reply {
     )
 }
 
-/// Opens an API that answers so. Returns it with the server, which knows what it was asked.
+/// Opens an API with these responses. Returns it with the server, which records the requests.
 pub(in crate::kube) async fn api(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> (Cluster, Server) {
     api_for(NAMESPACE, answer).await
 }
 
-/// As [`api`], for an inventory that names this namespace for what forge keeps.
+/// Like [`api`], for an inventory that sets the namespace of forge's objects.
 async fn api_for(namespace: &str, answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> (Cluster, Server) {
     let server = Server::start(answer);
     let folder = tempfile::tempdir().unwrap();
@@ -77,7 +77,7 @@ async fn the_server_says_by_which_version_it_evicts() {
     assert_eq!(policy("v1beta1").await.name(), "policy/v1beta1");
     let (cluster, server) = api(|_| core(json!([]))).await;
     let error = cluster.evictions().await.unwrap_err();
-    assert_eq!(error.message, format!("`http://{}` takes no evictions", server.address));
+    assert_eq!(error.message, format!("`http://{}` does not support evictions", server.address));
 }
 
 #[tokio::test]
@@ -115,11 +115,12 @@ async fn what_a_server_says_to_an_eviction() {
     for (reply, expected) in cases {
         let (cluster, server) = api(move |_| reply.clone()).await;
         assert_eq!(cluster.evict(&policy, &pod(), None).await, expected);
-        assert_eq!(server.asked().len(), 1, "who asks decides whether to ask again");
+        assert_eq!(server.asked().len(), 1, "the caller decides on retries");
     }
     let (cluster, server) = api(|_| no(500, "more than one budget", json!({}))).await;
     let error = cluster.evict(&policy, &pod(), None).await.unwrap_err();
-    assert_eq!(error.message, format!("pod ml/train-0: `http://{}` answers 500: more than one budget", server.address));
+    let said = format!("pod ml/train-0: `http://{}` returned 500: more than one budget", server.address);
+    assert_eq!(error.message, said);
 }
 
 #[tokio::test]
@@ -166,7 +167,7 @@ async fn a_node_is_changed_only_as_it_was_read() {
     }
     let (cluster, _server) = api(|_| no(403, "nodes is forbidden", json!({}))).await;
     let error = cluster.patch_node(&node, json!({})).await.unwrap_err();
-    assert_eq!(error.hint.as_deref(), Some("give the user of that context the right to do so"));
+    assert_eq!(error.hint.as_deref(), Some("grant this permission to the user of this context"));
 }
 
 #[tokio::test]
@@ -189,7 +190,7 @@ async fn a_long_list_comes_in_parts() {
     assert_eq!(cluster.node("a").await, Ok(None));
 }
 
-/// A server with a map in a namespace, written by `manager`.
+/// Responses of a server with a map in a namespace, written by `manager`.
 fn with_map(namespace: &'static str, manager: &'static str) -> impl Fn(&Request) -> Reply + Send + Sync + 'static {
     let map = format!("/api/v1/namespaces/{namespace}/configmaps/forge-applied-lab");
     move |asked| match (asked.method.as_str(), asked.path.starts_with(&map)) {
@@ -244,11 +245,11 @@ async fn records_in_the_default_namespace_stay_with_the_inventory_that_uses_it()
     assert!(cluster.read_own("ConfigMap", "forge-applied-lab").await.is_ok_and(|found| found.is_none()));
     assert!(cluster.move_former("lab").await.is_ok_and(|moved| moved.is_empty()));
     assert!(server.asked().iter().all(|asked| asked.method == "GET" && !asked.path.contains(NAMESPACE)));
-    // Those of earlier versions come along wherever the inventory keeps its own.
+    // Records of earlier versions move along wherever the inventory keeps its own.
     let (cluster, _server) = api_for("team-b", with_map("forge-system", "forge")).await;
     let moved = cluster.move_former("lab").await.unwrap_or_default();
     assert_eq!(moved, ["ConfigMap forge-applied-lab from forge-system to team-b"]);
-    // An inventory may keep its own there.
+    // An inventory may keep its own records there.
     let (cluster, server) = api_for("forge-system", with_map(NAMESPACE, "forge")).await;
     assert!(cluster.move_former("lab").await.is_ok_and(|moved| moved.is_empty()));
     assert!(server.asked().iter().all(|asked| asked.method == "GET"));

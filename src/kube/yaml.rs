@@ -1,11 +1,11 @@
-//! YAML that programs wrote: manifests of charts. What people write is read in `config`, with its places.
+//! YAML from programs, such as manifests of charts. `config` reads the YAML that people write, with source positions.
 
 use crate::model::Value;
 
-/// Reads one document.
+/// Parses one document.
 ///
 /// # Errors
-/// Why it is not YAML, as one line.
+/// The text is not valid YAML: the message, one line.
 pub(super) fn read(text: &str) -> Result<Value, String> {
     let first = |error: serde_saphyr::Error| error.to_string().lines().next().unwrap_or_default().to_owned();
     serde_saphyr::from_str(text).map_err(first)

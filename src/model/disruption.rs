@@ -1,4 +1,4 @@
-//! How much a change disturbs a host.
+//! Disruption classes of changes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,10 +7,10 @@ use std::fmt;
 /// The disruption class of a change, ordered from none to a reboot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Disruption {
-    /// Nothing notices.
+    /// No disruption.
     #[default]
     D0,
-    /// One service restarts.
+    /// A service restarts.
     D1,
     /// A kernel module reloads, a link flaps or running CUDA work aborts.
     D2,
@@ -19,7 +19,7 @@ pub enum Disruption {
 }
 
 impl Disruption {
-    /// Returns the class in words.
+    /// Returns the description of the class.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::D0 => "none",

@@ -1,17 +1,17 @@
-//! Durations as people write them, in files and on the command line: `500ms`, `30s`, `10m`, `1h30m`, `2d`.
+//! Durations in files and on the command line: `500ms`, `30s`, `10m`, `1h30m`, `2d`.
 
 use std::time::Duration;
 
-/// How a duration is written, for messages.
+/// Valid forms of a duration, for messages.
 pub const DURATION_FORM: &str = "write it like `30s`, `10m`, `4h`, `1h30m` or `2d`";
 
-/// The same as a regular expression, for schemas. That units do not repeat and descend is checked when it is read.
+/// The same as a regular expression, for schemas. Only the parser checks that units descend and do not repeat.
 pub const DURATION_PATTERN: &str = "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$";
 
-/// Units from the longest to the shortest, with their milliseconds.
+/// Units from longest to shortest, with their length in milliseconds.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Reads whole numbers, each with its unit, the longest unit first. Returns `None` for anything else.
+/// Parses whole numbers, each with its unit, the longest unit first. Returns `None` for anything else.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut total = 0u64;
     let mut units = UNITS.iter();

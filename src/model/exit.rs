@@ -1,15 +1,15 @@
-//! The exit codes of forge: a documented type, computed from the value that is printed.
+//! The exit codes of forge, computed from the printed result.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the process's exit status says. Several may hold; [`ExitCode::worst`] picks one.
+/// Exit code of the process. Several may apply; [`ExitCode::worst`] selects one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitCode {
-    /// 0: nothing to do, or all done and verified.
+    /// 0: no changes needed, or all changes applied and verified.
     Done,
-    /// 1: unexpected error, a bug or the environment.
+    /// 1: unexpected error: a bug or the environment.
     Unexpected,
     /// 2: changes pending (`plan --detailed-exitcode`) or drift found.
     Changes,
@@ -19,7 +19,7 @@ pub enum ExitCode {
     Unreachable,
     /// 5: applied, but verification failed.
     VerifyFailed,
-    /// 6: something a step relied on changed since the plan, or a saved plan ran there before.
+    /// 6: something a step relied on changed since the plan, or the saved plan already ran there.
     Stale,
     /// 7: locked by another run.
     Locked,
@@ -27,15 +27,15 @@ pub enum ExitCode {
     Budget,
     /// 9: something could not be evaluated.
     Unknown,
-    /// 10: done, but something waits for a reload or reboot that policy did not allow.
+    /// 10: applied, but a reload or reboot that the policy does not allow is pending.
     Pending,
-    /// 64: usage.
+    /// 64: invalid command line.
     Usage,
-    /// 65: the inventory, a recipe, a plan file or a rule that needs no facts is wrong.
+    /// 65: the inventory, a recipe, a plan file or a rule that needs no facts is invalid.
     Input,
-    /// 69: artifact unavailable or its checksum wrong.
+    /// 69: artifact unavailable, or its checksum does not match.
     Artifact,
-    /// 130: interrupted, or the question was answered with no.
+    /// 130: interrupted, or the confirmation was declined.
     Interrupted,
 }
 
@@ -59,7 +59,7 @@ impl ExitCode {
         Self::Done,
     ];
 
-    /// Returns the number the process exits with.
+    /// Returns the numeric exit code.
     pub fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -80,30 +80,30 @@ impl ExitCode {
         }
     }
 
-    /// Returns the worst of those that hold, `Done` when none does.
+    /// Returns the worst of `codes`, `Done` if there are none.
     pub fn worst(codes: impl IntoIterator<Item = ExitCode>) -> ExitCode {
         let rank = |code: &ExitCode| Self::WORST_FIRST.iter().position(|c| c == code);
         codes.into_iter().min_by_key(rank).unwrap_or(Self::Done)
     }
 
-    /// Returns one line of meaning, as the reference prints it.
+    /// Returns a one-line description, as the reference prints it.
     pub fn meaning(self) -> &'static str {
         match self {
-            Self::Done => "nothing to do, or all done and verified",
+            Self::Done => "no changes needed, or all changes applied and verified",
             Self::Unexpected => "unexpected error: a bug or the environment",
             Self::Changes => "changes pending (plan --detailed-exitcode) or drift found",
             Self::HostsFailed => "finished, some hosts failed or were blocked",
             Self::Unreachable => "some hosts unreachable",
             Self::VerifyFailed => "applied, but verification failed",
-            Self::Stale => "something a step relied on changed since the plan, or a saved plan ran there before",
+            Self::Stale => "something a step relied on changed since the plan, or the saved plan already ran there",
             Self::Locked => "locked by another run",
             Self::Budget => "stopped by the failure budget",
             Self::Unknown => "something could not be evaluated",
-            Self::Pending => "done, but something waits for a reload or reboot that policy did not allow",
-            Self::Usage => "usage",
-            Self::Input => "the inventory, a recipe or a plan file is wrong: nothing was contacted",
-            Self::Artifact => "artifact unavailable or its checksum wrong",
-            Self::Interrupted => "interrupted, or the question was answered with no",
+            Self::Pending => "applied, but a reload or reboot that the policy does not allow is pending",
+            Self::Usage => "invalid command line",
+            Self::Input => "the inventory, a recipe or a plan file is invalid; nothing was contacted",
+            Self::Artifact => "artifact unavailable, or its checksum does not match",
+            Self::Interrupted => "interrupted, or the confirmation was declined",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes as lowercase hex.
+//! Lowercase hex encoding.
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
@@ -9,7 +9,8 @@ pub fn hex(bytes: &[u8]) -> String {
     out
 }
 
-/// Appends `bytes` in lowercase hex. Digests are made by the hundred thousand: formatting each byte takes many times as long.
+/// Appends `bytes` in lowercase hex. Uses a table, since a run encodes hundreds of thousands of digests and formatting
+/// each byte takes many times as long.
 pub fn push_hex(out: &mut String, bytes: &[u8]) {
     for byte in bytes {
         out.push(DIGITS[usize::from(byte >> 4)] as char);

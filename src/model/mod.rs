@@ -1,4 +1,4 @@
-//! Plain values that every room speaks in. Nothing here does I/O or prints.
+//! Plain values that every module uses. Nothing here does I/O or prints.
 
 mod disruption;
 mod duration;
@@ -20,5 +20,5 @@ pub use secret::{PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN, Placeholder, SecretStore};
 pub use untrusted::Untrusted;
 pub use verdict::{BlockClass, Outcome, Verdict};
 
-/// A value as people write it and templates read it. Secrets stand in it as placeholders only.
+/// A value as written in files and read by templates. It contains secrets only as placeholders.
 pub use serde_json::Value;

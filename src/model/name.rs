@@ -19,7 +19,7 @@ impl HostName {
         &self.0
     }
 
-    /// The name under which a cluster's API stands beside the hosts. No host has it.
+    /// The name of a cluster's API in lists of hosts. No host has it.
     pub const CLUSTER: &str = "kubernetes";
 
     /// Returns the name of the cluster's API.
@@ -27,7 +27,7 @@ impl HostName {
         Self::new(Self::CLUSTER)
     }
 
-    /// Whether it is the cluster's API, and no host.
+    /// Reports whether this is the cluster's API, not a host.
     pub fn is_cluster(&self) -> bool {
         *self.0 == *Self::CLUSTER
     }
@@ -39,7 +39,7 @@ impl fmt::Display for HostName {
     }
 }
 
-/// The identity of a step on any host: `recipe/step`, or `recipe/step[key]` for one turn of an `each`.
+/// The identity of a step on any host: `recipe/step`, or `recipe/step[key]` for one item of an `each`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct StepId {
     pub recipe: Arc<str>,
@@ -54,24 +54,25 @@ impl StepId {
     }
 
     /// Returns the name of the record file of this step under `/var/lib/forge/applied/`: the cluster, `@` and the
-    /// step, where every byte outside `[A-Za-z0-9._-]` is `%XX`, so that no name can leave the folder. Two clusters
-    /// with steps of one name keep a record each.
+    /// step. Every byte outside `[A-Za-z0-9._-]` is written as `%XX`, so that no name can leave the directory. Two
+    /// clusters with steps of the same name have separate records.
     pub fn record_name(&self, cluster: &str) -> String {
         format!("{}@{}", escaped(cluster), self.old_record_name())
     }
 
-    /// Returns the name that the file had when records did not know their cluster.
+    /// Returns the file name from the time when records did not contain their cluster.
     pub fn old_record_name(&self) -> String {
         format!("{}.json", self.file_name())
     }
 
-    /// Returns the step as a name that no folder is left with.
+    /// Returns the step as a file name that cannot leave its directory.
     pub fn file_name(&self) -> String {
         escaped(&self.to_string())
     }
 }
 
-/// Returns the name of the file beside the records in which a host keeps its findings for a cluster: no step has such a name.
+/// Returns the name of the file, next to the records, in which a host stores its findings for a cluster. No step has
+/// such a name.
 pub fn kept_name(cluster: &str) -> String {
     format!("{}@@findings.json", escaped(cluster))
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The three truths of a step: written down, in force, proven.
+/// The three phases of a step: configured, effective, verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -37,7 +37,7 @@ pub enum Scope {
     Host,
     /// On one healthy host of the selection.
     One,
-    /// Judges the observations of all hosts of the selection; may only verify or publish.
+    /// Evaluates the observations of all hosts of the selection; may only verify or publish.
     Fleet,
     /// Against a cluster's API.
     Cluster,
@@ -60,7 +60,7 @@ impl Scope {
     }
 }
 
-/// How deep a verification goes.
+/// Depth of a verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Level {
     /// Present.

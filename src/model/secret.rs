@@ -8,12 +8,12 @@ pub const PLACEHOLDER_OPEN: &str = "\u{e000}forge-secret:";
 /// Closes a placeholder inside rendered text.
 pub const PLACEHOLDER_CLOSE: char = '\u{e001}';
 
-/// Text that stands for a secret until the transport replaces it. The characters around it are from a
-/// private use area, which decoders refuse in what people write, so nothing but the store makes one.
+/// Text that represents a secret until the transport replaces it. Its delimiters are characters of a private use area,
+/// which decoders reject in input files, so only the store creates placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placeholder(pub String);
 
-/// Holds every secret of a run. Neither `Display` nor `Serialize`; `Debug` prints names only.
+/// All secrets of a run. Implements neither `Display` nor `Serialize`; `Debug` prints names only.
 #[derive(Clone, Default)]
 pub struct SecretStore {
     values: BTreeMap<String, SecretString>,
@@ -26,7 +26,7 @@ impl std::fmt::Debug for SecretStore {
 }
 
 impl SecretStore {
-    /// Keeps `value` under `name` and returns the placeholder that templates render for it.
+    /// Stores `value` under `name` and returns the placeholder that templates render for it.
     pub fn insert(&mut self, name: &str, value: SecretString) -> Placeholder {
         let mut name = name.replace([PLACEHOLDER_CLOSE, '\u{e000}'], "_");
         while self.values.get(&name).is_some_and(|v| v.expose_secret() != value.expose_secret()) {
@@ -37,13 +37,13 @@ impl SecretStore {
         placeholder
     }
 
-    /// Returns whether `text` holds a placeholder; such a body is secret as a whole.
+    /// Reports whether `text` contains a placeholder; such a body is secret as a whole.
     pub fn mentions(text: &str) -> bool {
         text.contains(PLACEHOLDER_OPEN)
     }
 
-    /// Returns `text` with every placeholder replaced by its secret. Only the transport and digests of
-    /// secret bodies call this. An unknown name is left as it stands.
+    /// Returns `text` with every placeholder replaced by its secret. Only the transport and digests of secret bodies
+    /// call this. Placeholders of unknown names are unchanged.
     pub fn reveal(&self, text: &str) -> SecretString {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -84,8 +84,8 @@ impl SecretStore {
         self.values.is_empty()
     }
 
-    /// Returns `text` with every occurrence of a secret's own value shown as `(secret NAME)`: the last
-    /// line of defence for what a host prints.
+    /// Returns `text` with every occurrence of a secret's value replaced by `(secret NAME)`: the last safeguard for the
+    /// output of hosts.
     pub fn scrub(&self, text: &str) -> String {
         let mut out = Self::mask(text);
         for (name, value) in &self.values {

@@ -1,16 +1,16 @@
-//! Text that came from a host.
+//! Text from a host.
 
 use compact_str::CompactString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Text that came from a host or from a recipe's rendered value. It has no `Display` on purpose: each
-/// writer escapes it for its own grammar (terminal, JSON, Markdown), so escape sequences, bidi
-/// overrides and control characters never act where they are shown.
+/// Text from a host or from a recipe's rendered value. Deliberately has no `Display`: each writer escapes it for its
+/// own grammar (terminal, JSON, Markdown), so escape sequences, bidi overrides and control characters never take
+/// effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Untrusted(
-    // Most are an owner, a mode, a version: short ones stand in place. Ten thousand hosts have millions of them.
+    // Most values (an owner, a mode, a version) are short and stored inline: ten thousand hosts have millions of them.
     #[schemars(with = "String")] CompactString,
 );
 
@@ -19,12 +19,12 @@ impl Untrusted {
         Self(CompactString::from(text.into()))
     }
 
-    /// Builds from bytes; bytes that are not UTF-8 become U+FFFD.
+    /// Builds from bytes; invalid UTF-8 becomes U+FFFD.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self(CompactString::from_utf8_lossy(bytes))
     }
 
-    /// Returns the text as it came. For parsers and judges; a writer must escape it.
+    /// Returns the unescaped text, for parsers and comparisons. Writers must escape it.
     pub fn raw(&self) -> &str {
         &self.0
     }
@@ -33,7 +33,7 @@ impl Untrusted {
         self.0.is_empty()
     }
 
-    /// Returns the last lines of an output: enough to see why a program failed.
+    /// Returns the last lines of an output, which usually show why a program failed.
     pub fn last_lines(&self) -> Self {
         const LINES: usize = 20;
         const BYTES: usize = 16 * 1024;

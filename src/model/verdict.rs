@@ -1,22 +1,22 @@
-//! Verdicts of steps and outcomes of hosts.
+//! Verdicts on steps and outcomes of hosts.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why a step is impossible on a host.
+/// The reason why a step is impossible on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BlockClass {
-    /// The host has not what it takes.
+    /// The host lacks the required hardware.
     Hardware,
-    /// A `rule:` of the recipe does not hold.
+    /// A `rule:` of the recipe is not satisfied.
     Rule,
-    /// Something uses it now.
+    /// The resource is in use.
     Busy,
-    /// Something on the host is missing or in the way: a folder, a unit, a version that apt does not offer.
+    /// Something on the host is missing or conflicts: a directory, a unit, a version that apt does not offer.
     Host,
-    /// What is declared makes no sense for this host: a part of a fact that does not exist, a value that does not
-    /// fit its field, two names for one machine.
+    /// The declaration is invalid for this host: a part of a fact that does not exist, a value that does not fit its
+    /// field, two names for one machine.
     Declaration,
 }
 
@@ -32,21 +32,21 @@ impl BlockClass {
     }
 }
 
-/// What a judge says of one step on one host.
+/// The assessment of one step on one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// As desired.
+    /// Matches the declared state.
     Ok,
     /// Differs and can be changed.
     Change,
     /// Configured, not yet effective.
     Pending,
-    /// Impossible here.
+    /// Impossible on this host.
     Blocked(BlockClass),
-    /// Could not be judged. Never folded into `Ok`.
+    /// Could not be evaluated. Never counted as `Ok`.
     Unknown,
-    /// Does not concern this host.
+    /// Does not apply to this host.
     NotApplicable,
 }
 
@@ -62,13 +62,13 @@ impl Verdict {
         }
     }
 
-    /// Returns whether nothing is left to do or to find out.
+    /// Reports whether no change or evaluation is outstanding.
     pub fn is_settled(self) -> bool {
         matches!(self, Self::Ok | Self::NotApplicable)
     }
 }
 
-/// What a run came to on one host. None is folded into another.
+/// The outcome of a run on one host. Outcomes are never merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {

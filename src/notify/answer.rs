@@ -1,26 +1,26 @@
-//! What services answer: some say 200 and that they refuse in one breath.
+//! Responses of services. Some report errors in the body of a response with status 200.
 
 use super::Failed;
 use serde_json::Value;
 
-/// How a service says that it took a message.
+/// How a service confirms that it accepted a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// By its status alone.
+    /// By the HTTP status alone.
     Status,
     /// By the text `ok`, or `{"ok": true}`.
     Ok,
-    /// By `code` (of old, `StatusCode`) 0: Feishu.
+    /// By `code` 0, formerly `StatusCode`: Feishu.
     Code,
     /// By `errcode` 0: DingTalk and WeCom.
     Errcode,
 }
 
-/// What a service says when it is too busy for the moment.
+/// The code of a service that is temporarily busy.
 const BUSY: i64 = -1;
 
 impl Manner {
-    /// Judges the body of an answer with a status of success.
+    /// Evaluates the body of a response with a success status.
     pub(super) fn judge(self, body: &str) -> Result<(), Failed> {
         match self {
             Self::Status => Ok(()),
@@ -52,15 +52,15 @@ fn coded(body: &str, codes: &[&str], messages: &[&str]) -> Result<(), Failed> {
     }
 }
 
-/// Returns why a message was not taken, by what a service said.
+/// Returns the reason why a message was not accepted, from the response.
 fn said(body: &str) -> String {
     match short(body) {
-        Some(text) => format!("the service refused it: {text}"),
-        None => "the service did not say that it took it".to_owned(),
+        Some(text) => format!("the service rejected the message: {text}"),
+        None => "the service did not confirm the message".to_owned(),
     }
 }
 
-/// Returns the beginning of an answer, if it says anything.
+/// Returns the beginning of a response, unless it is empty.
 pub(super) fn short(body: &str) -> Option<String> {
     const SHOWN: usize = 200;
     Some(body.trim().chars().take(SHOWN).collect()).filter(|text: &String| !text.is_empty())

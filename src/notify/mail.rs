@@ -1,4 +1,4 @@
-//! Mail by `sendmail -t`: recipients stand in the message.
+//! Mail by `sendmail -t`: the recipients are in the message.
 
 use super::Failed;
 use camino::Utf8PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-/// What `sendmail` ends with when another try may help (`sysexits.h`).
+/// Exit code of `sendmail` for temporary failures (`sysexits.h`).
 const TEMPFAIL: i32 = 75;
 
 /// A message for `sendmail`.
@@ -19,13 +19,13 @@ pub struct Mail {
 impl Mail {
     pub(super) async fn attempt(&self, limit: Duration) -> Result<(), Failed> {
         let work = tokio::time::timeout(limit, self.hand_over());
-        work.await.unwrap_or_else(|_| Err(Failed::soon(format!("`{}` did not end in time", self.program))))
+        work.await.unwrap_or_else(|_| Err(Failed::soon(format!("`{}` timed out", self.program))))
     }
 
-    /// Dropping it ends the program.
+    /// Passes the message to the program. Dropping the future kills the program.
     async fn hand_over(&self) -> Result<(), Failed> {
-        let failed = |error: std::io::Error| Failed::never(format!("`{}` cannot be run: {error}", self.program));
-        // The environment may hold secrets, which a program that carries mail has no use for.
+        let failed = |error: std::io::Error| Failed::never(format!("cannot run `{}`: {error}", self.program));
+        // The environment may contain secrets that the mail program does not need.
         let mut child = Command::new(&self.program)
             .args(["-t", "-oi"])
             .env_clear()
@@ -37,7 +37,7 @@ impl Mail {
             .spawn()
             .map_err(failed)?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A program that does not read says by its status what is wrong.
+            // If the program does not read its input, its exit status shows the error.
             let _ = stdin.write_all(self.text.as_bytes()).await;
         }
         let output = child.wait_with_output().await.map_err(failed)?;
@@ -48,8 +48,8 @@ impl Mail {
         let said: String = String::from_utf8_lossy(stderr).trim().chars().take(200).collect();
         let why = || match (status.code(), said.is_empty()) {
             (None, _) => format!("`{}` was killed", self.program),
-            (Some(code), true) => format!("`{}` ended with {code}", self.program),
-            (Some(code), false) => format!("`{}` ended with {code}: {said}", self.program),
+            (Some(code), true) => format!("`{}` exited with {code}", self.program),
+            (Some(code), false) => format!("`{}` exited with {code}: {said}", self.program),
         };
         match status.code() {
             Some(0) => Ok(()),

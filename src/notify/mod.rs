@@ -1,7 +1,7 @@
-//! Sends messages to services that people watch: a POST, or mail by a program of this machine. Knows nothing of what they say.
+//! Delivers messages to notification services by HTTP POST or by a local mail program. Independent of their content.
 //!
-//! Architecture Invariants: an address is a secret, and so is what a request carries; neither stands in an argument of a
-//! program or in a message of failure. Nothing is followed to another address. Tries are bounded, in number and time.
+//! Architecture Invariants: addresses and request contents are secrets and never appear in program arguments or error
+//! messages. Redirects are not followed. Attempts are limited in number and time.
 
 mod answer;
 mod http;
@@ -18,22 +18,22 @@ pub use sign::{dingtalk, feishu};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use std::time::Duration;
 
-/// A message on its way.
+/// A message to deliver.
 pub enum Delivery {
     Post(Post),
     Mail(Mail),
 }
 
-/// How long a message is tried.
+/// The retry policy of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Tries after the first.
+    /// Maximum number of retries.
     pub again: usize,
-    /// Before the second try; doubled for each later one.
+    /// Delay before the first retry, doubled for each later one.
     pub first: Duration,
-    /// Of one try.
+    /// Timeout of one attempt.
     pub limit: Duration,
-    /// The longest wait that a service may ask for: what asks for more is left to the next run.
+    /// Maximum `Retry-After` of a service. If a service asks for more, delivery is left to the next run.
     pub wait: Duration,
 }
 
@@ -44,7 +44,7 @@ impl Default for Patience {
     }
 }
 
-/// Why a message was not taken.
+/// The reason why a message was not delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undelivered {
     /// A lowercase fragment, without secrets.
@@ -52,14 +52,14 @@ pub struct Undelivered {
     pub tries: usize,
 }
 
-/// A try that failed.
+/// A failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Failed {
     why: String,
     again: Again,
 }
 
-/// Whether the same may be taken a little later.
+/// Whether a retry may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Again {
     Never,
@@ -77,12 +77,12 @@ impl Failed {
     }
 }
 
-/// Sends a message, and tries again where that may help. Returns how many tries it took.
+/// Sends a message and retries if that may help. Returns the number of attempts.
 ///
-/// A service whose answer was lost may have taken it: then it comes twice.
+/// If the response of a service is lost, the message may be delivered twice.
 ///
 /// # Errors
-/// It was not taken: why.
+/// The message was not delivered; contains the reason.
 pub async fn send(delivery: &Delivery, patience: &Patience) -> Result<usize, Undelivered> {
     let delays = ExponentialBuilder::default().with_min_delay(patience.first).with_max_times(patience.again);
     let mut delays = delays.with_jitter().build();

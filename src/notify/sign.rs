@@ -1,4 +1,4 @@
-//! Signatures of messages, in the two forms that services ask for.
+//! Signatures of messages in the formats of DingTalk and Feishu.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,25 +9,25 @@ use serde_json::Value;
 use sha2::Sha256;
 
 fn signature(key: &[u8], message: &[u8]) -> String {
-    // A key of any length will do.
     #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");
     mac.update(message);
     STANDARD.encode(mac.finalize().into_bytes())
 }
 
-/// Returns the address with time and signature, as DingTalk wants it.
+/// Returns the address with timestamp and signature in the format of DingTalk.
 pub fn dingtalk(url: &SecretString, key: &SecretString, now: Timestamp) -> SecretString {
     let (url, key) = (url.expose_secret(), key.expose_secret());
     let time = now.as_millisecond();
     let sign = signature(key.as_bytes(), format!("{time}\n{key}").as_bytes());
-    // Of base64 these three would mean something in an address.
+    // These three base64 characters are reserved in URLs.
     let sign = sign.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
     let joint = if url.contains('?') { '&' } else { '?' };
     SecretString::from(format!("{url}{joint}timestamp={time}&sign={sign}"))
 }
 
-/// Returns the body with time and signature, as Feishu wants it: what is signed is nothing, by a key of both.
+/// Returns the body with timestamp and signature in the format of Feishu: the signature of an empty message, with
+/// timestamp and secret as the key.
 pub fn feishu(body: &str, key: &SecretString, now: Timestamp) -> String {
     let time = now.as_second().to_string();
     let sign = signature(format!("{time}\n{}", key.expose_secret()).as_bytes(), b"");
@@ -37,7 +37,7 @@ pub fn feishu(body: &str, key: &SecretString, now: Timestamp) -> String {
             map.insert("sign".to_owned(), sign.into());
             Value::Object(map).to_string()
         }
-        // What is no map cannot be signed; the service says so.
+        // Only an object can be signed. The service rejects other bodies.
         _ => body.to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! Services that take, refuse, are busy, hang and lead elsewhere, as real servers on this machine; and a `sendmail`.
+//! Delivery to real local servers that accept, reject, are busy, hang and redirect; and to a `sendmail`.
 
 use super::*;
 use crate::artifact::server::{Reply, Request, Server};
@@ -18,7 +18,7 @@ fn post(url: &str, manner: Manner) -> Delivery {
     Delivery::Post(Post { url, token: None, body: "{}".into(), manner, open: false })
 }
 
-/// Sends to a server that answers `replies` one after the other, the last one for ever. Returns the outcome and the requests.
+/// Sends to a server that answers with `replies` in order and repeats the last. Returns the outcome and the requests.
 async fn against(manner: Manner, replies: Vec<Reply>) -> (Result<usize, Undelivered>, Vec<Request>) {
     let asked = AtomicUsize::new(0);
     let server = Server::start(move |_| replies[asked.fetch_add(1, Ordering::Relaxed).min(replies.len() - 1)].clone());
@@ -55,9 +55,9 @@ async fn a_server_that_asks_to_be_left_alone_is() {
     let began = Instant::now();
     let (sent, asked) = against(Manner::Status, vec![asks("1"), reply(200, "")]).await;
     assert_eq!((sent, asked.len()), (Ok(2), 2));
-    assert!(began.elapsed() >= Duration::from_secs(1), "it waits as long as it was asked to");
+    assert!(began.elapsed() >= Duration::from_secs(1), "it waits for `Retry-After`");
     let (sent, asked) = against(Manner::Status, vec![asks("3600")]).await;
-    assert_eq!((sent, asked.len()), (why("the server answered 429, and asks to be left alone for 3600 s", 1), 1));
+    assert_eq!((sent, asked.len()), (why("the server answered 429, retry after 3600 s", 1), 1));
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn a_server_that_hangs_is_given_up() {
     });
     let began = Instant::now();
     let sent = send(&post(&server.url("/hook"), Manner::Status), &Patience { again: 1, ..QUICK }).await;
-    assert_eq!(sent, why("the server did not answer in time", 2));
+    assert_eq!(sent, why("the request timed out", 2));
     assert!(began.elapsed() < Duration::from_secs(3));
 }
 
@@ -78,7 +78,7 @@ async fn nothing_is_followed_elsewhere() {
     for status in [301, 302, 307, 308] {
         let reply = Reply { status, ..Reply::redirect(&other.url("/steal")) };
         let (sent, asked) = against(Manner::Status, vec![reply]).await;
-        let expected = format!("the server answered {status}: it leads elsewhere, which is not followed");
+        let expected = format!("the server answered {status}: redirects are not followed");
         assert_eq!((sent, asked.len()), (why(&expected, 1), 1));
     }
     assert_eq!(other.asked(), []);
@@ -89,28 +89,28 @@ async fn what_is_refused_with_a_status_of_success_is_refused() {
     for (manner, body, refused) in [
         (Manner::Ok, "ok", None),
         (Manner::Ok, r#"{"ok":true}"#, None),
-        (Manner::Ok, r#"{"ok":false,"error":"no_service"}"#, Some("the service refused it: no_service")),
-        (Manner::Ok, "invalid_payload", Some("the service refused it: invalid_payload")),
-        (Manner::Ok, "", Some("the service did not say that it took it")),
+        (Manner::Ok, r#"{"ok":false,"error":"no_service"}"#, Some("the service rejected the message: no_service")),
+        (Manner::Ok, "invalid_payload", Some("the service rejected the message: invalid_payload")),
+        (Manner::Ok, "", Some("the service did not confirm the message")),
         (Manner::Code, r#"{"code":0,"msg":"success","data":{}}"#, None),
         (Manner::Code, r#"{"StatusCode":0,"StatusMessage":"success"}"#, None),
         (
             Manner::Code,
             r#"{"code":19021,"msg":"sign match fail"}"#,
-            Some("the service refused it: 19021 sign match fail"),
+            Some("the service rejected the message: 19021 sign match fail"),
         ),
         (Manner::Errcode, r#"{"errcode":0,"errmsg":"ok"}"#, None),
         (
             Manner::Errcode,
             r#"{"errcode":310000,"errmsg":"sign not match"}"#,
-            Some("the service refused it: 310000 sign not match"),
+            Some("the service rejected the message: 310000 sign not match"),
         ),
         (
             Manner::Errcode,
             r#"{"errcode":93000,"errmsg":"invalid webhook url"}"#,
-            Some("the service refused it: 93000 invalid webhook url"),
+            Some("the service rejected the message: 93000 invalid webhook url"),
         ),
-        (Manner::Errcode, "<html>proxy</html>", Some("the service refused it: <html>proxy</html>")),
+        (Manner::Errcode, "<html>proxy</html>", Some("the service rejected the message: <html>proxy</html>")),
     ] {
         let (sent, asked) = against(manner, vec![reply(200, body)]).await;
         assert_eq!((sent, asked.len()), (refused.map_or(Ok(1), |refused| why(refused, 1)), 1), "{body}");
@@ -118,7 +118,7 @@ async fn what_is_refused_with_a_status_of_success_is_refused() {
     let (sent, _) =
         against(Manner::Errcode, vec![reply(200, r#"{"errcode":-1,"errmsg":"busy"}"#), reply(200, r#"{"errcode":0}"#)])
             .await;
-    assert_eq!(sent, Ok(2), "busy is not refused");
+    assert_eq!(sent, Ok(2), "a busy service is retried");
 }
 
 #[tokio::test]
@@ -126,14 +126,11 @@ async fn no_failure_tells_the_address() {
     let (sent, _) = against(Manner::Status, vec![reply(404, "no hook T0123456789 at /hook/T0123456789")]).await;
     assert_eq!(sent, why("the server answered 404: no hook (secret) at /hook/(secret)", 1));
     for (url, expected) in [
-        (
-            "http://example.com/T0123456789",
-            "its address is `http`, which would show the secret to everybody on the way",
-        ),
+        ("http://example.com/T0123456789", "its address uses `http`, which would expose the secret"),
         ("hooks.example.com/T0123456789", "its address is not a URL"),
         ("https://u:T0123456789@example.com/", "its address holds credentials, which would be shown"),
         ("ftp://example.com/T0123456789", "its address is neither http nor https"),
-        ("http://127.0.0.1:1/T0123456789", "no answer: Connection refused (os error 111)"),
+        ("http://127.0.0.1:1/T0123456789", "no response: Connection refused (os error 111)"),
     ] {
         let sent = send(&post(url, Manner::Status), &Patience { again: 0, ..QUICK }).await;
         assert_eq!(sent, why(expected, 1), "{url}");
@@ -155,7 +152,7 @@ fn signatures_are_those_of_the_services() {
     );
 }
 
-/// Writes a program that does with its mail as `code` says.
+/// Writes a mail program that runs `code`.
 fn sendmail(folder: &tempfile::TempDir, code: &str) -> camino::Utf8PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let path = camino::Utf8Path::from_path(folder.path()).unwrap().join("sendmail");
@@ -179,14 +176,14 @@ async fn mail_is_handed_over_on_standard_input() {
         variables.iter().all(|name| ["PATH", "PWD", "OLDPWD", "_", "SHLVL"].contains(&name.as_str())),
         "{variables:?}"
     );
-    // Status 75 asks for another try.
+    // Status 75 requests a retry.
     let later = mail("[ -e tried ] || { : >tried; echo 'queue is full' >&2; exit 75; }; cat >mail");
     assert_eq!(send(&later, &QUICK).await, Ok(2));
     let refused = send(&mail("cat >/dev/null; echo 'no such user' >&2; exit 67"), &QUICK).await.unwrap_err();
-    assert!(refused.tries == 1 && refused.why.ends_with("/sendmail` ended with 67: no such user"), "{refused:?}");
+    assert!(refused.tries == 1 && refused.why.ends_with("/sendmail` exited with 67: no such user"), "{refused:?}");
     let hangs = send(&mail("sleep 30"), &Patience { again: 0, ..QUICK }).await.unwrap_err();
-    assert!(hangs.why.ends_with("/sendmail` did not end in time"), "{hangs:?}");
+    assert!(hangs.why.ends_with("/sendmail` timed out"), "{hangs:?}");
     let none = Delivery::Mail(Mail { program: "/nonexistent/sendmail".into(), text: String::new() });
     let failed = send(&none, &QUICK).await.unwrap_err();
-    assert_eq!(failed.why, "`/nonexistent/sendmail` cannot be run: No such file or directory (os error 2)");
+    assert_eq!(failed.why, "cannot run `/nonexistent/sendmail`: No such file or directory (os error 2)");
 }

@@ -1,4 +1,4 @@
-//! Rules that warn: what is possible on a host, and not advisable.
+//! Rules that warn: a declaration that is possible on a host but not advisable.
 
 use super::Warning;
 use super::case::Case;
@@ -6,8 +6,8 @@ use super::walk::places;
 use crate::config::{Instance, Judged, Rule};
 use std::sync::Arc;
 
-/// Returns what rules warn of that read facts of the host, and which of them cannot be judged; what needs no facts is
-/// told when the inventory is loaded.
+/// Returns the warnings of rules that read facts of the host, and which of these rules could not be evaluated. Rules
+/// that need no facts already warn when the inventory is loaded.
 pub(super) fn advice(case: &Case<'_>) -> Vec<Warning> {
     let instances = case.ground.project.instances.get(&case.host.name).into_iter().flatten();
     let applied = instances.filter(|instance| !instance.absent);
@@ -19,7 +19,7 @@ pub(super) fn advice(case: &Case<'_>) -> Vec<Warning> {
 fn warning(case: &Case<'_>, instance: &Arc<Instance>, rule: &Rule) -> Option<Warning> {
     let says = match case.ground.expander.rule(case.host, instance, rule, &case.known()) {
         Judged::Fails { reads, .. } if !reads.is_empty() => rule.otherwise.clone(),
-        Judged::Unknown { why, .. } => format!("a rule that warns cannot be judged: {why}"),
+        Judged::Unknown { why, .. } => format!("a warning rule could not be evaluated: {why}"),
         _ => return None,
     };
     let why = format!("{says} ({})", places(case.ground.project, instance, rule)).into();

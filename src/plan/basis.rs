@@ -4,7 +4,7 @@ use crate::model::{Value, push_hex};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-/// Returns `value` as JSON text with sorted keys and no blanks: equal values have equal text.
+/// Returns `value` as JSON text with sorted keys and no whitespace: equal values have equal text.
 pub fn canonical(value: &Value) -> String {
     let mut out = String::new();
     write(value, &mut out);
@@ -60,11 +60,12 @@ pub fn digest(text: &str) -> String {
     named(&Sha256::digest(text.as_bytes()))
 }
 
-/// Returns the digest of a value's JSON, keys in the order in which its type declares them, without holding it: a plan
-/// for thousands of hosts is hundreds of megabytes of text. The value must hold no map whose order may differ.
+/// Returns the digest of a value's JSON, keys in the order in which its type declares them. The text is never in memory
+/// as a whole: for a plan of thousands of hosts it has hundreds of megabytes. The value must not contain a map whose
+/// order may differ.
 pub fn digest_of<T: Serialize>(value: &T) -> String {
     let mut sink = Sink(Sha256::new());
-    // Text, numbers and lists always serialize, and a digest takes all bytes.
+    // Text, numbers and lists always serialize, and writing to a digest never fails.
     let _ = serde_json::to_writer(std::io::BufWriter::with_capacity(1 << 16, &mut sink), value);
     named(&sink.0.finalize())
 }

@@ -1,4 +1,4 @@
-//! One host with everything that is known of it: the ground that planner and engine judge on.
+//! One host with everything that is known about it: the context in which planner and engine evaluate steps.
 
 use super::{HostSeen, Policy, undeclared};
 use crate::config::{
@@ -9,10 +9,10 @@ use crate::model::{HostName, Scope, StepId, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Which host of a selection a `one` step runs on.
+/// The host of a selection on which a `one` step runs.
 pub type Chosen = BTreeMap<StepIndex, BTreeSet<HostName>>;
 
-/// What holds for every host of a run.
+/// The context that all hosts of a run share.
 #[derive(Clone, Copy, Debug)]
 pub struct Ground<'a> {
     pub project: &'a Project,
@@ -20,22 +20,22 @@ pub struct Ground<'a> {
     pub filter: &'a StepFilter,
     pub exports: &'a Exports,
     pub chosen: &'a Chosen,
-    /// With the secrets that hosts exported.
+    /// Includes the secrets that hosts exported.
     pub secrets: &'a crate::model::SecretStore,
     pub policy: Policy,
 }
 
-/// One host on that ground.
+/// One host in that context.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
     pub ground: Ground<'a>,
     pub host: &'a Host,
     pub seen: &'a HostSeen,
-    /// The steps in the order of this host.
+    /// The dependency graph that orders the steps of this host.
     pub graph: &'a Graph,
 }
 
-/// One turn of a step on the host, in the order it would run.
+/// One instance of a step on the host (one element of its `each`), in execution order.
 #[derive(Clone, Debug)]
 pub struct Turn<'a> {
     pub index: StepIndex,
@@ -59,7 +59,7 @@ impl<'a> Case<'a> {
         Known { facts, exports: self.ground.exports }
     }
 
-    /// Returns the record of the last verified apply of a turn.
+    /// Returns the record of the last verified apply of a step instance.
     pub fn record(&self, turn: &StepId) -> Option<&'a Value> {
         match self.seen.records.is_empty() {
             true => None,
@@ -67,7 +67,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Returns whether a record says that a turn was made here, and none that it was taken away again.
+    /// Returns whether a record shows that a step instance was applied here and not removed since.
     pub fn made(&self, turn: &StepId) -> bool {
         self.record(turn).is_some_and(|record| !undeclared::removed(record))
     }
@@ -76,7 +76,7 @@ impl<'a> Case<'a> {
         self.ground.project.instances.get(&self.host.name).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the steps of this host in graph order, without those the filter leaves out.
+    /// Returns the steps of this host in graph order, without those that the filter excludes.
     pub fn steps(&self) -> Vec<(StepIndex, &'a Arc<Instance>, &'a Arc<Step>)> {
         let graph = self.graph;
         let mut steps: Vec<_> = self
@@ -91,11 +91,11 @@ impl<'a> Case<'a> {
         steps
     }
 
-    /// Returns whether this host is the one that runs a step of scope `one` or `fleet`, or every host does. What one
-    /// host made for all is removed from every host: any of them may have been the one.
+    /// Returns whether this host runs a step: every host does, except for the scopes `one` and `fleet`. A removal runs
+    /// on every host, because any of them may have been the one that applied the step for all.
     pub fn runs(&self, index: StepIndex, instance: &Instance, step: &Step) -> bool {
         match step.scope {
-            // Only the cluster's API has such steps.
+            // Only the cluster's API has steps of scope `cluster`.
             Scope::Host | Scope::Cluster => true,
             Scope::One if instance.absent => true,
             Scope::One | Scope::Fleet => {
@@ -109,7 +109,7 @@ impl<'a> Case<'a> {
         self.expand(|case, index, instance, step| case.runs(index, instance, step))
     }
 
-    /// Expands the steps that could run here: a `one` step is looked at on every host before one is chosen.
+    /// Expands the steps that could run here: a `one` step is observed on every host before one host is chosen.
     pub fn candidate_turns(&self) -> Vec<Turn<'a>> {
         self.expand(|case, index, instance, step| match step.scope {
             Scope::One if case.ground.chosen.get(&index).is_none() => true,
@@ -117,7 +117,8 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Expands every step that is declared for the host, also those that the filter leaves out or that run elsewhere.
+    /// Expands every step that is declared for the host, also those that the filter excludes or that run on other
+    /// hosts.
     pub(super) fn declared_turns(&self) -> Vec<Arc<[Expanded]>> {
         let known = self.known();
         let steps = self.instances().iter().flat_map(|i| i.recipe.steps.iter().map(move |step| (i, step)));
@@ -133,7 +134,7 @@ impl<'a> Case<'a> {
             }
             let expanded = self.ground.expander.expand(self.host, instance, step, &known);
             let own = SharedTurn::each(&expanded).map(|expanded| Turn { index, instance, step, expanded });
-            // What was made in the order of a list is taken away from its end.
+            // A list is removed in reverse order.
             match instance.absent {
                 true => turns.extend(own.rev()),
                 false => turns.extend(own),

@@ -1,4 +1,4 @@
-//! Which questions a host is asked.
+//! Determines the probes that a host runs.
 
 use super::case::{Case, Turn};
 use super::undeclared;
@@ -10,8 +10,8 @@ use crate::resource::trace::trace_path;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Returns every question that can be put with what is known now. Asked again after the facts are in, it
-/// holds those too whose text needed them.
+/// Returns every probe that can be built from what is known now. Called again once the facts are known, it also returns
+/// the probes whose text depends on facts.
 pub fn demand(case: &Case<'_>, facts: &BTreeSet<String>) -> BTreeSet<Probe> {
     let mut probes: BTreeSet<Probe> =
         facts.iter().filter_map(|name| crate::facts::question(&case.host.name, name)).collect();
@@ -33,7 +33,7 @@ fn of_verify(case: &Case<'_>, instance: &Arc<Instance>) -> Vec<Probe> {
     entries.filter_map(|verify| verify_probe(case, instance, verify)).collect()
 }
 
-/// Returns the question behind a verification, where there is one.
+/// Returns the probe of a verification, if it has one.
 fn verify_probe(case: &Case<'_>, instance: &Arc<Instance>, verify: &Verify) -> Option<Probe> {
     let (expander, known) = (case.ground.expander, case.known());
     match expander.about(case.host, instance, verify, &known) {
@@ -45,7 +45,7 @@ fn verify_probe(case: &Case<'_>, instance: &Arc<Instance>, verify: &Verify) -> O
     }
 }
 
-/// Returns the questions that judge the verification of one recipe, with the facts it reads.
+/// Returns the probes of the verifications of one recipe, including those of the facts that they read.
 pub fn verify_probes(case: &Case<'_>, recipe: &str) -> BTreeSet<Probe> {
     let own = case.instances().iter().filter(|instance| instance.recipe.name == recipe);
     let checks = own.clone().flat_map(|instance| of_verify(case, instance));
@@ -53,7 +53,7 @@ pub fn verify_probes(case: &Case<'_>, recipe: &str) -> BTreeSet<Probe> {
     checks.chain(expected).collect()
 }
 
-/// Returns the questions behind the facts that a verification names.
+/// Returns the probes of the facts that a verification names.
 fn verify_facts<'c>(case: &'c Case<'_>) -> impl Fn(&Verify) -> Vec<Probe> + 'c {
     |verify| {
         let texts = verify.expect.iter().map(|expect| &expect.source).chain(verify.shows.iter().map(|(text, _)| text));
@@ -61,14 +61,14 @@ fn verify_facts<'c>(case: &'c Case<'_>) -> impl Fn(&Verify) -> Vec<Probe> + 'c {
     }
 }
 
-/// Returns the questions behind the facts that an expression names.
+/// Returns the probes of the facts that an expression names.
 fn facts_named(case: &Case<'_>, source: &str) -> Vec<Probe> {
     let named = crate::facts::names().filter(|name| source.contains(&format!("facts.{name}")));
     named.filter_map(|name| crate::facts::question(&case.host.name, name)).collect()
 }
 
-/// Returns the questions that judge one turn, with those of the inputs it restarts on. Its own change, and that of
-/// another step, may turn the facts by which it is seen to be in force: they are asked anew.
+/// Returns the probes of one step instance, including those of its `restart_on` inputs. Its own change, or that of
+/// another step, may change the facts that show whether it is effective: these are probed again.
 pub fn of_turn(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<Probe> {
     let mut probes = Vec::new();
     if let State::Resource(resource) = &turn.expanded.state {
@@ -86,13 +86,13 @@ pub fn of_turn(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<Prob
     probes
 }
 
-/// Whether the `restart_on` of another turn names this one.
+/// Returns whether the `restart_on` of another step instance names this one.
 pub fn is_input(turn: &Turn<'_>, turns: &[Turn<'_>]) -> bool {
     let names = |other: &Turn<'_>| inputs_of(other, turns).iter().any(|input| input.expanded.id == turn.expanded.id);
     turns.iter().any(names)
 }
 
-/// Returns the turns that `turn`'s `restart_on` names.
+/// Returns the step instances that the `restart_on` of `turn` names.
 pub fn inputs_of<'t, 'a>(turn: &Turn<'_>, turns: &'t [Turn<'a>]) -> Vec<&'t Turn<'a>> {
     if turn.step.restart_on.is_empty() {
         return Vec::new();
@@ -121,24 +121,25 @@ fn input_paths(turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the file that tells that a step was applied, where its own paths may not.
+/// Returns the trace file, whose time shows when a step was applied if its own paths may not show that.
 pub fn trace(turn: &Turn<'_>, resource: &dyn Resource) -> Option<String> {
     trace_beside(&resource.inputs(), turn, resource)
 }
 
-/// The same, with the step's own paths: to list them takes memory, and most plans do it for each step of each host.
+/// Does the same as [`trace`] with a list of the step's own paths: building that list costs memory, and most plans do
+/// it for each step of each host.
 pub(super) fn trace_beside(paths: &[String], turn: &Turn<'_>, resource: &dyn Resource) -> Option<String> {
     trace_path(&turn.expanded.id, resource.kind(), paths, turn.expanded.absent)
 }
 
-/// Returns the question behind a step's `effective: { check }`.
+/// Returns the probe of a step's `effective: { check }`.
 pub fn effective_probe(case: &Case<'_>, turn: &Turn<'_>) -> Option<Probe> {
     turn.step.effective.as_ref().filter(|_| !turn.expanded.absent)?;
     let judged = case.ground.expander.effective(case.host, turn.instance, turn.step, &turn.expanded.id, &case.known());
     check_probe(&format!("effective {}", turn.expanded.id), &judged, turn.step.timeout_s)
 }
 
-/// Returns the questions behind the `export: { read }` of a turn, by the export's name.
+/// Returns the probes of the `export: { read }` of a step instance, by the export's name.
 pub fn export_probes(case: &Case<'_>, turn: &Turn<'_>) -> Vec<(String, Probe)> {
     let mut probes = Vec::new();
     for (name, export) in &turn.step.exports {

@@ -1,5 +1,5 @@
-//! Ports of InfiniBand that have a link and hear no subnet manager: whether it is the fabric or the host, which only a look at
-//! all hosts can tell.
+//! InfiniBand ports that have a link but no subnet manager. Whether the cause is the fabric or the host shows only in
+//! the comparison of all hosts.
 
 use super::HostSeen;
 use super::model::{HostPlan, Warning};
@@ -7,12 +7,12 @@ use crate::facts::Facts;
 use crate::model::Value;
 
 const NO_MANAGER: &str =
-    "start it: that of the managed switch or UFM, or `opensm` on the hosts that `subnet-manager` names";
-const THIS_HOST: &str = "look at cable and switch port, swap one against a port that is ACTIVE; a port of a fabric of its own needs \
-                         a subnet manager of its own";
-const ASK_MORE: &str = "look at other hosts of the fabric too: run without `--on`";
+    "start one: on the managed switch, in UFM, or `opensm` on the hosts that `subnet-manager` names";
+const THIS_HOST: &str = "check the cable and the switch port, swap one with those of an ACTIVE port; a port on a separate fabric needs \
+                         a subnet manager on that fabric";
+const ASK_MORE: &str = "observe other hosts of the fabric too: run without `--on`";
 
-/// Enters into each host's plan what its ports are up against.
+/// Adds a warning to the plan of each host with such ports.
 pub(super) fn warn(seen: &[HostSeen], plans: &mut [HostPlan]) {
     let hosts: Vec<Ports> = seen.iter().map(|seen| Ports::of(&seen.facts)).collect();
     for (plan, own) in plans.iter_mut().zip(&hosts) {
@@ -24,7 +24,7 @@ pub(super) fn warn(seen: &[HostSeen], plans: &mut [HostPlan]) {
 #[derive(Default)]
 struct Ports {
     active: usize,
-    /// Those that have a link and hear no subnet manager: `mlx5_0/1`.
+    /// Ports with a link but no subnet manager: `mlx5_0/1`.
     deaf: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl Ports {
     }
 }
 
-/// Tells a fabric without a subnet manager from a port that is alone with it.
+/// Distinguishes a fabric without a subnet manager from a single faulty port.
 fn warning(own: &Ports, all: &[Ports]) -> Option<Warning> {
     if own.deaf.is_empty() {
         return None;
@@ -58,19 +58,19 @@ fn warning(own: &Ports, all: &[Ports]) -> Option<Warning> {
     let deaf = all.iter().filter(|ports| !ports.deaf.is_empty()).count();
     let (why, hint) = match (active, deaf) {
         (0, 1) => (
-            format!("{} a link and no subnet manager: one host does not tell whether the fabric has one", named(own)),
+            format!("{} a link but no subnet manager; one host cannot show whether the fabric has one", named(own)),
             ASK_MORE,
         ),
         (0, deaf) => {
-            (format!("no InfiniBand port of the {deaf} hosts hears a subnet manager: the fabric has none"), NO_MANAGER)
+            (format!("no InfiniBand port of the {deaf} hosts has a subnet manager: the fabric has none"), NO_MANAGER)
         }
         (active, _) => (
             format!(
-                "{} a link and no subnet manager, which {active} {} of {others} {} {}: it is the host's own port or cable",
+                "{} a link but no subnet manager, while {active} {} of {others} {} {} one: suspect the port or cable of this host",
                 named(own),
                 if active == 1 { "port" } else { "ports" },
                 if others == 1 { "host" } else { "hosts" },
-                if active == 1 { "hears" } else { "hear" },
+                if active == 1 { "has" } else { "have" },
             ),
             THIS_HOST,
         ),
@@ -99,7 +99,7 @@ mod tests {
         let port = |(state, sm): &(&str, u64)| json!([{ "port": 1, "class": "infiniband", "state": state, "phys_state": "LinkUp", "sm_lid": sm }]);
         let device = |(n, told)| json!({ "name": format!("mlx5_{n}"), "bridge": false, "ports": port(told) });
         let mut devices: Vec<Value> = ports.iter().enumerate().map(device).collect();
-        // None of these tells of the fabric: no InfiniBand, no traffic, no link.
+        // None of these is evidence about the fabric: no InfiniBand, no traffic, no link.
         let other = |bridge: bool, class: &str, phys: &str| {
             json!({ "name": "x", "bridge": bridge, "ports": [
             { "port": 1, "class": class, "state": "INIT", "phys_state": phys, "sm_lid": 0 }] })
@@ -112,7 +112,7 @@ mod tests {
         Ports::of(&Facts([("rdma".to_owned(), Ok(devices.into()))].into()))
     }
 
-    /// Returns what is told of the first host.
+    /// Returns the warning about the first host.
     fn told(hosts: &[&[(&str, u64)]]) -> Option<(String, String)> {
         let hosts: Vec<Ports> = hosts.iter().map(|ports| host(ports)).collect();
         warning(&hosts[0], &hosts).map(|told| (told.why.raw().to_owned(), told.hint.unwrap_or_default()))
@@ -121,11 +121,11 @@ mod tests {
     #[test]
     fn the_fabric_is_told_from_the_port() {
         let said = |why: &str, hint: &str| Some((why.to_owned(), hint.to_owned()));
-        let fabric = "no InfiniBand port of the 2 hosts hears a subnet manager: the fabric has none";
-        let port = "`mlx5_1/1` has a link and no subnet manager, which 3 ports of 2 hosts hear: it is the host's own port or cable";
-        let own = "`mlx5_1/1` has a link and no subnet manager, which 1 port of 1 host hears: it is the host's own port or cable";
-        let rail = "`mlx5_0/1`, `mlx5_1/1` have a link and no subnet manager, which 2 ports of 1 host hear: it is the host's own port or cable";
-        let alone = "`mlx5_0/1` has a link and no subnet manager: one host does not tell whether the fabric has one";
+        let fabric = "no InfiniBand port of the 2 hosts has a subnet manager: the fabric has none";
+        let port = "`mlx5_1/1` has a link but no subnet manager, while 3 ports of 2 hosts have one: suspect the port or cable of this host";
+        let own = "`mlx5_1/1` has a link but no subnet manager, while 1 port of 1 host has one: suspect the port or cable of this host";
+        let rail = "`mlx5_0/1`, `mlx5_1/1` have a link but no subnet manager, while 2 ports of 1 host have one: suspect the port or cable of this host";
+        let alone = "`mlx5_0/1` has a link but no subnet manager; one host cannot show whether the fabric has one";
         let table: [(Hosts<'_>, _); 8] = [
             (&[&[ACTIVE, ACTIVE], &[ACTIVE, ACTIVE]], None),
             (&[&[], &[]], None),

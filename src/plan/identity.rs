@@ -1,4 +1,5 @@
-//! Hosts that are not who the inventory says: two names of one machine, a name that another host answers with.
+//! Hosts whose identity contradicts the inventory: two names for one machine, or a host that reports another host's
+//! name.
 
 use super::{HostSeen, Warning};
 use crate::config::Project;
@@ -6,14 +7,14 @@ use crate::model::{BlockClass, HostName, Value};
 use crate::resource::Judgement;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What tells a machine apart from every other: machine id, boot id and host name. The first is the same on clones and
-/// the second in the containers of one kernel; all three at once are one machine.
+/// The values that identify a machine: machine id, boot id and hostname. Clones share the first, the containers of one
+/// kernel share the second; all three together identify one machine.
 type Machine<'a> = [&'a str; 3];
 
-/// What hosts say of themselves, against the inventory.
+/// Compares the identity that hosts report with the inventory.
 pub(super) struct Identities<'a> {
     project: &'a Project,
-    /// Machines that answered to several names, by each of them.
+    /// Machines that are reached under several names, by each name.
     twins: BTreeMap<&'a HostName, (Machine<'a>, BTreeSet<&'a HostName>)>,
 }
 
@@ -29,8 +30,8 @@ impl<'a> Identities<'a> {
         Self { project, twins: twins.collect() }
     }
 
-    /// Returns the judgement of every step of a host that is reached under another name too: written through both,
-    /// what one name declares and the other does not would come and go.
+    /// Returns the judgement of every step of a host that is also reached under another name. If forge changed it under
+    /// both, it would alternately apply and revert whatever only one name declares.
     pub fn twin(&self, host: &HostName) -> Option<Judgement> {
         let ([machine, boot, _], names) = self.twins.get(host)?;
         let others = names.iter().filter(|name| **name != host).map(|name| self.reached(name));
@@ -39,7 +40,7 @@ impl<'a> Identities<'a> {
             self.reached(host),
             others.collect::<Vec<_>>().join(", ")
         );
-        let hint = "correct the `address` of one of them, or take one out of the inventory";
+        let hint = "correct the `address` of one of them, or remove one from the inventory";
         Some(Judgement::blocked(BlockClass::Declaration, reason, Value::Null).hint(hint))
     }
 
@@ -51,8 +52,8 @@ impl<'a> Identities<'a> {
         }
     }
 
-    /// Returns what makes one doubt that a host is the one that is meant: it calls itself as another host of the
-    /// inventory is called. A name that is merely another one is the host's own affair.
+    /// Returns a warning if a host may not be the intended one: it reports the name of another host of the inventory. A
+    /// hostname that differs from the inventory but belongs to no other host is fine.
     pub fn warning(&self, seen: &HostSeen) -> Option<Warning> {
         let own = text(seen, "identity", "hostname")?;
         let called = |host: &HostName| host.as_str() == own || short(host.as_str()) == short(own);
@@ -61,9 +62,10 @@ impl<'a> Identities<'a> {
         let others = || self.project.machines();
         let other = others().find(exactly).or_else(|| others().find(shortly)).filter(|_| !called(&seen.host))?;
         Some(Warning {
-            why: format!("calls itself `{own}`, and {} is another host of the inventory", self.reached(other)).into(),
+            why: format!("reports the host name `{own}`, but {} is another host of the inventory", self.reached(other))
+                .into(),
             hint: Some(
-                "the `address` of the two may be mixed up; `forge facts` shows what each says of itself".to_owned(),
+                "their `address` values may be swapped; `forge facts` shows the identity that each reports".to_owned(),
             ),
         })
     }

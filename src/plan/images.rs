@@ -1,4 +1,4 @@
-//! The container images of a plan: what a mirror has to hold before the cluster needs it.
+//! The container images of a plan: those that a mirror must contain before the cluster needs them.
 
 use super::{Plan, Reach, StepPlan};
 use crate::model::{HostName, Scope, StepId};
@@ -6,19 +6,19 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which images the steps of a plan run, whether or not they change anything.
+/// The images that the steps of a plan run, whether or not the steps change anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Images {
-    /// By image, with the steps that run it.
+    /// The steps that run each image.
     pub images: BTreeMap<String, BTreeSet<StepId>>,
-    /// Steps whose images could not be told, so that the list lacks them.
+    /// Steps whose images could not be determined, so the list does not contain them.
     pub open: BTreeSet<StepId>,
-    /// Whether the cluster's API did not answer: nothing is known of its charts then.
+    /// Whether the cluster's API did not answer: then nothing is known about its charts.
     pub silent: bool,
 }
 
 impl Plan {
-    /// Returns the images that its steps run. Those of a chart are known once it was rendered.
+    /// Returns the images that the plan's steps run. Those of a chart are known once it is rendered.
     pub fn images(&self) -> Images {
         let mut found = Images::default();
         for host in &self.hosts {

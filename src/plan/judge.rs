@@ -1,4 +1,4 @@
-//! Judging one turn of a step: the same for plan, the moment before a change, and verification after it.
+//! Evaluates one step instance. Planning, the check right before a change, and the verification after it all use this.
 
 use super::Foresight;
 use super::basis::{canonical, digest, write};
@@ -14,34 +14,34 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 use std::collections::BTreeSet;
 
-/// What one turn came to.
+/// The assessment of one step instance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ruling {
     pub judgement: Judgement,
-    /// Digest over the judged attributes and the facts that were read.
+    /// Digest over the evaluated attributes and the facts that were read.
     pub basis: String,
-    /// What has to happen before it can be judged for certain.
+    /// What must happen before it can be evaluated for certain.
     pub until: Option<String>,
-    /// How well the change is known, where something has to happen before.
+    /// How well the change is known if something must happen first.
     pub foresight: Foresight,
 }
 
-/// What earlier turns of a plan tell a later one.
+/// The effects that earlier step instances of a plan have on a later one.
 #[derive(Clone, Debug, Default)]
 pub struct Ahead {
     pub predicted: Predicted,
-    /// An earlier step that is going to change and whose effects nobody declares in full: a package brings
-    /// files, a command does what it does.
+    /// An earlier step that will change and whose effects are not fully declared: a package installs files, a command
+    /// can do anything.
     pub opaque: Option<String>,
-    /// The last earlier package step that this one may depend on, and what all of them do.
+    /// The last earlier package step that this one may depend on, and the changes of all such steps.
     pub package: Option<(StepId, PackageChanges)>,
-    /// Turns that are going to change, in order.
+    /// Step instances that will change, in order.
     pub changing: Vec<StepId>,
-    /// Paths that they are going to change.
+    /// Paths that they will change.
     pub touched: BTreeSet<String>,
 }
 
-/// Judges `turn` from what was seen of its host.
+/// Evaluates `turn` against the observed state of its host.
 pub fn judge(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahead) -> Ruling {
     let (judgement, until, foresight) = match &turn.expanded.state {
         State::NotApplicable(why) => (not_applicable(why), None, Foresight::Predicted),
@@ -75,7 +75,7 @@ fn of_resource(
     if judgement.verdict == Verdict::Change {
         let until = rests_on(&judgement, &inputs, ahead);
         let is_seen = !judgement.predicted && !inputs.iter().any(|input| input.changing);
-        // Without anything that has to happen before, nobody asks.
+        // If nothing must happen first, `foresight` is not read.
         return match until.is_some() && is_seen && is_certain(resource, &case.seen.observation) {
             true => (judgement, until, Foresight::Certain),
             false => (judgement, until, Foresight::Predicted),
@@ -92,27 +92,28 @@ fn of_resource(
     }
 }
 
-/// What is as declared now is looked at again after a package that may change it.
+/// Plans to check a resource that matches now again after a package that may change it.
 fn as_precaution(judgement: Judgement, package: &StepId) -> Judgement {
     let reason = format!("{}; `{package}` may change that", judgement.reason.raw());
     Judgement::change(reason, Vec::new(), Disruption::D0, judgement.basis).predicted()
 }
 
-/// Whether a start took in the secrets that are declared now is told by digests under the host's key.
+/// Returns why inputs cannot be compared: digests keyed with the host's key show whether a service started with the
+/// secrets that are declared now, and a recording may lack that key.
 fn without_key(case: &Case<'_>, inputs: &[Input]) -> Option<&'static str> {
     let is_secret = inputs.iter().any(|input| input.digest.starts_with("keyed:"));
     let left_out = case.seen.key.as_deref() == Some(crate::probe::KEY_LEFT_OUT);
-    (is_secret && left_out).then_some("a recording holds no key of the host, and what it restarts on is secret")
+    (is_secret && left_out).then_some("the recording lacks the host's key, and an input of `restart_on` is secret")
 }
 
-/// Returns the earlier step without which a change cannot be told for certain.
+/// Returns the earlier step on which the prediction of a change depends.
 fn rests_on(judgement: &Judgement, inputs: &[Input], ahead: &Ahead) -> Option<String> {
     let input = || inputs.iter().rfind(|input| input.changing).map(|input| input.step.clone());
     let before = || ahead.predicted.after.clone().unwrap_or_else(|| "an earlier step".to_owned());
     input().or_else(|| judgement.predicted.then(before)).or_else(|| ahead.opaque.clone())
 }
 
-/// Returns the context of a turn's judge and actor.
+/// Returns the context in which the resource of a step instance is evaluated and applied.
 pub fn context<'c>(
     case: &Case<'c>,
     turn: &Turn<'_>,
@@ -129,7 +130,7 @@ pub fn context<'c>(
     }
 }
 
-/// Returns what the turn's `restart_on` names, with what is declared of it.
+/// Returns the inputs that `restart_on` of a step instance names, with the digests of their declarations.
 pub fn inputs(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahead) -> Vec<Input> {
     inputs_of(turn, turns)
         .into_iter()
@@ -148,7 +149,7 @@ pub fn inputs(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahea
         .collect()
 }
 
-/// Returns those inputs of a turn that are seen to be as declared: no process has read any other.
+/// Returns those inputs of a step instance that are observed to match: a process cannot have read any other.
 pub fn inputs_that_hold(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<Input> {
     let ahead = Ahead::default();
     let verdict = |input: &Turn<'_>| judge(case, input, turns, &ahead).judgement.verdict;
@@ -158,7 +159,8 @@ pub fn inputs_that_hold(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) ->
     inputs(case, turn, turns, &ahead).into_iter().filter(|input| holds.contains(&input.step)).collect()
 }
 
-/// Hosts that share a turn share the digest too, unless it is keyed.
+/// Returns the digest of an input's declaration. Hosts that share a step instance also share the digest, unless it is
+/// keyed.
 fn input_digest(case: &Case<'_>, turn: &Expanded, resource: &dyn Resource) -> String {
     if let Some(known) = turn.input_digest.get() {
         return known.clone();
@@ -170,7 +172,7 @@ fn input_digest(case: &Case<'_>, turn: &Expanded, resource: &dyn Resource) -> St
     }
 }
 
-/// Returns the digest of what a resource declares; of one that holds a secret it is keyed by the host's key.
+/// Returns the digest of what a resource declares. If that contains a secret, the digest is keyed with the host's key.
 pub fn desired_digest(resource: &dyn Resource, secrets: &SecretStore, key: Option<&str>) -> String {
     text_digest(&canonical(&resource.desired()), secrets, key)
 }
@@ -184,9 +186,9 @@ fn text_digest(text: &str, secrets: &SecretStore, key: Option<&str>) -> String {
     format!("keyed:{}", digest(&format!("{}{inner}", key.unwrap_or_default())))
 }
 
-/// A configured step may still wait for a reload or a reboot.
+/// Turns the verdict of a configured step into pending if it still waits for a reload or a reboot.
 fn with_effective(case: &Case<'_>, turn: &Turn<'_>, configured: Judgement) -> Judgement {
-    // What is to be gone is as it should be once it is not configured: the question is about what was declared.
+    // A removal is complete once nothing is configured any more: `effective` is about the declared presence.
     let Some(effective) = turn.step.effective.as_ref().filter(|_| !turn.expanded.absent) else { return configured };
     let judged = case.ground.expander.effective(case.host, turn.instance, turn.step, &turn.expanded.id, &case.known());
     let pending = |basis| Judgement {
@@ -197,19 +199,22 @@ fn with_effective(case: &Case<'_>, turn: &Turn<'_>, configured: Judgement) -> Ju
         Judged::Holds { .. } | Judged::NotApplicable => configured,
         Judged::Fails { .. } => pending(configured.basis),
         Judged::Unknown { why, .. } => {
-            Judgement { basis: configured.basis, ..unknown(&format!("whether it is effective: {why}")) }
+            Judgement { basis: configured.basis, ..unknown(&format!("effective state unknown: {why}")) }
         }
         Judged::Check { .. } => match effective_probe(case, turn).map(|probe| check_status(case, &probe)) {
             Some(Ok(true)) | None => configured,
             Some(Ok(false)) => pending(configured.basis),
             Some(Err(why)) => {
-                Judgement { basis: configured.basis, ..unknown(&format!("whether it is effective: {why}")) }
+                Judgement { basis: configured.basis, ..unknown(&format!("effective state unknown: {why}")) }
             }
         },
     }
 }
 
-/// Returns whether a read-only command exited 0; why not known otherwise.
+/// Returns whether a read-only command exited with 0 (true) or 1 (false).
+///
+/// # Errors
+/// Why the result is unknown: another exit status, or no answer.
 pub fn check_status(case: &Case<'_>, probe: &Probe) -> Result<bool, String> {
     match case.seen.observation.get(probe) {
         Ok(Reading::Output(output)) if output.status == 0 => Ok(true),
@@ -217,7 +222,7 @@ pub fn check_status(case: &Case<'_>, probe: &Probe) -> Result<bool, String> {
         Ok(Reading::Output(output)) => {
             Err(format!("the check exited with {}: {}", output.status, last_line(&output.stderr)))
         }
-        Ok(_) => Err("the check was answered with something else".to_owned()),
+        Ok(_) => Err("unexpected type of answer to the check".to_owned()),
         Err(unknown) => Err(unknown.why),
     }
 }
@@ -234,7 +239,8 @@ pub(super) fn unknown(why: &str) -> Judgement {
     Judgement { verdict: Verdict::Unknown, ..Judgement::ok(why, Value::Null) }
 }
 
-/// What is declared makes no sense with what this host says: told with its place, which need not be the step's.
+/// Blocks a step whose declaration is invalid for the facts of this host. The reason names the location, which may lie
+/// outside of the step.
 fn invalid(case: &Case<'_>, diags: &[Diag]) -> Judgement {
     let one = |diag: &Diag| match diag.span {
         Some(span) => format!("{} (at {})", diag.message, case.ground.project.sources.place(span)),
@@ -245,7 +251,7 @@ fn invalid(case: &Case<'_>, diags: &[Diag]) -> Judgement {
     Judgement { hint, ..Judgement::blocked(BlockClass::Declaration, reason, Value::Null) }
 }
 
-/// A step whose text waits for something: predicted when an earlier step is going to bring it.
+/// Evaluates a step whose templates need a value that is not known yet: predicted if an earlier step will provide it.
 fn deferral(deferred: &Deferred, turn: &Turn<'_>, ahead: &Ahead) -> (Judgement, Option<String>) {
     match &deferred.need {
         Need::Facts => (unknown("facts were not observed"), None),
@@ -253,22 +259,23 @@ fn deferral(deferred: &Deferred, turn: &Turn<'_>, ahead: &Ahead) -> (Judgement, 
         Need::Export { recipe, name } => {
             let export = format!("`{name}` of `{recipe}`");
             if !ahead.predicted.will_export(recipe) {
-                return (unknown(&format!("{export} is not known: nothing in this plan makes it")), None);
+                return (unknown(&format!("{export} is not known: no step of this plan exports it")), None);
             }
             let disruption = turn.step.disruption.unwrap_or(Disruption::D0);
-            let reason = format!("cannot be judged before {export} is made");
+            let reason = format!("cannot be evaluated before {export} is exported");
             (
                 Judgement::change(reason, Vec::new(), disruption, Value::Null).predicted(),
-                Some(format!("{export} is made")),
+                Some(format!("{export} is exported")),
             )
         }
     }
 }
 
-/// The basis of a step: the judged attributes and the facts that its templates, `when` and rules read.
+/// Returns the basis of a step: a digest over the evaluated attributes and the facts that its templates, `when` and
+/// rules read.
 fn basis_of(case: &Case<'_>, turn: &Turn<'_>, judgement: &Judgement) -> String {
     let facts: Vec<Value> = turn.expanded.reads.iter().map(|path| json!([path, fact_at(case, path)])).collect();
-    // The canonical text of `{ facts, seen }`, without a copy of what was seen.
+    // The canonical text of `{ facts, seen }`, without copying the observed attributes.
     let mut text = "{\"facts\":".to_owned();
     write(&Value::Array(facts), &mut text);
     text.push_str(",\"seen\":");
@@ -277,7 +284,7 @@ fn basis_of(case: &Case<'_>, turn: &Turn<'_>, judgement: &Judgement) -> String {
     digest(&text)
 }
 
-/// Returns a fact that was read, by its path; null where it is not known.
+/// Returns a fact by its path; null if it is not known.
 pub(super) fn fact_at(case: &Case<'_>, path: &str) -> Value {
     let mut parts = path.split('.');
     let Some(Ok(root)) = parts.next().and_then(|name| case.seen.facts.0.get(name)) else { return Value::Null };

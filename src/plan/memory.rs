@@ -1,4 +1,4 @@
-//! What a host's records remember of things that steps made, and which of it something later tells to be gone.
+//! Resources that a host's records list as made by steps, and which of these are known to be gone since.
 
 use super::case::Case;
 use super::undeclared::removed;
@@ -11,25 +11,25 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// Kind and name of a thing on a host.
+/// Kind and name of a resource on a host.
 type Claim = (String, String);
 
-/// One thing that a step made, or took away.
+/// One resource that a step made or removed.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     pub step: String,
     pub kind: String,
     pub title: String,
-    /// Absent for records of before they said what they are about.
+    /// `None` for old records, which did not contain an identity.
     pub identity: Option<Identity>,
     time: Option<Timestamp>,
-    /// Whether it is what the step was about when it was applied last, not before.
+    /// Whether it is the resource of the step's last apply, not of an earlier one.
     pub latest: bool,
-    /// Whether the record says that it was taken away.
+    /// Whether the record says that it was removed.
     pub removed: bool,
 }
 
-/// Returns what a resource is about, without secrets.
+/// Returns the identity of a resource, with secrets masked.
 pub fn identity(resource: &dyn Resource) -> Identity {
     let plain = |list: Vec<(&'static str, String)>| {
         list.into_iter().map(|(kind, name)| (kind.to_owned(), SecretStore::mask(&name))).collect()
@@ -37,19 +37,19 @@ pub fn identity(resource: &dyn Resource) -> Identity {
     Identity { claims: plain(resource.claims()), part_of: plain(resource.shares()) }
 }
 
-/// Returns what the next record of a step that is about `now` has to remember: all that the step was about before, less
-/// what is told to be gone.
+/// Returns the former resources that the next record of a step, now about `now`, must list: all earlier resources of
+/// the step except those that are known to be gone.
 pub fn left(case: &Case<'_>, step: &StepId, now: &Identity) -> Vec<Former> {
     let mut owned = Owned::default();
     owned.add(now);
     let own = case.record(step).map(|record| of_record(&step.to_string(), record)).unwrap_or_default();
     let own: Vec<Memory> = own.into_iter().filter(|memory| !memory.removed && memory.lost(case, &[], &owned)).collect();
-    // Mostly there is nothing, and then the records of other steps need not be read.
+    // Usually there are none, and then the records of other steps need not be read.
     let all = if own.is_empty() { Vec::new() } else { memories(case) };
     own.iter().filter(|memory| memory.lost(case, &all, &owned)).filter_map(Memory::former).collect()
 }
 
-/// Returns everything that the records of the own cluster remember.
+/// Returns all resources that the records of this cluster list.
 pub(super) fn memories(case: &Case<'_>) -> Vec<Memory> {
     let cluster = &case.ground.project.cluster;
     let records = case.seen.records.keys().filter_map(|step| Some((step, case.seen.record(cluster, step)?)));
@@ -73,7 +73,7 @@ fn of_record(step: &str, record: &Value) -> Vec<Memory> {
     [latest].into_iter().chain(left.into_iter().map(|former| Memory::before(step, former))).collect()
 }
 
-/// Records of before they said what they are about have at least a title, and a path is one for all kinds.
+/// Returns the identity for an old record, which has only a title: a path identifies a resource for all kinds.
 fn named_by_title(title: &str) -> Option<Identity> {
     let claims = vec![("path".to_owned(), title.to_owned())];
     title.starts_with('/').then_some(Identity { claims, part_of: Vec::new() })
@@ -92,13 +92,13 @@ impl Memory {
         }
     }
 
-    /// Returns what a record remembers of it later.
+    /// Returns the form in which a later record lists it.
     fn former(&self) -> Option<Former> {
         let (kind, title, identity) = (self.kind.clone(), self.title.clone(), self.identity.clone()?);
         Some(Former { kind, title, identity, time: self.time.map(|time| time.to_string()).unwrap_or_default() })
     }
 
-    /// Returns whether any of it is neither `owned` now nor told to be gone, by the host or by a later record.
+    /// Returns whether any part of it is neither `owned` now nor reported as gone by the host or by a later record.
     pub fn lost(&self, case: &Case<'_>, all: &[Memory], owned: &Owned) -> bool {
         let Some(identity) = &self.identity else { return false };
         let later = |claim: &Claim| all.iter().any(|memory| memory.succeeds(self, claim));
@@ -107,13 +107,13 @@ impl Memory {
             && !identity.claims.iter().all(|claim| owned.parts.contains(claim) || told(claim))
     }
 
-    /// Whether this was recorded of the same thing after `other` was: then this is what is known of it.
+    /// Returns whether this was recorded about the same resource after `other`: then this record applies.
     fn succeeds(&self, other: &Memory, claim: &Claim) -> bool {
         self.time > other.time && self.identity.as_ref().is_some_and(|identity| identity.claims.contains(claim))
     }
 }
 
-/// Things that somebody declares, as a whole or a part of them.
+/// Resources that steps declare, as a whole or in part.
 #[derive(Debug, Default)]
 pub(super) struct Owned {
     wholes: BTreeSet<Claim>,
@@ -127,18 +127,18 @@ impl Owned {
     }
 }
 
-/// Whether the host says that there is no such thing. What it was not asked it does not say.
+/// Returns whether the host reported that a resource does not exist. Without a probe the answer is false.
 fn is_gone(case: &Case<'_>, claim: &Claim) -> bool {
     let told = probe(claim).and_then(|probe| case.seen.observation.get(&probe).ok());
     told.is_some_and(|reading| says_gone(reading) || mark(claim).is_some_and(|mark| lacks(reading, &mark)))
 }
 
-/// Returns what of a node a claim names.
+/// Returns the mark of a Kubernetes node (a label, annotation or taint) that a claim names.
 fn mark((kind, name): &Claim) -> Option<Mark> {
     Mark::of_claim(name).filter(|_| kind == "node").map(|(_, mark)| mark)
 }
 
-/// Whether a node carries no such thing.
+/// Returns whether a node does not have the mark.
 fn lacks(reading: &Reading, mark: &Mark) -> bool {
     let Reading::Object(ObjectState::Known(info)) = reading else { return false };
     info.live.as_ref().is_some_and(|node| mark.of(node).is_none())
@@ -169,7 +169,7 @@ fn probe((kind, name): &Claim) -> Option<Probe> {
     })
 }
 
-/// Returns the questions whether things are gone that may be left behind.
+/// Returns the probes that show whether resources that may be left behind still exist.
 pub(super) fn probes<'m>(memories: impl Iterator<Item = &'m Memory>) -> BTreeSet<Probe> {
     memories
         .filter_map(|memory| memory.identity.as_ref())

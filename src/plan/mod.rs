@@ -1,4 +1,4 @@
-//! The planner: desired state, facts and policy in, an immutable plan out.
+//! The planner: takes desired state, facts and policy, and returns an immutable plan.
 //!
 //! Architecture Invariant: planning is a pure function: no I/O, no clock, deterministic order.
 

@@ -1,4 +1,4 @@
-//! The plan as a value: what would change where, why, and what it disturbs. It carries no command that changes anything.
+//! The plan as a value: the changes, their hosts, reasons and disruption. It contains no command that changes anything.
 
 use super::window::class;
 use super::{Reach, Refused, Relied, Rollout, Stage, Window};
@@ -11,28 +11,28 @@ use serde::{Deserialize, Serialize};
 /// A plan for a selection of hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
-    /// Of the plan's form; see `schemas/plan.json`.
+    /// Version of the plan's format; see `schemas/plan.json`.
     pub version: u32,
     pub forge: String,
     pub cluster: String,
     pub inventory: String,
-    /// Digest over everything below and the inputs: the plan's identity.
+    /// The plan's identity: a digest over everything below and the inputs.
     pub id: String,
-    /// Hosts that are not real: sandboxes on the machine that forge ran on, and hosts whose hardware is a stand-in.
+    /// Hosts that are not real: sandboxes on the machine that forge ran on, and hosts whose hardware is simulated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub simulated: Vec<HostName>,
     pub hosts: Vec<HostPlan>,
-    /// In which portions it goes out.
+    /// The canaries, waves and limits of its rollout.
     #[serde(default)]
     pub rollout: Rollout,
 }
 
-/// How much a run may disturb, beside what the inventory says of it.
+/// How much a run may disturb, in addition to the limits of the inventory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// What disturbs more stays planned and is left alone.
+    /// Changes above this class are planned but skipped.
     pub max_disruption: Disruption,
-    /// Whether changing steps tell what they rest on, for a plan that is kept.
+    /// Whether changing steps list the values that they depend on, for a plan that is saved.
     pub bases: bool,
 }
 
@@ -42,41 +42,41 @@ impl Default for Policy {
     }
 }
 
-/// What would happen on one host.
+/// The plan of one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostPlan {
     pub host: HostName,
     pub reach: Reach,
-    /// Why apply would change nothing on this host, although it answers.
+    /// Why apply would change nothing on this host, although it is reachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refused>,
-    /// In the order they would run within their stage; earlier stages come first.
+    /// In execution order within their stage; earlier stages come first.
     pub steps: Vec<StepPlan>,
-    /// What takes the host out of service, if something does.
+    /// The window in which the host is out of service, if it needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
     pub verify: Vec<VerifyPlan>,
-    /// What makes one doubt that this is the host that is meant, and what rules of recipes advise against.
+    /// Signs that this may not be the intended host, and warnings of the recipes' rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
-    /// What was applied once and is declared by no step of the cluster any more.
+    /// Resources that were applied once and that no step of the cluster declares any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undeclared: Vec<LeftBehind>,
 }
 
-/// Something that a step made, as the host remembers it.
+/// A resource that a step made, according to the host's records.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct LeftBehind {
-    /// The step that made it: `recipe/step[key]`. It may be declared still, and be about something else now.
+    /// The step that made it: `recipe/step[key]`. The step may still be declared, but for another resource.
     pub step: Untrusted,
     pub kind: Untrusted,
-    /// What it is about: `/etc/motd`, `nginx`.
+    /// The resource: `/etc/motd`, `nginx`.
     pub title: Untrusted,
     /// Whether the recipe of the step is still declared for the host.
     pub applied: bool,
 }
 
-/// Something odd about a host that keeps nothing from running.
+/// A problem of a host that does not prevent any step from running.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
     /// A lowercase fragment.
@@ -91,11 +91,11 @@ pub struct StepPlan {
     pub id: StepId,
     #[schemars(with = "String")]
     pub kind: CompactString,
-    /// What the resource is about: `/etc/motd`, `nginx`.
+    /// The resource: `/etc/motd`, `nginx`.
     pub title: Untrusted,
     pub verdict: Verdict,
     pub reason: Untrusted,
-    /// What to do about it, when the judge knows.
+    /// How to fix it, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -103,31 +103,31 @@ pub struct StepPlan {
     pub disruption: Disruption,
     pub scope: Scope,
     pub level: Level,
-    /// Digest of the judged attributes as seen and the facts that were read.
+    /// Digest of the observed attributes that were evaluated and of the facts that were read.
     pub basis: String,
-    /// For changing steps of a plan that is kept: what the basis is made of. Empty where a secret is declared.
+    /// For changing steps of a saved plan: the values behind the basis. Empty if a secret is declared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<Relied>,
-    /// For changing steps of a plan that is kept: the digest of what is declared, as the host's record of the step will
-    /// hold it. Absent where that is secret.
+    /// For changing steps of a saved plan: the digest of the declared state, as the host's record of the step will
+    /// contain it. Absent if that is secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// For what cannot be judged before an earlier step ran: what the step may do at most.
+    /// For a step that cannot be evaluated before an earlier step has run: the most that it may do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envelope: Option<Envelope>,
-    /// Whether only a reboot brings into force what is pending, or what its change makes: the kind says so.
+    /// Whether its change, or its pending state, takes effect only by a reboot, according to its kind.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_reboot: bool,
-    /// The container images that it runs, as far as they are known: what a mirror has to hold.
+    /// The container images that it runs, as far as they are known: a mirror must contain them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
     /// When it runs: before its host's window opens, inside it, or after it.
     #[serde(default, skip_serializing_if = "Stage::is_before")]
     pub stage: Stage,
-    /// Why it is left alone although it could run: what the user allows of the run.
+    /// Why it is skipped although it could run: a limit of this run, such as `--max-disruption`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
-    /// The step this one will be skipped for: needed, but blocked, unknown or pending.
+    /// The step because of which this one will be skipped: it is needed, but blocked, unknown or pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
     /// `file:line:col` of the step in its recipe.
@@ -137,24 +137,24 @@ pub struct StepPlan {
 }
 
 impl StepPlan {
-    /// Returns whether it could not be told what it comes to, or not what it would change.
+    /// Returns whether its verdict or its changes could not be determined.
     pub fn is_open(&self) -> bool {
         let open = |envelope: &Envelope| envelope.foresight == Foresight::Predicted && self.changes.is_empty();
         self.verdict == Verdict::Unknown || (self.acts() && self.envelope.as_ref().is_some_and(open))
     }
 
-    /// Returns whether it acts, and what it does is only predicted.
+    /// Returns whether it acts and its changes are only predicted.
     pub fn is_predicted(&self) -> bool {
         let uncertain = |envelope: &Envelope| envelope.foresight != Foresight::Certain;
         self.acts() && self.envelope.as_ref().is_some_and(uncertain)
     }
 
-    /// Returns whether it cannot run whatever becomes of the steps that it needs: that is its own, and never told as waiting.
+    /// Returns whether it cannot run regardless of the steps that it needs: such a step is never reported as waiting.
     pub fn is_hindered(&self) -> bool {
         matches!(self.verdict, Verdict::Blocked(_) | Verdict::Unknown)
     }
 
-    /// Returns whether nothing but what it needs keeps it from running.
+    /// Returns whether only the steps that it needs keep it from running.
     pub fn is_waiting(&self) -> bool {
         self.waits_for.is_some() && !self.is_hindered()
     }
@@ -165,10 +165,10 @@ impl StepPlan {
     }
 }
 
-/// What a step may do that could not be judged yet. Outside of it the step is stale.
+/// The most that a step may do that could not be evaluated yet. If its changes exceed this, the step is stale.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Envelope {
-    /// What has to happen before it can be judged.
+    /// What must happen before it can be evaluated.
     pub until: Untrusted,
     pub disruption: Disruption,
     /// `file /etc/motd`
@@ -178,16 +178,17 @@ pub struct Envelope {
     pub foresight: Foresight,
 }
 
-/// How well a change is known before earlier steps ran.
+/// How well a change is known before earlier steps have run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Foresight {
-    /// It depends on what earlier steps bring about.
+    /// It depends on the effects of earlier steps.
     #[default]
     Predicted,
-    /// It is due just as shown: earlier steps do not touch what it is about, as far as packages and commands can be known.
+    /// It is needed exactly as shown: earlier steps do not touch the resource, as far as the effects of packages and
+    /// commands can be known.
     Certain,
-    /// It is as declared now; an earlier package may change that.
+    /// The resource matches now; an earlier package may change that.
     Precaution,
 }
 
@@ -202,17 +203,17 @@ impl Foresight {
 pub struct VerifyPlan {
     pub recipe: String,
     pub name: String,
-    /// `Ok` holds, `Change` does not hold, `Unknown` could not be told, `Pending` is judged after changes.
+    /// `Ok`: passed. `Change`: failed. `Unknown`: could not be evaluated. `Pending`: evaluated after changes.
     pub verdict: Verdict,
     pub reason: Untrusted,
-    /// What its command printed, where it ran and does not hold or could not be told.
+    /// The output of its command, if the command ran and the verification failed or could not be evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckRun>,
     pub level: Level,
     pub place: String,
 }
 
-/// A read-only command of a recipe, as a host ran it. Secrets are masked.
+/// The run of a recipe's read-only command on a host. Secrets are masked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct CheckRun {
     pub command: Untrusted,
@@ -222,36 +223,37 @@ pub struct CheckRun {
     pub output: Untrusted,
 }
 
-/// How many of what.
+/// The totals of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     pub hosts: usize,
-    /// Of these and the cluster's API.
+    /// Unreachable ones among the hosts and the cluster's API.
     pub unreachable: usize,
     /// Hosts with at least one change.
     pub changing: usize,
-    /// Whether something is to change through the cluster's API, beside them.
+    /// Whether something is to change through the cluster's API, in addition to the hosts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cluster_changing: bool,
-    /// Those of them that apply would change nothing on.
+    /// Those with changes on which apply would change nothing.
     pub refused: usize,
-    /// Steps on hosts, by verdict. Each blocked or unknown one counts as that, also where it needs another one that is.
+    /// Steps on hosts, by verdict. A blocked or unknown step counts as such even if it needs another one that is
+    /// blocked or unknown.
     pub ok: usize,
     pub change: usize,
     pub pending: usize,
     pub blocked: usize,
     pub unknown: usize,
     pub not_applicable: usize,
-    /// Changes that rest on a prediction or an envelope.
+    /// Changes that depend on a prediction or an envelope.
     pub predicted: usize,
-    /// Steps that nothing but what they need keeps from running: they are skipped for it.
+    /// Steps that are skipped only because of the steps that they need.
     pub waiting: usize,
     /// Steps that could run and are held back.
     pub held: usize,
-    /// Hosts that are taken out of service, and how often hosts reboot at most.
+    /// Hosts that are taken out of service, and the maximum number of reboots.
     pub windows: usize,
     pub reboots: usize,
-    /// Pending steps that a planned reboot brings into force.
+    /// Pending steps that take effect by a planned reboot.
     pub awaited: usize,
     pub verify_failed: usize,
     pub verify_unknown: usize,
@@ -275,7 +277,7 @@ impl Plan {
         counts
     }
 
-    /// Returns everything that could not be told, as lowercase fragments: the `?` of a plan.
+    /// Returns everything that could not be evaluated, as lowercase fragments: the `?` of a plan.
     pub fn unknown(&self) -> Vec<String> {
         self.hosts.iter().flat_map(HostPlan::unknown).collect()
     }
@@ -328,7 +330,7 @@ impl Counts {
 }
 
 impl HostPlan {
-    /// Returns whether there is something to do on the host: steps to run, a reboot, a window to close.
+    /// Returns whether the host has changes: steps to run, a reboot, a window to close.
     pub fn changes(&self) -> bool {
         self.window.is_some() || self.steps.iter().any(StepPlan::acts)
     }
@@ -338,7 +340,7 @@ impl HostPlan {
         self.refused.is_none() && self.changes()
     }
 
-    /// Returns what could not be told of the host, as lowercase fragments.
+    /// Returns everything about the host that could not be evaluated, as lowercase fragments.
     fn unknown(&self) -> Vec<String> {
         let host = &self.host;
         let steps = self.steps.iter().filter(|step| step.is_open()).map(|step| format!("`{}` on {host}", step.id));
@@ -348,13 +350,13 @@ impl HostPlan {
         silent.into_iter().chain(steps).chain(verify).collect()
     }
 
-    /// Returns the highest disruption of what would change.
+    /// Returns the highest disruption of the planned changes.
     pub fn disruption(&self) -> Disruption {
         let steps = self.steps.iter().filter(|step| step.acts()).map(|step| step.disruption);
         steps.chain(self.reboots().then_some(Disruption::D3)).max().unwrap_or_default()
     }
 
-    /// Returns the highest disruption there may be, what cannot be judged yet included.
+    /// Returns the highest possible disruption, including steps that cannot be evaluated yet.
     pub fn at_most(&self) -> Disruption {
         let steps = self.steps.iter().filter(|step| step.acts()).map(class);
         steps.chain(self.reboots().then_some(Disruption::D3)).max().unwrap_or_default()

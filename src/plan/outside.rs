@@ -1,5 +1,5 @@
-//! What one host's plan takes from the plans of others: how far the steps get that it waits for, and who makes the
-//! values that it reads.
+//! The data that one host's plan takes from the plans of other hosts: the phase that the steps reach that it waits for,
+//! and the recipes that export the values that it reads.
 
 use super::span::{Spans, Wait};
 use crate::graph::{Edge, Graph, StepIndex};
@@ -7,21 +7,21 @@ use crate::model::{HostName, Phase};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::RwLock;
 
-/// How far a step gets on a host, best first.
+/// The phase that a step reaches on a host, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Status {
-    /// Effective, and the recipe's verification holds or will be judged after changes.
+    /// Effective, and the recipe's verification passes or will be evaluated after changes.
     Verified,
     /// Effective.
     Through,
     /// Configured only.
     Configured,
-    /// Nowhere.
+    /// Not even configured.
     Stopped,
 }
 
 impl Status {
-    /// Returns the worst status that serves those who wait for `phase`.
+    /// Returns the worst status that satisfies steps that wait for `phase`.
     pub fn needed(phase: Phase) -> Self {
         match phase {
             Phase::Configured => Self::Configured,
@@ -31,34 +31,34 @@ impl Status {
     }
 }
 
-/// What the plans of all hosts tell each other.
+/// The data that the plans of all hosts share.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Told {
-    /// Of the steps that are waited for across hosts.
+    /// The status of the steps that other hosts wait for.
     pub status: BTreeMap<StepIndex, BTreeMap<HostName, Status>>,
-    /// Recipes with a step that is going to change somewhere and exports values.
+    /// Recipes with a step that exports values and will change on some host.
     pub exporters: BTreeSet<String>,
 }
 
 impl Told {
-    /// Adds what one more host told.
+    /// Adds the data of one more host.
     pub fn add(&mut self, own: Told) {
         self.exporters.extend(own.exporters);
         own.status.into_iter().for_each(|(step, hosts)| self.status.entry(step).or_default().extend(hosts));
     }
 }
 
-/// The view from one pass over all hosts to the pass before.
+/// The results of the previous pass over all hosts, as the current pass reads them.
 pub(super) struct Outside<'a> {
     pub spans: Spans<'a>,
-    /// Steps that are waited for across hosts, with the best status that anybody needs of them.
+    /// Steps that other hosts wait for, with the best status that any step needs of them.
     sources: BTreeMap<StepIndex, Status>,
     told: Told,
-    /// Hosts that answered.
+    /// Reachable hosts.
     observed: BTreeSet<HostName>,
-    /// Whether nothing was told yet: all that answered get through.
+    /// Whether this is the first pass: every reachable host is assumed to succeed.
     hopeful: bool,
-    /// What came of an edge, for a selection: thousands of hosts share it.
+    /// Cached results by edge and selection: thousands of hosts share them.
     lacking: RwLock<HashMap<(usize, usize), Option<String>>>,
 }
 
@@ -79,12 +79,12 @@ impl<'a> Outside<'a> {
         &self.told.exporters
     }
 
-    /// Returns whether others wait for a step, and whether they want its recipe verified.
+    /// Returns whether other hosts wait for a step (`Some`), and if so, whether its recipe must be verified.
     pub fn waited_for(&self, step: StepIndex) -> Option<bool> {
         self.sources.get(&step).map(|best| *best == Status::Verified)
     }
 
-    /// Takes over what a pass told. Returns whether that is news: plans made before are not true any more.
+    /// Takes over the results of a pass. Returns whether they differ, so that plans made before are outdated.
     pub fn learn(&mut self, told: Told) -> bool {
         let news = match std::mem::take(&mut self.hopeful) {
             true => self.disappoints(&told),
@@ -103,7 +103,7 @@ impl<'a> Outside<'a> {
         told.exporters != self.told.exporters || told.status.iter().any(worse)
     }
 
-    /// Returns why what a step of `host` waits for on other hosts is not enough, if it is not.
+    /// Returns why the dependencies of a step of `host` on other hosts are not satisfied, if they are not.
     pub fn lacking(&self, host: &HostName, edge: &Edge) -> Option<String> {
         if !self.spans.steps.spans(edge) {
             return None;
@@ -134,7 +134,7 @@ impl<'a> Outside<'a> {
         graph.waits_for(step).any(others)
     }
 
-    /// Returns whether a host answered.
+    /// Returns whether a host is reachable.
     pub fn is_observed(&self, host: &HostName) -> bool {
         self.observed.contains(host)
     }

@@ -1,32 +1,32 @@
-//! What earlier packages of a plan bring or replace: which steps behind them are certain, and which only predicted.
+//! Effects of earlier packages of a plan: which later steps are certain, and which are only predicted.
 //!
-//! The contents of a package are not known before it is downloaded. So this goes by what packages may touch at all: they bring
-//! files together with new directories, replace files in the system's directories, keep existing files in `/etc`, and restart
-//! what they upgrade.
+//! The contents of a package are not known before it is downloaded. So this module considers what packages can touch:
+//! they install files together with new directories, replace files in the system's directories, keep existing files in
+//! `/etc`, and restart the services that they upgrade.
 
 use super::case::Turn;
 use super::model::StepPlan;
 use crate::probe::Observation;
 use crate::resource::Resource;
 
-/// Directories that belong to packages. A file there is replaced by the package that brings one of that name; local ones
-/// are left alone (Debian Policy 9.1.2).
+/// Directories that belong to packages. A package replaces a file there that has the name of one of its own; packages
+/// do not touch the local directories (Debian Policy 9.1.2).
 const SYSTEM: &[&str] = &["/usr/", "/lib", "/bin/", "/sbin/", "/opt/", "/boot/"];
 const LOCAL: &str = "/usr/local/";
-/// Units of the administrator: those of packages lie in `/usr/lib/systemd/system` (systemd.unit(5)).
+/// Units of the administrator: those of packages are in `/usr/lib/systemd/system` (systemd.unit(5)).
 const ADMINISTRATORS_UNITS: &str = "/etc/systemd/system/";
 
-/// What changing package steps do.
+/// The effects of changing package steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PackageChanges {
-    /// One is installed that was not.
+    /// A package is newly installed.
     pub installs: bool,
-    /// One changes its version.
+    /// A package changes its version.
     pub upgrades: bool,
 }
 
 impl PackageChanges {
-    /// Returns what a step that is going to change does to packages.
+    /// Returns the effects on packages of a step that will change.
     pub fn of_step(step: &StepPlan) -> Self {
         match &*step.kind {
             "package" => {
@@ -37,7 +37,7 @@ impl PackageChanges {
                     upgrades: brings().any(|change| change.from.is_some()),
                 }
             }
-            // Its file tells neither.
+            // The file does not show which of the two it does.
             "package_file" => Self { installs: true, upgrades: true },
             _ => Self::default(),
         }
@@ -51,7 +51,7 @@ impl PackageChanges {
         Self { installs: self.installs || other.installs, upgrades: self.upgrades || other.upgrades }
     }
 
-    /// Returns whether what is as declared now may be otherwise once these changes are made.
+    /// Returns whether a resource that matches now may differ after these changes.
     pub fn may_undo(self, turn: &Turn<'_>, resource: &dyn Resource) -> bool {
         let replaced = || resource.inputs().iter().any(|path| is_of_packages(path));
         let brought = || !resource.inputs().iter().all(|path| path.starts_with(ADMINISTRATORS_UNITS));
@@ -60,7 +60,7 @@ impl PackageChanges {
             "file" | "line" | "block" | "link" | "unit" => {
                 self.any() && (replaced() || turn.expanded.absent && brought())
             }
-            // A service that is installed starts; one that is upgraded, or whose libraries are, restarts.
+            // A newly installed service starts; an upgraded one, or one whose libraries are upgraded, restarts.
             "service" => self.any() && (self.upgrades || turn.expanded.absent || is_stopped(resource)),
             _ => self.any() && turn.expanded.absent,
         }
@@ -71,7 +71,7 @@ fn is_stopped(resource: &dyn Resource) -> bool {
     resource.desired()["state"] == "stopped"
 }
 
-/// Returns whether the change that is seen to be due is due just so after an earlier package or command.
+/// Returns whether a change that is needed now is needed unchanged after an earlier package or command.
 pub fn is_certain(resource: &dyn Resource, seen: &Observation) -> bool {
     match resource.kind() {
         "file" | "line" | "block" | "link" | "unit" | "absent" => {
@@ -87,7 +87,7 @@ fn is_of_packages(path: &str) -> bool {
     SYSTEM.iter().any(|folder| path.starts_with(folder)) && !path.starts_with(LOCAL)
 }
 
-/// Returns whether something stands at `path`, or its directory is there without it.
+/// Returns whether `path` exists, or its directory exists without it.
 fn is_settled(path: &str, seen: &Observation) -> bool {
     seen.has_path(path) || path.rsplit_once('/').is_some_and(|(parent, _)| seen.has_path(parent))
 }

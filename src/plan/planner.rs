@@ -1,4 +1,4 @@
-//! From what was seen of hosts to a plan.
+//! Makes a plan from the observed state of hosts.
 
 use super::advice::advice;
 use super::case::{Case, Chosen, Ground};
@@ -16,10 +16,10 @@ use crate::config::{Expander, Exports, Project, StepFilter};
 use crate::model::{HostName, SecretStore};
 use std::collections::BTreeSet;
 
-/// The form of a plan file.
+/// The format version of a plan file.
 const VERSION: u32 = 1;
 
-/// Everything a plan is made from, beside the project.
+/// The inputs of a plan.
 #[derive(Debug)]
 pub struct Inputs<'a> {
     pub project: &'a Project,
@@ -33,7 +33,7 @@ pub struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// Returns what the hosts of this plan are judged on.
+    /// Returns the context in which the hosts of this plan are evaluated.
     pub fn ground<'g>(&self, expander: &'g Expander<'g>) -> Ground<'g>
     where
         'a: 'g,
@@ -50,7 +50,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// Makes the plan. Pure: equal inputs give equal plans.
+/// Makes the plan. This is a pure function: equal inputs give equal plans.
 pub fn plan(inputs: &Inputs<'_>) -> Plan {
     let expander = Expander::new(inputs.project);
     let ground = inputs.ground(&expander);
@@ -74,14 +74,15 @@ pub fn plan(inputs: &Inputs<'_>) -> Plan {
     plan
 }
 
-/// Hosts whose hardware is simulated say so themselves; a sandbox is one before it is asked.
+/// Returns the simulated hosts. A host with simulated hardware reports that itself; a sandbox is known to be one before
+/// it is observed.
 fn simulated(project: &Project, seen: &[HostSeen]) -> Vec<HostName> {
     let simulated = seen.iter().filter(|seen| project.is_simulated(&seen.host) || seen.facts.hardware_is_simulated());
     simulated.map(|seen| seen.host.clone()).collect()
 }
 
-/// Plans every host as if all others got through, then again with what the others come to, until nothing moves:
-/// a host can only lose what it waits for, so that is soon.
+/// Plans every host as if all others succeeded, then again with the results of the others, until nothing changes. This
+/// ends soon, because between passes a host can only lose dependencies.
 fn hosts(ground: Ground<'_>, spans: Spans<'_>, seen: &[HostSeen]) -> Vec<HostPlan> {
     let observed = seen.iter().filter(|s| s.is_observed()).map(|s| s.host.clone()).collect();
     let mut outside = Outside::hopeful(spans, observed);
@@ -103,7 +104,7 @@ fn hosts(ground: Ground<'_>, spans: Spans<'_>, seen: &[HostSeen]) -> Vec<HostPla
     }
 }
 
-/// The plan's identity: a digest over all it says, that of each host by itself.
+/// Returns the plan's identity: a digest over its contents, in which each host is digested separately.
 fn identity(plan: &Plan) -> String {
     let hosts = spread(&plan.hosts, basis::digest_of);
     basis::digest_of(&(plan.version, &plan.forge, &plan.cluster, &plan.inventory, &plan.rollout, hosts))
@@ -136,8 +137,8 @@ fn host_plan(
     plan
 }
 
-/// Plans the steps of a host, and finds the window that they call for. What stops in the window, or is held back with
-/// it, is known only once the steps were looked at.
+/// Plans the steps of a host and determines the window that they need. Which units stop in the window, and which steps
+/// are held back with it, is known only after a first pass over the steps.
 fn steps(
     case: &Case<'_>,
     turns: &[Turn<'_>],
@@ -163,7 +164,7 @@ fn steps(
     steps
 }
 
-/// Returns the hosts a plan is about, in inventory order.
+/// Returns the hosts of a plan, in inventory order.
 pub fn hosts_of<'p>(project: &'p Project, on: &BTreeSet<HostName>) -> Vec<&'p HostName> {
     project.hosts.keys().filter(|host| on.contains(*host)).collect()
 }

@@ -1,5 +1,5 @@
-//! What a step relied on, readable: the attributes that its judge saw, and the facts that its templates, `when` and
-//! rules read. Its digest is the basis; this tells which part of it moved.
+//! The values that a step depends on, in readable form: the observed attributes that were evaluated, and the facts that
+//! its templates, `when` and rules read. Their digest is the basis; the values show which part of it changed.
 
 use super::basis::{canonical, digest};
 use super::case::{Case, Turn};
@@ -11,20 +11,20 @@ use compact_str::CompactString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Values that are longer are told by their digest. Bytes.
+/// Length in bytes above which a value is replaced by its digest.
 const LONGEST: usize = 160;
 
-/// One thing that a step relied on.
+/// One value that a step depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Relied {
-    /// `facts.kernel.release`, or an attribute as its kind calls it: `version`.
+    /// `facts.kernel.release`, or an attribute under the name that its kind uses: `version`.
     #[schemars(with = "String")]
     pub what: CompactString,
-    /// As JSON; a long value is told by its digest, and one that is secret not at all.
+    /// As JSON. A long value is replaced by its digest; a secret value is left out.
     pub value: Untrusted,
 }
 
-/// Returns what the judgement of a turn rests on, facts first.
+/// Returns the values that the judgement of a step instance depends on, facts first.
 pub fn relied(case: &Case<'_>, turn: &Turn<'_>, judgement: &Judgement) -> Vec<Relied> {
     if is_secret(turn) {
         return Vec::new();
@@ -36,7 +36,7 @@ pub fn relied(case: &Case<'_>, turn: &Turn<'_>, judgement: &Judgement) -> Vec<Re
     facts.chain(seen).map(entry).collect()
 }
 
-/// Takes a value apart to its attributes: `hello.version` for what is seen of the package `hello`.
+/// Splits a value into its attributes: `hello.version` for the observed version of the package `hello`.
 fn flatten(name: &str, value: &Value, out: &mut Vec<(String, Value)>) {
     match value {
         Value::Object(map) => {
@@ -51,14 +51,14 @@ fn flatten(name: &str, value: &Value, out: &mut Vec<(String, Value)>) {
     }
 }
 
-/// Returns the digest of what a turn declares, as the host's record of it will hold it. What is declared secret has
-/// none here: only the host's key makes that digest safe.
+/// Returns the digest of what a step instance declares, as the host's record of it will contain it. A declaration with
+/// a secret has none here: only the host's key makes that digest safe.
 pub fn after(turn: &Turn<'_>) -> Option<String> {
     let State::Resource(resource) = &turn.expanded.state else { return None };
     (!is_secret(turn)).then(|| digest(&canonical(&resource.desired())))
 }
 
-/// Whether a secret is a part of what is declared: what the host holds in its place may be one too.
+/// Returns whether the declaration contains a secret: the host's current value in its place may be a secret too.
 fn is_secret(turn: &Turn<'_>) -> bool {
     match &turn.expanded.state {
         State::Resource(resource) => SecretStore::mentions(&canonical(&resource.desired())),
@@ -74,8 +74,8 @@ fn told(case: &Case<'_>, value: &Value) -> Untrusted {
     }
 }
 
-/// Returns which parts of what a step relied on are others now: `` `version` was "1.0" and is "1.1" ``. Nothing where
-/// the parts do not tell.
+/// Returns the values that changed since: `` `version` was "1.0" and is "1.1" ``. `None` if the listed values show no
+/// difference.
 pub fn moved(before: &[Relied], now: &[Relied]) -> Option<String> {
     let of = |list: &[Relied], what: &str| list.iter().find(|part| part.what == what).map(|part| part.value.clone());
     let gone = before.iter().map(|part| (&part.what, Some(&part.value), of(now, &part.what)));
@@ -87,18 +87,18 @@ pub fn moved(before: &[Relied], now: &[Relied]) -> Option<String> {
 }
 
 fn said(what: &str, from: Option<&Untrusted>, to: Option<&Untrusted>) -> String {
-    // Two digests tell a person nothing but that.
+    // Two digests show a reader only that the value changed.
     if from.is_some_and(is_digest) && to.is_some_and(is_digest) {
         return format!("`{what}` changed since the plan");
     }
     let value = |value: Option<&Untrusted>| match value.map(Untrusted::raw) {
-        None | Some("null") => "nothing".to_owned(),
+        None | Some("null") => "unset".to_owned(),
         Some(text) => text.to_owned(),
     };
     format!("`{what}` was {} and is {}", value(from), value(to))
 }
 
-/// Whether a value stands for one that is too long to tell, or is a digest itself.
+/// Returns whether a value is a digest: in place of a long value, or as the value itself.
 fn is_digest(value: &Untrusted) -> bool {
     let digits = value.raw().trim_matches('"').trim_start_matches("sha256:");
     digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(
             moved(&before, &now).as_deref(),
             Some(
-                "`version` was \"1.0\" and is \"1.1\", `held` was true and is nothing, `status` was nothing and is \"broken\""
+                "`version` was \"1.0\" and is \"1.1\", `held` was true and is unset, `status` was unset and is \"broken\""
             )
         );
     }

@@ -1,4 +1,4 @@
-//! What spans hosts: who runs a `one` step, and the values that steps export.
+//! State across hosts: the host that runs a `one` step, and the values that steps export.
 
 use super::HostSeen;
 use super::case::{Case, Chosen, Ground, Turn};
@@ -12,24 +12,24 @@ use crate::probe::Reading;
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 
-/// How fit a host is to run a `one` step, best first.
+/// How suitable a host is to run a `one` step, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fitness {
-    /// The step is as desired there: a key that was made stays the key.
+    /// The step matches there: an existing key stays the key.
     Settled,
-    /// It was as desired there once.
+    /// The step was applied there once.
     Recorded,
-    /// It may be as desired there: nobody else makes a second one.
+    /// The step may match there: no other host makes a second one.
     Unknown,
     Able,
     Blocked,
 }
 
-/// Hosts that could run a step of a selection; selections are told apart by where they lie in memory.
+/// Hosts that could run a step of a selection; the memory address identifies a selection.
 type Candidates<'a> = BTreeMap<(StepIndex, usize), Vec<(Fitness, &'a HostName)>>;
 
-/// Chooses the host of each `one` and `fleet` step of each selection: of the observed ones the fittest, of equally
-/// fit ones the first. Whether a `one` step may run there while others do not answer is the plan's to say.
+/// Chooses the host of each `one` and `fleet` step of each selection: the most suitable of the observed hosts, or the
+/// first of equally suitable ones. The plan decides whether a `one` step may run there while other hosts do not answer.
 pub fn choose(ground: Ground<'_>, seen: &[HostSeen]) -> Chosen {
     let mut candidates = Candidates::new();
     for seen in seen.iter().filter(|s| s.is_observed()) {
@@ -55,7 +55,7 @@ pub fn choose(ground: Ground<'_>, seen: &[HostSeen]) -> Chosen {
     chosen
 }
 
-/// Whether one host is chosen for a step. Nobody is to remove what was made.
+/// Returns whether one host is chosen for a step. For a removal none is: it runs on every host.
 fn is_chosen(instance: &Instance, step: &Step) -> bool {
     !instance.absent && matches!(step.scope, Scope::One | Scope::Fleet)
 }
@@ -71,20 +71,20 @@ fn fitness(case: &Case<'_>, index: StepIndex, turns: &[Turn<'_>]) -> Fitness {
         Some(_) if own.iter().any(recorded) => Fitness::Recorded,
         Some(Some(_)) => Fitness::Blocked,
         Some(None) if verdicts.contains(&Verdict::Unknown) => Fitness::Unknown,
-        // Its records may not be read.
+        // Without root, its records may be unreadable.
         Some(None) if case.seen.account.is_some() => Fitness::Unknown,
         Some(None) if verdicts.iter().any(|verdict| matches!(verdict, Verdict::Blocked(_))) => Fitness::Blocked,
         Some(None) => Fitness::Able,
     }
 }
 
-/// Every exported value by host, as it is made.
+/// The exported values by host, `None` until they exist.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Published(BTreeMap<(String, String), Slot>);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Slot {
-    /// Of scope `host`: every host has a value of its own.
+    /// Scope `host`: every host has its own value.
     each: bool,
     by_host: BTreeMap<HostName, Option<Value>>,
 }
@@ -96,14 +96,14 @@ impl Published {
         slot.by_host.insert(host.clone(), value);
     }
 
-    /// What a turn exports on a host will not be made: others no longer wait for it.
+    /// Drops the exports of a step instance that will not be made on a host: other steps no longer wait for them.
     pub fn give_up(&mut self, turn: &Turn<'_>, host: &HostName) {
         self.forget(&turn.expanded.id.recipe, turn.step, host);
     }
 
-    /// As [`give_up`](Self::give_up), for a step of `recipe`.
+    /// Does the same as [`give_up`](Self::give_up) for a step of `recipe`.
     ///
-    /// What facts come to is kept waiting: a host that cannot tell it is not a host without it.
+    /// Exports that are computed from facts stay: a host that cannot report a value may still have one.
     pub fn forget(&mut self, recipe: &str, step: &Step, host: &HostName) {
         for (name, _) in step.exports.iter().filter(|(_, export)| export.value.is_none()) {
             let slot = self.0.get_mut(&(recipe.to_owned(), name.clone())).filter(|slot| slot.each);
@@ -113,7 +113,7 @@ impl Published {
         }
     }
 
-    /// A host is out of the run: others no longer wait for what it did not make.
+    /// Drops the missing exports of a host that left the run: other steps no longer wait for them.
     pub fn leave(&mut self, host: &HostName) {
         for slot in self.0.values_mut().filter(|slot| slot.each) {
             if slot.by_host.get(host).is_some_and(Option::is_none) {
@@ -122,8 +122,8 @@ impl Published {
         }
     }
 
-    /// Returns the values as templates see them. A value of a `one` or `fleet` step is that value; a value
-    /// of a `host` step is a map from host name to value, unmade while any host that is to make it has not.
+    /// Returns the values as templates see them. The export of a `one` or `fleet` step is a single value; that of a
+    /// `host` step is a map from host name to value, which stays unknown until every expected host has its value.
     pub fn exports(&self) -> Exports {
         let mut exports = Exports::new();
         for ((recipe, name), slot) in &self.0 {
@@ -138,7 +138,7 @@ impl Slot {
         if !self.each {
             return self.by_host.values().flatten().next().cloned();
         }
-        // Nobody is left who made it: that is no empty map.
+        // No host is left that exports it: the value is unknown, not an empty map.
         if self.by_host.is_empty() {
             return None;
         }
@@ -147,7 +147,7 @@ impl Slot {
     }
 }
 
-/// Reads the exported values out of what was seen of hosts.
+/// Reads the exported values from the observations of hosts.
 pub fn published(ground: Ground<'_>, seen: &[HostSeen], secrets: &mut SecretStore) -> Published {
     let mut published = Published::default();
     for seen in seen.iter().filter(|s| s.is_observed()) {
@@ -166,14 +166,15 @@ pub fn published(ground: Ground<'_>, seen: &[HostSeen], secrets: &mut SecretStor
     published
 }
 
-/// Whether a host may still make what a turn exports: others wait for no value that cannot come.
+/// Returns whether a host may still export the values of a step instance: other steps do not wait for a value that
+/// cannot come.
 fn makes(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> bool {
     let verdict = || judge(case, turn, turns, &Ahead::default()).judgement.verdict;
     let deferred = matches!(turn.expanded.state, State::Deferred(_));
     rule(case, turn.instance).is_none() && (deferred || verdict() == Verdict::Change)
 }
 
-/// Reads what one turn exports out of the last observation of its host.
+/// Reads the exports of one step instance from the last observation of its host.
 pub fn read_turn(case: &Case<'_>, turn: &Turn<'_>, secrets: &mut SecretStore, published: &mut Published) {
     for (name, probe) in export_probes(case, turn) {
         let Some(export) = turn.step.exports.get(&name) else { continue };
@@ -196,7 +197,7 @@ pub fn read_turn(case: &Case<'_>, turn: &Turn<'_>, secrets: &mut SecretStore, pu
     }
 }
 
-/// Returns the value as templates see it: a placeholder when it is secret.
+/// Returns the value as templates see it: a placeholder if it is secret.
 pub fn exported(export: &Export, id: &StepId, host: &HostName, text: String, secrets: &mut SecretStore) -> Value {
     if export.secret {
         let name = format!("export {} of {id} on {host}", export.name);

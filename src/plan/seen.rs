@@ -1,4 +1,4 @@
-//! What was seen of a host when it was observed.
+//! The observed state of a host.
 
 use crate::facts::Facts;
 use crate::model::{HostName, StepId, Untrusted, Value};
@@ -13,7 +13,7 @@ pub struct Unreachable {
     /// A lowercase fragment.
     pub why: Untrusted,
     pub hint: Option<Untrusted>,
-    /// The address that both name, where they do: but for it, the reasons of many hosts are the same.
+    /// The address that both contain, if they do: apart from it, the reasons of many hosts are the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Untrusted>,
 }
@@ -23,7 +23,7 @@ impl Unreachable {
         Self { why: why.into(), hint, address: None }
     }
 
-    /// Returns the same for whichever address it is.
+    /// Returns the same text with a placeholder for the address, to group hosts.
     pub fn of_any_address(&self) -> Self {
         let Some(address) = self.address.as_ref().map(Untrusted::raw).filter(|text| !text.is_empty()) else {
             return self.clone();
@@ -33,7 +33,7 @@ impl Unreachable {
     }
 }
 
-/// Why nothing may be changed on a host that answers.
+/// Why forge may change nothing on a reachable host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Refused {
     /// A lowercase fragment.
@@ -42,41 +42,41 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// Builds from the account that forge acts as.
+    /// Builds the refusal for a host where forge acts as the account `account`, which is not root.
     pub fn not_root(account: &str) -> Self {
-        let why = format!("acts as `{account}`, and root is needed");
+        let why = format!("runs as `{account}`, but root is required");
         Self { why: why.into(), hint: "set `connect: { sudo: … }` or log in as root".into() }
     }
 }
 
-/// Why a plan that was kept is not carried out on a host.
+/// Why a saved plan is not applied to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
-    /// A lowercase fragment that goes on from the host's name.
+    /// A lowercase fragment that continues after the host's name.
     pub why: Untrusted,
     pub hint: Untrusted,
-    /// Steps that rely on what moved, each with what that is.
+    /// Steps that depend on a value that changed, each with that value.
     pub steps: Vec<(StepId, Untrusted)>,
 }
 
-/// What the cluster's API told of a host that is declared to be a node of it.
+/// What the cluster's API reported about a host that is declared as one of its nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeSeen {
     /// It is a node.
     Node {
         name: Untrusted,
-        /// The run that drained it and has not given it back, if one did.
+        /// The run that drained it and has not uncordoned it, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         left: Option<Untrusted>,
     },
-    /// It is none, or not yet.
+    /// It is not a node, or not yet.
     Absent,
-    /// It could not be told: why, as a lowercase fragment.
+    /// It could not be read: the reason, as a lowercase fragment.
     Unknown { why: Untrusted },
 }
 
-/// Whether a host answered.
+/// Whether a host is reachable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
@@ -84,7 +84,7 @@ pub enum Reach {
     Unreachable(Unreachable),
 }
 
-/// Everything one observation told about a host.
+/// The result of observing a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostSeen {
     pub host: HostName,
@@ -93,19 +93,19 @@ pub struct HostSeen {
     pub facts: Facts,
     /// The applied records of the host, by step (`recipe/step[key]`); each cluster that works on the host has its own.
     pub records: BTreeMap<String, Vec<Value>>,
-    /// The mark of a window that is open there.
+    /// The mark of a window that is open on the host.
     pub window: Option<Untrusted>,
-    /// What its node is, where it is declared to be one.
+    /// Its Kubernetes node, if it is declared to be one.
     pub node: Option<NodeSeen>,
-    /// Hex of the host's key for digests of secret values, once it has one.
+    /// Hex of the host's key for digests of secret values, if it has one already.
     pub key: Option<String>,
-    /// The account that forge acts as there, where that is not root.
+    /// The account that forge acts as there, if that is not root.
     pub account: Option<Untrusted>,
-    /// Round trips it took.
+    /// Number of round trips that the observation took.
     pub trips: u32,
-    /// Whether the host is a sandbox on this machine, or its hardware a stand-in.
+    /// Whether the host is a sandbox on this machine, or its hardware is simulated.
     pub simulated: bool,
-    /// Why the plan at hand is not carried out there, where it was made from an earlier look.
+    /// Why a plan that was made from an earlier observation is not applied to this host.
     pub stale: Option<Stale>,
 }
 
@@ -127,7 +127,7 @@ impl HostSeen {
         }
     }
 
-    /// Builds from the answers of a host.
+    /// Builds the state from the answers of a host.
     pub fn observed(host: &HostName, observation: Observation, trips: u32) -> Self {
         let (records, key) = records(&observation);
         let facts = Facts::from_observation(&observation);
@@ -148,7 +148,7 @@ impl HostSeen {
         }
     }
 
-    /// Takes over later answers.
+    /// Merges later answers.
     pub fn update(&mut self, later: Observation) {
         if later.has(&Probe::Records) {
             (self.records, self.key) = records(&later);
@@ -159,7 +159,7 @@ impl HostSeen {
         self.observation.merge(later);
     }
 
-    /// Returns the record that `cluster` has of a step. One of before records knew their cluster counts as its own.
+    /// Returns the record that `cluster` has of a step. An old record, which names no cluster, counts for any cluster.
     pub fn record(&self, cluster: &str, step: &str) -> Option<&Value> {
         let records = self.records.get(step)?;
         let of = |wanted: Option<&str>| {
@@ -168,7 +168,7 @@ impl HostSeen {
         of(Some(cluster)).or_else(|| of(None))
     }
 
-    /// Returns the run that drained the host's node and has not given it back, if one did.
+    /// Returns the run that drained the host's node and has not uncordoned it, if any.
     pub fn left_drained(&self) -> Option<&Untrusted> {
         match &self.node {
             Some(NodeSeen::Node { left, .. }) => left.as_ref(),
@@ -180,7 +180,7 @@ impl HostSeen {
         self.reach == Reach::Observed
     }
 
-    /// Returns why nothing may be changed there, if nothing may.
+    /// Returns why forge may change nothing there, if that is so.
     pub fn refused(&self) -> Option<Refused> {
         self.account.as_ref().map(|account| Refused::not_root(account.raw()))
     }
@@ -200,7 +200,7 @@ fn window(observation: &Observation) -> Option<Untrusted> {
     }
 }
 
-/// A record that is not JSON is as good as none: the step is judged without it.
+/// Returns the records and the host's key. A record that is not JSON is ignored: the step is evaluated without it.
 fn records(observation: &Observation) -> (BTreeMap<String, Vec<Value>>, Option<String>) {
     let Ok(Reading::Records(state)) = observation.get(&Probe::Records) else {
         return Default::default();

@@ -1,4 +1,4 @@
-//! Edges across hosts: which steps of which hosts a step waits for, and how many of them are enough.
+//! Edges across hosts: which steps of which hosts a step waits for, and how many of them suffice.
 
 use crate::config::{Barrier, Edge as Declared, Project, Recipe, Step, StepFilter};
 use crate::graph::{Edge, Graph, StepIndex, Why};
@@ -8,22 +8,22 @@ use std::sync::Arc;
 
 use super::Chosen;
 
-/// Who is waited for by one step because of one edge.
+/// The hosts that one step waits for because of one edge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wait {
     pub from: StepIndex,
     pub phase: Phase,
-    /// Hosts of this run that the step is waited for on.
+    /// Hosts of this run that must run the step `from`.
     pub hosts: Vec<HostName>,
-    /// Hosts that count too but are not in this run.
+    /// Hosts that also count but are not in this run.
     pub cut: Vec<HostName>,
-    /// How many must get to `phase`; `None` for an order only.
+    /// How many hosts must reach `phase`; `None` if the edge only sets an order.
     pub least: Option<usize>,
 }
 
 impl Wait {
-    /// Returns why too few got there, if too few did: `on 3 hosts, got 2; missing: n2`, or `on n1` where one host
-    /// was to get there. `out` are the hosts of this run that did not.
+    /// Returns why too few hosts reached the phase, if so: `on 3 hosts, got 2; missing: n2`, or `on n1` if a single
+    /// host was expected. `out` are the hosts of this run that did not reach it.
     pub fn lacking(&self, there: usize, out: &[HostName]) -> Option<String> {
         let least = self.least.filter(|least| there < *least)?;
         if let ([one], 1, true) = (&*self.hosts, least, self.cut.is_empty()) {
@@ -43,7 +43,7 @@ impl Wait {
     }
 }
 
-/// Returns the first names and how many more there are.
+/// Returns the first names and the number of the remaining ones.
 pub(super) fn named(hosts: &[HostName]) -> String {
     const SHOWN: usize = 8;
     let names: Vec<&str> = hosts.iter().take(SHOWN).map(HostName::as_str).collect();
@@ -53,7 +53,7 @@ pub(super) fn named(hosts: &[HostName]) -> String {
     }
 }
 
-/// What is needed to follow edges across hosts. Cheap to copy.
+/// The data needed to follow edges across hosts. Cheap to copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Spans<'a> {
     pub project: &'a Project,
@@ -64,7 +64,7 @@ pub struct Spans<'a> {
     pub steps: &'a StepTable,
 }
 
-/// The declaration of every step of the graph, by its index.
+/// The declarations of the graph's steps, by index.
 #[derive(Clone, Debug, Default)]
 pub struct StepTable {
     steps: Vec<Option<(Arc<Recipe>, Arc<Step>)>>,
@@ -95,12 +95,12 @@ impl StepTable {
         self.get(index).map(|(_, step)| step)
     }
 
-    /// Returns where a step is written: `file:line:col`.
+    /// Returns where a step is declared: `file:line:col`.
     pub fn place(&self, index: StepIndex) -> &str {
         self.places.get(index.0 as usize).map_or("", String::as_str)
     }
 
-    /// Whether an edge leads to other hosts.
+    /// Returns whether an edge leads to other hosts.
     pub fn spans(&self, edge: &Edge) -> bool {
         let scope = |index| self.step(index).map(|step| step.scope);
         let (from, to) = (scope(edge.from), scope(edge.to));
@@ -116,8 +116,8 @@ impl StepTable {
     }
 }
 
-/// Returns the step that an edge between steps of one host comes to there. In the order written, a step that does not
-/// run there (it is another host's, or left out) stands for the one above it.
+/// Returns the step that an edge between steps of one host refers to on that host. In written order, a step that does
+/// not run there (it runs on another host or is filtered out) is replaced by the one above it.
 pub fn above(graph: &Graph, edge: &Edge, runs: impl Fn(StepIndex) -> bool) -> Option<StepIndex> {
     let mut at = edge.from;
     while edge.why == Why::Order && !runs(at) {
@@ -127,8 +127,8 @@ pub fn above(graph: &Graph, edge: &Edge, runs: impl Fn(StepIndex) -> bool) -> Op
 }
 
 impl Spans<'_> {
-    /// Returns whom an edge lets a step of `host` wait for on other hosts, if it does. A step that the filter
-    /// leaves out is waited for by nobody, and a removal waits for nobody.
+    /// Returns the hosts that a step of `host` waits for because of an edge, if any. No step waits for a step that the
+    /// filter excludes, and a removal waits for no step.
     pub fn wait(&self, host: &HostName, edge: &Edge) -> Option<Wait> {
         let (recipe, from) = self.steps.get(edge.from)?;
         let removal = self.is_removed(host, &self.project.graph.step(edge.to).recipe);
@@ -138,7 +138,7 @@ impl Spans<'_> {
         let one = matches!(from.scope, Scope::One | Scope::Fleet | Scope::Cluster);
         let counted = match (from.scope, edge.why, host.is_cluster()) {
             (Scope::Cluster, ..) => self.project.member().cloned().into_iter().collect(),
-            // A value is its recipe's, whichever entry gives a host that recipe.
+            // A value belongs to its recipe, regardless of the entry that applies the recipe to a host.
             (_, Why::Export, _) => self.having(&recipe.name),
             (_, _, true) => self.counted_by_cluster(edge, &recipe.name),
             _ => self.counted(host, &recipe.name),
@@ -148,7 +148,7 @@ impl Spans<'_> {
         let least = match edge.why {
             Why::Barrier if !one => self.barrier(edge).map(|barrier| barrier.least.of(total)),
             Why::Needs | Why::Order | Why::Barrier if one => Some(1),
-            // What needs a step of hosts is built on all of them, where nothing else is said.
+            // A cluster step that needs a step of hosts needs it on all of them, unless declared otherwise.
             Why::Needs | Why::Order if host.is_cluster() => Some(total),
             _ => None,
         };
@@ -168,8 +168,8 @@ impl Spans<'_> {
         own.filter(|instance| instance.absent).any(|instance| instance.recipe.name == recipe)
     }
 
-    /// Returns the hosts that have `recipe`: of the selection that `host` has it through, or all when it has
-    /// it not itself.
+    /// Returns the hosts that have `recipe`: those of the selection through which `host` has it, or all if `host` does
+    /// not have it.
     fn counted(&self, host: &HostName, recipe: &str) -> Vec<HostName> {
         match self.selection(host, recipe) {
             Some(selection) => selection.iter().filter(|host| self.has(host, recipe)).cloned().collect(),
@@ -177,8 +177,8 @@ impl Spans<'_> {
         }
     }
 
-    /// Returns the hosts that have `recipe` of those that the waiting recipe of the cluster is applied to; all that have it
-    /// where those are none.
+    /// Returns the hosts that have `recipe` among those that the waiting cluster recipe is applied to; if there are
+    /// none, all hosts that have it.
     fn counted_by_cluster(&self, edge: &Edge, recipe: &str) -> Vec<HostName> {
         let own = self.selection(&HostName::cluster(), &self.project.graph.step(edge.to).recipe);
         let own = own.into_iter().flat_map(|own| own.iter());
@@ -199,7 +199,7 @@ impl Spans<'_> {
         own.is_some_and(|own| own.iter().any(|instance| !instance.absent && instance.recipe.name == recipe))
     }
 
-    /// Returns the hosts of the entry that gives `host` the recipe.
+    /// Returns the hosts of the entry that applies the recipe to `host`.
     pub fn selection(&self, host: &HostName, recipe: &str) -> Option<&Arc<Vec<HostName>>> {
         let own = self.project.instances.get(host)?;
         own.iter()
@@ -207,7 +207,7 @@ impl Spans<'_> {
             .map(|instance| &instance.selection)
     }
 
-    /// Returns the barrier that was written for an edge.
+    /// Returns the barrier that is declared for an edge.
     fn barrier(&self, edge: &Edge) -> Option<Barrier> {
         let id = self.project.graph.step(edge.from);
         let (recipe, step) = self.steps.get(edge.to)?;

@@ -1,12 +1,12 @@
-//! Work on hosts beside each other: as many threads as there are cores, results in the order of the hosts.
+//! Parallel work on hosts: one thread per core, results in the order of the hosts.
 
 use std::num::NonZero;
 use std::thread::{self, Builder, ScopedJoinHandle};
 
-/// Hosts that are worth a thread: planning one takes about a tenth of a millisecond.
+/// Number of hosts that justify a thread: planning one takes about a tenth of a millisecond.
 const WORTH: usize = 64;
 
-/// Does `work` for each item. What comes back does not depend on the number of threads.
+/// Does `work` for each item. The result does not depend on the number of threads.
 pub(super) fn spread<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     spread_over(cores.min(items.len() / WORTH), items, work)
@@ -26,7 +26,7 @@ fn spread_over<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) 
         for part in begun {
             done.extend(match part {
                 Ok(handle) => handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                // No thread is left on this machine: it takes longer.
+                // The thread could not be started: this thread does the work, which takes longer.
                 Err(part) => some(part),
             });
         }

@@ -1,4 +1,4 @@
-//! A plan that was kept against one that is made now: what moved meanwhile, and whether both are the same plan.
+//! Compares a saved plan with one that is made now: what changed meanwhile, and whether both are the same plan.
 
 use super::Rollout;
 use super::model::{HostPlan, Plan, StepPlan};
@@ -7,15 +7,15 @@ use super::window::class;
 use crate::model::{HostName, StepId, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the steps that rely on something that is not as it was when `kept` was made, each with what that is, as a
-/// lowercase fragment. A step that is done meanwhile relies on nothing any more.
+/// Returns the steps that depend on a value that changed since `kept` was made, each with that change as a lowercase
+/// fragment. A step that was completed meanwhile depends on nothing any more.
 pub fn moved_since(kept: &HostPlan, now: &HostPlan) -> Vec<(StepId, String)> {
     let steps: BTreeMap<&StepId, &StepPlan> = now.steps.iter().map(|step| (&step.id, step)).collect();
     let whole = |id: &StepId| kept.steps.iter().any(|step| step.envelope.is_some() && step.id == without_key(id));
     let planned = kept.steps.iter().filter_map(|step| Some((&step.id, of_step(step, steps.get(&step.id).copied())?)));
     let known: BTreeSet<&StepId> = kept.steps.iter().map(|step| &step.id).collect();
     let new = now.steps.iter().filter(|step| step.acts() && !known.contains(&step.id) && !whole(&step.id));
-    let new = new.map(|step| (&step.id, "is not in the plan, and would change something now".to_owned()));
+    let new = new.map(|step| (&step.id, "is not in the plan, but would make changes now".to_owned()));
     planned.chain(new).map(|(id, why)| (id.clone(), why)).collect()
 }
 
@@ -30,30 +30,30 @@ fn of_step(kept: &StepPlan, now: Option<&StepPlan>) -> Option<String> {
     }
 }
 
-const OTHERWISE: &str = "would do something else now than the plan shows";
+const OTHERWISE: &str = "would now make other changes than the plan shows";
 
 /// A step that was to change something.
 fn of_change(kept: &StepPlan, now: Option<&StepPlan>) -> Option<String> {
     let now = match now {
         None if kept.envelope.is_some() => return None,
-        None => return Some("is not declared by what the host says now".to_owned()),
+        None => return Some("is no longer declared, given the host's current facts".to_owned()),
         Some(now) => now,
     };
     match &kept.envelope {
         _ if now.verdict.is_settled() => None,
-        // Both were judged before anything ran.
+        // Both were evaluated before any step ran.
         Some(_) if now.envelope.is_some() && now.basis != kept.basis => Some(what_moved(kept, now)),
         Some(_) if now.envelope.is_some() && !is_shown_alike(kept, now) => Some(OTHERWISE.to_owned()),
-        // What it may do at most was shown, and is held against it just before it runs.
+        // The plan showed the most that it may do; this is enforced right before it runs.
         Some(envelope) => (class(now) > envelope.disruption.max(kept.disruption))
-            .then(|| format!("the plan allows {} there, it would be {} now", envelope.disruption, class(now))),
+            .then(|| format!("the plan allows {}, the change is now {}", envelope.disruption, class(now))),
         None if now.basis != kept.basis => Some(what_moved(kept, now)),
         None => (!is_shown_alike(kept, now)).then(|| OTHERWISE.to_owned()),
     }
 }
 
 fn what_moved(kept: &StepPlan, now: &StepPlan) -> String {
-    let reason = || format!("what it relies on moved; it is `{}` now: {}", now.verdict.name(), now.reason.raw());
+    let reason = || format!("its inputs changed; it is `{}` now: {}", now.verdict.name(), now.reason.raw());
     moved(&kept.before, &now.before).unwrap_or_else(reason)
 }
 
@@ -64,10 +64,10 @@ fn of_still(kept: &StepPlan, now: &StepPlan) -> Option<String> {
     }
     let change = |change: &crate::resource::Change| match (&change.from, &change.to) {
         (Some(from), Some(to)) => format!("`{}` was {:?} and is {:?}", change.attribute, to.raw(), from.raw()),
-        (None, Some(to)) => format!("`{}` was {:?} and is not there", change.attribute, to.raw()),
+        (None, Some(to)) => format!("`{}` was {:?} and is missing", change.attribute, to.raw()),
         _ => format!("`{}` differs", change.attribute),
     };
-    // What was as desired was what is desired; of the others nobody knows.
+    // Only for a step that matched is the old value known: it was the declared one.
     let known = now.changes.iter().filter(|one| !one.secret && kept.verdict == Verdict::Ok);
     let changes: Vec<String> = known.map(change).collect();
     let what = if changes.is_empty() { now.reason.raw().to_owned() } else { changes.join(", ") };
@@ -81,27 +81,27 @@ fn is_shown_alike(kept: &StepPlan, now: &StepPlan) -> bool {
     shown(kept) == shown(now)
 }
 
-/// Returns the first thing in which a plan that was made again differs from the one that was kept. Hosts in `apart`
-/// are left out, and with them what is true of all hosts together.
+/// Returns the first difference between a plan that was made again and the saved one. Hosts in `apart` are excluded,
+/// and with them everything that depends on all hosts together.
 pub fn difference(kept: &Plan, again: &Plan, apart: &BTreeSet<HostName>) -> Option<String> {
     let names = |plan: &Plan| plan.hosts.iter().map(|host| host.host.clone()).collect::<Vec<_>>();
     if names(kept) != names(again) {
-        return Some("it is about other hosts".to_owned());
+        return Some("its hosts differ".to_owned());
     }
     if let Some(what) = head_difference(kept, again) {
         return Some(what);
     }
-    // The inventory may be called by another path now, and so is all that lies beside it.
+    // The inventory may have another path now, and so may all files next to it.
     let elsewhere = kept.inventory != again.inventory;
     let nowhere = (elsewhere.then(|| without_places(kept)), elsewhere.then(|| without_places(again)));
     let (kept, again) = (nowhere.0.as_ref().unwrap_or(kept), nowhere.1.as_ref().unwrap_or(again));
     let pairs = kept.hosts.iter().zip(&again.hosts).filter(|(host, _)| !apart.contains(&host.host));
     let host = pairs.into_iter().find(|(one, other)| one != other).map(|(one, other)| of_host(one, other));
-    // Whoever names a host there takes it out of the comparison.
+    // A host in `apart` is not compared, so it must not be listed there without need.
     let mut same = kept.hosts.iter().filter(|host| apart.contains(&host.host) && again.hosts.contains(host));
-    let host = host.or_else(|| same.next().map(|host| format!("`{}` is withheld and rests on no secret", host.host)));
+    let host = host.or_else(|| same.next().map(|host| format!("`{}` is withheld but depends on no secret", host.host)));
     let unknown = apart.iter().find(|host| !kept.hosts.iter().any(|one| one.host == **host));
-    let host = host.or_else(|| unknown.map(|host| format!("`{host}` is withheld and not in the plan")));
+    let host = host.or_else(|| unknown.map(|host| format!("`{host}` is withheld but is not in the plan")));
     let rollout = match apart.is_empty() {
         true => kept.rollout != again.rollout,
         false => bounds(&kept.rollout) != bounds(&again.rollout),
@@ -110,10 +110,10 @@ pub fn difference(kept: &Plan, again: &Plan, apart: &BTreeSet<HostName>) -> Opti
         .or_else(|| (apart.is_empty() && !elsewhere && kept.id != again.id).then(|| "its identity differs".to_owned()))
 }
 
-/// Compares what is said of no host. The inventory may lie in another folder now; its files are bound by their digests.
+/// Compares the fields that belong to no host. The inventory may be in another folder now; digests bind its files.
 fn head_difference(kept: &Plan, again: &Plan) -> Option<String> {
     let file = |plan: &Plan| camino::Utf8Path::new(&plan.inventory).file_name().map(str::to_owned);
-    let differs = |what: &str, kept: &str, again: &str| Some(format!("its {what} is `{kept}` and not `{again}`"));
+    let differs = |what: &str, kept: &str, again: &str| Some(format!("its {what} is `{kept}`, not `{again}`"));
     match () {
         () if kept.cluster != again.cluster => differs("cluster", &kept.cluster, &again.cluster),
         () if file(kept) != file(again) => differs("inventory", &kept.inventory, &again.inventory),
@@ -123,7 +123,7 @@ fn head_difference(kept: &Plan, again: &Plan) -> Option<String> {
     }
 }
 
-/// What of a rollout does not depend on what hosts come to.
+/// Returns the part of a rollout that does not depend on the results of hosts.
 fn bounds(rollout: &Rollout) -> Rollout {
     Rollout { canaries: Vec::new(), waves: Vec::new(), unavailable: Vec::new(), ..rollout.clone() }
 }
@@ -142,7 +142,7 @@ fn of_host(kept: &HostPlan, again: &HostPlan) -> String {
     let step = step.or_else(|| again.steps.iter().find(|step| !kept.steps.contains(step)).map(|step| &step.id));
     match step {
         Some(id) => format!("step `{id}` of `{}` differs", kept.host),
-        None => format!("what it says of `{}` differs", kept.host),
+        None => format!("the plan of `{}` differs", kept.host),
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
         let ok = || step("s", "ok", "1", json!({}));
         let envelope = json!({ "envelope": { "until": "x", "disruption": "D0", "resource": "file /etc/x" } });
         let other = json!({ "changes": [{ "attribute": "mode", "from": "0600", "to": "0777" }] });
-        assert_eq!(moved(change("1", json!({})), change("1", json!({}))), None, "as it was");
+        assert_eq!(moved(change("1", json!({})), change("1", json!({}))), None, "unchanged");
         assert_eq!(moved(change("1", json!({})), step("s", "ok", "2", json!({}))), None, "done meanwhile");
         assert_eq!(
             moved(change("1", relied("\"0600\"")), change("2", relied("\"0640\""))).as_deref(),
@@ -192,16 +192,16 @@ mod tests {
         );
         assert_eq!(
             moved(change("1", json!({})), change("2", json!({}))).as_deref(),
-            Some("what it relies on moved; it is `change` now: it differs"),
-            "where nothing more is known"
+            Some("its inputs changed; it is `change` now: it differs"),
+            "if nothing more is known"
         );
         assert_eq!(
             moved(change("1", json!({})), step("s", "unknown", "2", json!({}))).as_deref(),
-            Some("what it relies on moved; it is `unknown` now: it differs")
+            Some("its inputs changed; it is `unknown` now: it differs")
         );
         assert_eq!(
             moved(change("1", json!({})), change("1", other)).as_deref(),
-            Some("would do something else now than the plan shows")
+            Some("would now make other changes than the plan shows")
         );
         assert_eq!(
             moved(ok(), change("2", json!({}))).as_deref(),
@@ -212,12 +212,12 @@ mod tests {
             Some("was `pending` in the plan; now it differs")
         );
         assert_eq!(moved(step("s", "pending", "1", json!({})), step("s", "unknown", "2", json!({}))), None);
-        assert_eq!(moved(change("1", envelope.clone()), change("2", json!({}))), None, "what comes before is done");
-        assert!(moved(change("1", envelope.clone()), change("2", envelope.clone())).is_some(), "before anything ran");
+        assert_eq!(moved(change("1", envelope.clone()), change("2", json!({}))), None, "earlier steps are done");
+        assert!(moved(change("1", envelope.clone()), change("2", envelope.clone())).is_some(), "before any step ran");
         let worse = json!({ "disruption": "D2" });
         assert_eq!(
             moved(change("1", envelope), change("2", worse)).as_deref(),
-            Some("the plan allows D0 there, it would be D2 now")
+            Some("the plan allows D0, the change is now D2")
         );
     }
 
@@ -229,8 +229,8 @@ mod tests {
         assert_eq!(
             said,
             [
-                "r/s: is not declared by what the host says now",
-                "r/t: is not in the plan, and would change something now"
+                "r/s: is no longer declared, given the host's current facts",
+                "r/t: is not in the plan, but would make changes now"
             ]
         );
     }

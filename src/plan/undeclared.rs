@@ -1,5 +1,5 @@
-//! What a host remembers that its cluster made and no step declares any more: the step is gone, or it is about something
-//! else now. A removal is said, never implied.
+//! Resources that a host's records list for its cluster and that no step declares any more: the step is gone, or it is
+//! about another resource now. forge only reports them: a removal must be declared.
 
 use super::case::{Case, Turn};
 use super::memory::{self, Memory, Owned, identity, memories};
@@ -9,10 +9,10 @@ use crate::model::Value;
 use crate::probe::Probe;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is declared for a host, whether or not this run looks at it.
+/// The declarations for a host, whether or not this run observes them.
 #[derive(Default)]
 struct Declared {
-    /// Steps, and whether it is known what they are about.
+    /// Steps, and whether their resource is known.
     steps: BTreeMap<String, bool>,
     owned: Owned,
 }
@@ -34,7 +34,7 @@ impl Declared {
     }
 }
 
-/// Returns what the records of this cluster remember that is not declared here any more.
+/// Returns the resources in the records of this cluster that are not declared here any more.
 pub(super) fn undeclared(case: &Case<'_>, turns: &[Turn<'_>]) -> Vec<LeftBehind> {
     let applied = |step: &str| case.instances().iter().any(|i| step.split('/').next() == Some(&*i.recipe.name));
     let told = |memory: &Memory| LeftBehind {
@@ -46,7 +46,7 @@ pub(super) fn undeclared(case: &Case<'_>, turns: &[Turn<'_>]) -> Vec<LeftBehind>
     forgotten(case, turns).iter().map(told).collect()
 }
 
-/// Returns the questions whether what is not declared any more is still there.
+/// Returns the probes that show whether resources that are not declared any more still exist.
 pub(super) fn probes(case: &Case<'_>, turns: &[Turn<'_>]) -> BTreeSet<Probe> {
     memory::probes(forgotten(case, turns).iter())
 }
@@ -63,9 +63,10 @@ fn forgotten(case: &Case<'_>, turns: &[Turn<'_>]) -> Vec<Memory> {
 fn is_forgotten(case: &Case<'_>, turns: &[Turn<'_>], memory: &Memory, declared: &Declared, all: &[Memory]) -> bool {
     let nameless = memory.identity.as_ref().is_none_or(|identity| identity.claims.is_empty());
     match declared.steps.get(&memory.step) {
-        // What cannot be named is told by its step alone.
+        // A resource without a name is identified by its step alone.
         Some(_) if nameless => false,
-        // What it is about now is not known, or it does not concern the host: then it is about the same.
+        // Its current resource is unknown, or the step does not apply to the host: assume that the resource is the
+        // same.
         Some(false) if memory.latest => false,
         None if memory.latest && known(case, turns, &memory.step) => false,
         None if nameless => true,
@@ -73,15 +74,15 @@ fn is_forgotten(case: &Case<'_>, turns: &[Turn<'_>], memory: &Memory, declared: 
     }
 }
 
-/// Whether the record says that a thing was taken away: nothing is left to tell. Records of before said so in the
-/// value only.
+/// Returns whether the record says that the resource was removed, so that nothing is left to report. Old records say so
+/// only in `value`.
 pub(super) fn removed(record: &Value) -> bool {
     let says = |value: &Value| value.get("absent").and_then(Value::as_bool) == Some(true);
     says(record) || record.get("value").is_some_and(says)
 }
 
-/// Whether a step is still declared though it has no such turn now: the filter leaves it out, it runs on another
-/// host, or its turns are not known yet.
+/// Returns whether a step is still declared although it has no such instance now: the filter excludes it, it runs on
+/// another host, or its instances are not known yet.
 fn known(case: &Case<'_>, turns: &[Turn<'_>], record: &str) -> bool {
     let mut steps = case.instances().iter().flat_map(|i| i.recipe.steps.iter().map(move |step| (&i.recipe, step)));
     steps.any(|(recipe, step)| {

@@ -1,4 +1,4 @@
-//! The `verify` entries of a host's recipes, judged from what was seen.
+//! Evaluates the `verify` entries of a host's recipes against the observed state.
 
 use super::case::Case;
 use super::demand::{check_probe, verify_id};
@@ -9,7 +9,8 @@ use crate::model::{SecretStore, Untrusted, Value, Verdict};
 use crate::probe::{ObjectsAsked, Probe, Reading};
 use std::sync::Arc;
 
-/// Judges the `verify` entries of every recipe of a host whose steps all are as desired.
+/// Evaluates the `verify` entries of every recipe of a host. They stay pending for a recipe with steps that do not
+/// match.
 pub(super) fn verifications(case: &Case<'_>, steps: &[StepPlan]) -> Vec<VerifyPlan> {
     let mut list = Vec::new();
     for instance in case.instances().iter().filter(|i| !i.absent) {
@@ -23,7 +24,7 @@ pub(super) fn verifications(case: &Case<'_>, steps: &[StepPlan]) -> Vec<VerifyPl
         let pending = steps.iter().filter(unsettled).find(pending).map(|step| step.id.to_string());
         for verify in instance.recipe.verify.iter().filter(|v| case.ground.filter.admits_level(v.level)) {
             let judged = match stops {
-                Some(step) => (Verdict::Pending, format!("judged once `{}` is done", step.id)),
+                Some(step) => (Verdict::Pending, format!("evaluated after `{}` is done", step.id)),
                 None => despite(pending.as_deref(), verification(case, instance, verify)),
             };
             list.push(VerifyPlan {
@@ -40,7 +41,8 @@ pub(super) fn verifications(case: &Case<'_>, steps: &[StepPlan]) -> Vec<VerifyPl
     list
 }
 
-/// What does not hold while a step of the recipe is configured and not yet effective may hold later.
+/// Turns a failed verification into pending while a step of the recipe is configured but not yet effective: it may pass
+/// later.
 pub fn despite(pending: Option<&str>, judged: (Verdict, String)) -> (Verdict, String) {
     match (pending, judged) {
         (Some(step), (Verdict::Change, why)) => (Verdict::Pending, format!("{why}; `{step}` is pending")),
@@ -48,7 +50,7 @@ pub fn despite(pending: Option<&str>, judged: (Verdict, String)) -> (Verdict, St
     }
 }
 
-/// Judges one `verify` entry from what was seen.
+/// Evaluates one `verify` entry against the observed state.
 pub fn verification(case: &Case<'_>, instance: &Arc<Instance>, verify: &Verify) -> (Verdict, String) {
     let (expander, known) = (case.ground.expander, case.known());
     let judged = match expander.about(case.host, instance, verify, &known) {
@@ -61,8 +63,8 @@ pub fn verification(case: &Case<'_>, instance: &Arc<Instance>, verify: &Verify) 
     };
     let id = verify_id(&instance.recipe.name, &verify.name);
     match &judged {
-        Judged::Holds { .. } => (Verdict::Ok, "holds".to_owned()),
-        Judged::NotApplicable => (Verdict::NotApplicable, "its `when` is false here".to_owned()),
+        Judged::Holds { .. } => (Verdict::Ok, "passed".to_owned()),
+        Judged::NotApplicable => (Verdict::NotApplicable, "`when` is false".to_owned()),
         Judged::Fails { shown, .. } => (Verdict::Change, fails(verify, shown.as_deref())),
         Judged::Unknown { why, .. } => (Verdict::Unknown, why.clone()),
         Judged::Check { .. } => match check_probe(&id, &judged, None).map(|probe| check_status(case, &probe)) {
@@ -73,7 +75,7 @@ pub fn verification(case: &Case<'_>, instance: &Arc<Instance>, verify: &Verify) 
     }
 }
 
-/// Returns what the command of a verification printed, where that explains its verdict.
+/// Returns the output of a verification's command if that explains its verdict.
 pub fn check_run(case: &Case<'_>, instance: &Arc<Instance>, verify: &Verify, verdict: Verdict) -> Option<CheckRun> {
     if !matches!(verdict, Verdict::Change | Verdict::Unknown) || verify.about.is_some() {
         return None;
@@ -94,27 +96,27 @@ pub fn check_run(case: &Case<'_>, instance: &Arc<Instance>, verify: &Verify, ver
 fn fails(verify: &Verify, shown: Option<&str>) -> String {
     let expect = verify.expect.as_ref().map(|expect| expect.source.trim().to_owned()).unwrap_or_default();
     let shown = shown.filter(|shown| !shown.is_empty()).map(|shown| format!(" ({shown})"));
-    format!("does not hold: {expect}{}", shown.unwrap_or_default())
+    format!("expectation failed: {expect}{}", shown.unwrap_or_default())
 }
 
 /// Returns the objects that a verification is about.
 ///
 /// # Errors
-/// What it comes to without them: an object that is not there fails, and so does one whose kind the API does not serve.
+/// The verdict without them: the verification fails if the object does not exist or the API does not serve its kind.
 fn found<'c>(case: &'c Case<'_>, verify: &Verify, asked: ObjectsAsked) -> Result<&'c [Value], (Verdict, String)> {
     let (kind, version, told) = (asked.kind.clone(), asked.api_version.clone(), asked.to_string());
     match case.seen.observation.get(&Probe::Objects(Box::new(asked))) {
         Ok(Reading::Objects(Some(found))) if found.is_empty() && matches!(verify.about, Some(About::One(_))) => {
-            Err((Verdict::Change, format!("there is no {told}")))
+            Err((Verdict::Change, format!("{told} not found")))
         }
         Ok(Reading::Objects(Some(found))) => Ok(found),
         Ok(Reading::Objects(None)) => Err((Verdict::Change, format!("the API serves no `{kind}` of `{version}`"))),
-        Ok(_) => Err((Verdict::Unknown, "was answered with something else".to_owned())),
+        Ok(_) => Err((Verdict::Unknown, "unexpected type of answer".to_owned())),
         Err(unknown) => Err((Verdict::Unknown, unknown.why)),
     }
 }
 
-/// Returns the first verification of a recipe that does not hold, and why.
+/// Returns the first verification of a recipe that does not pass, with the reason.
 pub fn unproven(case: &Case<'_>, instance: &Arc<Instance>) -> Option<String> {
     instance.recipe.verify.iter().find_map(|verify| match verification(case, instance, verify) {
         (verdict, _) if verdict.is_settled() => None,

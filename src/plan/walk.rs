@@ -1,4 +1,4 @@
-//! One pass over the turns of a host, in order, that carries what earlier turns predict.
+//! One pass over the step instances of a host, in order, that carries the predicted effects of earlier ones.
 
 use super::case::{Case, Turn};
 use super::judge::{Ahead, Ruling, judge, unknown};
@@ -21,26 +21,26 @@ pub(super) struct Walk<'w, 'a> {
     turns: &'w [Turn<'a>],
     outside: &'w Outside<'w>,
     ahead: Ahead,
-    /// Turns that are going to change in ways that nobody declares in full.
+    /// Step instances that will change and whose effects are not fully declared.
     opaque: BTreeSet<StepId>,
-    /// Turns that are going to change packages, and how.
+    /// Step instances that will change packages, and how.
     packages: BTreeMap<StepId, PackageChanges>,
-    /// Turns that are looked at again and are as declared now.
+    /// Step instances that match now and are checked again.
     precautions: BTreeSet<StepId>,
-    /// Turns that are going to wait and change nothing.
+    /// `wait_for` step instances: they will wait and change nothing.
     waits: BTreeSet<StepId>,
-    /// What each step came to, worst of its turns.
+    /// The status of each step: the worst of its instances.
     status: BTreeMap<StepIndex, Status>,
-    /// Of steps that are as desired but stand behind one that gets nowhere: that one.
+    /// For steps that match but depend on a stopped step: the stopped step.
     behind: BTreeMap<StepIndex, String>,
-    /// Recipes that a rule forbids here, or what the host is.
+    /// Recipes that a rule, or the identity of the host, blocks here.
     ruled: BTreeMap<String, Judgement>,
-    /// What is known of the host's window.
+    /// The known state of the host's window.
     window: &'w WindowScope,
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
-    /// `twin` says of a machine with several names that nothing runs on it.
+    /// `twin` is the judgement that blocks all steps of a machine with several names.
     pub fn new(
         case: &'w Case<'a>,
         turns: &'w [Turn<'a>],
@@ -58,7 +58,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         Self { case, turns, outside, ahead, opaque, packages, precautions, waits, status, behind, ruled, window }
     }
 
-    /// Plans every turn, and tells other hosts what they wait for.
+    /// Plans every step instance and publishes the status of the steps that other hosts wait for.
     pub fn run(mut self, told: &mut Told) -> Vec<StepPlan> {
         let turns = self.turns;
         let mut steps = Vec::with_capacity(turns.len());
@@ -87,7 +87,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
-    /// Whether a step is to change on a host where forge may change nothing: those who wait for it wait in vain.
+    /// Returns whether a step is to change on a host where forge may change nothing: steps that wait for it wait in
+    /// vain.
     fn refused(&self, step: StepIndex) -> bool {
         let id = self.case.ground.project.graph.step(step);
         let changing = || self.ahead.changing.iter().any(|c| c.recipe == id.recipe && c.step == id.step);
@@ -96,11 +97,11 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     fn turn(&mut self, turn: &Turn<'a>) -> StepPlan {
         let needed = match self.ahead.changing.is_empty() {
-            // Nothing is there to build on.
+            // No earlier step will change.
             true => Vec::new(),
             false => self.needed(turn),
         };
-        // A wait takes nothing away from the next wait, and a precaution most often has nothing to do.
+        // A wait does not affect the next wait, and a precaution usually changes nothing.
         let counts = |id: &StepId| !self.precautions.contains(id) && (!is_wait(turn) || !self.waits.contains(id));
         self.ahead.predicted.after = self.changing_before(&needed, counts).map(ToString::to_string);
         self.ahead.opaque = self.changing_before(&needed, |id| self.opaque.contains(id)).map(ToString::to_string);
@@ -116,7 +117,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         };
         let ruling = window::brought_back(turn, ruling, self.window);
         let stopped = self.stopped_by(turn);
-        // What is as desired is seen to be so: it waits for nothing itself.
+        // A step that matches does not wait for any step.
         let (behind, waits_for) = match ruling.judgement.verdict.is_settled() {
             true => (stopped, None),
             false => (None, stopped),
@@ -129,7 +130,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         step
     }
 
-    /// Returns what a changing step rests on and comes to, for a plan that is kept.
+    /// Returns the values that a changing step depends on and the digest of its result, for a plan that is saved.
     fn bases(&self, turn: &Turn<'_>, ruling: &Ruling) -> (Vec<relied::Relied>, Option<String>) {
         match self.case.ground.policy.bases && ruling.judgement.verdict == Verdict::Change {
             true => (relied::relied(self.case, turn, &ruling.judgement), relied::after(turn)),
@@ -137,8 +138,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
-    /// A `one` step that is to be done here may have been done on a host that does not answer, or that this run does not
-    /// look at: then nobody can tell whether there is something to do. A record says that it was done here.
+    /// Makes a `one` step unknown that would run here but may have run already on a host that is unreachable or not in
+    /// this run. A record that it ran here settles that.
     fn asked_everywhere(&self, turn: &Turn<'_>, mut ruling: Ruling) -> Ruling {
         let known = || self.case.made(&turn.expanded.id);
         if turn.step.scope != Scope::One
@@ -160,7 +161,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         ruling
     }
 
-    /// Returns the recipes that a turn builds on: its own, and those it needs.
+    /// Returns the recipes that a step instance depends on: its own, and those that it needs.
     fn needed(&self, turn: &Turn<'_>) -> Vec<&'w str>
     where
         'a: 'w,
@@ -174,14 +175,14 @@ impl<'w, 'a> Walk<'w, 'a> {
         needed
     }
 
-    /// Returns the last earlier step of the recipes `needed` that is going to change.
+    /// Returns the last earlier step of the recipes `needed` that will change.
     fn changing_before(&self, needed: &[&str], admits: impl Fn(&StepId) -> bool) -> Option<&StepId> {
         let builds_on = |id: &&StepId| needed.binary_search(&&*id.recipe).is_ok() && admits(id);
         self.ahead.changing.iter().rfind(builds_on)
     }
 
-    /// Returns the last earlier step of the recipes `needed` that changes packages, and what all of them do. What is done
-    /// once for many hosts is not done again for a package of one.
+    /// Returns the last earlier step of the recipes `needed` that changes packages, and the changes of all such steps.
+    /// A step that runs once for many hosts does not run again because of a package on one of them.
     fn packages_before(&self, turn: &Turn<'_>, needed: &[&str]) -> Option<(StepId, PackageChanges)> {
         if self.packages.is_empty() || turn.step.scope != Scope::Host {
             return None;
@@ -219,7 +220,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         Some(format!("{} ({why})", self.case.ground.project.graph.step(edge.from)))
     }
 
-    /// Returns which verification of a recipe does not hold here. One that is judged after changes may well.
+    /// Returns a verification of a recipe that does not pass here. If the recipe has changes, its verifications run
+    /// after them and may pass.
     fn unproven(&self, recipe: &str) -> Option<String> {
         if self.ahead.changing.iter().any(|id| *id.recipe == *recipe) {
             return None;
@@ -228,14 +230,14 @@ impl<'w, 'a> Walk<'w, 'a> {
         unproven(self.case, instance)
     }
 
-    /// `behind` is what a step stands behind that is settled itself.
+    /// Records the result of a step instance. `behind` is the stopped step that a matching step depends on.
     fn note(&mut self, turn: &Turn<'_>, step: &StepPlan, behind: Option<String>) {
         let stopped = behind.is_some() || step.waits_for.is_some() || step.held.is_some();
         let status = match step.verdict {
             _ if stopped => Status::Stopped,
             Verdict::Ok | Verdict::NotApplicable => Status::Through,
             Verdict::Change | Verdict::Pending if self.will_be_effective(turn, step) => Status::Through,
-            // What must become effective by a reload is only known to be so afterwards.
+            // Whether a reload makes a change effective is only known afterwards.
             Verdict::Change if window::waits_for_effect(turn, step) => Status::Configured,
             Verdict::Change => Status::Through,
             Verdict::Pending => Status::Configured,
@@ -266,7 +268,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
             self.note_removal(turn);
         }
-        // Also where it waits for another step: what waits behind it is not impossible for that.
+        // Also if it waits for another step: steps that depend on it are not blocked by that.
         if step.verdict == Verdict::Change {
             self.ahead.predicted.will_exist.extend(provided(turn));
         }
@@ -275,7 +277,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn note_removal(&mut self, turn: &Turn<'_>) {
         let State::Resource(resource) = &turn.expanded.state else { return };
         let predicted = &mut self.ahead.predicted;
-        // A user may take a home along, an archive what was unpacked.
+        // Removing a user may remove its home, removing an archive the unpacked files.
         predicted.takes_more |= matches!(turn.step.kind, "package" | "package_file" | "command" | "archive" | "user");
         if turn.expanded.absent || turn.step.kind == "absent" {
             let paths = resource.claims().into_iter().filter(|(kind, _)| *kind == "path");
@@ -285,7 +287,8 @@ impl<'w, 'a> Walk<'w, 'a> {
 }
 
 impl Walk<'_, '_> {
-    /// Whether the run itself brings a step into force: by a reboot, or since what loads it comes later.
+    /// Returns whether the run itself makes a step effective: by a reboot, or because a later step loads it for the
+    /// first time.
     fn will_be_effective(&self, turn: &Turn<'_>, step: &StepPlan) -> bool {
         let reboots = self.window.may_reboot(self.case.ground.project);
         let first_load = || window::ways(turn).any(|way| way == "first-load");
@@ -293,25 +296,25 @@ impl Walk<'_, '_> {
     }
 }
 
-/// Returns the judgement of a `one` step that may have been done on hosts that are not seen.
+/// Returns the judgement of a `one` step that may have run on hosts that were not observed.
 fn elsewhere(silent: &[HostName], cut: &[HostName]) -> Option<Judgement> {
     match (silent, cut) {
         ([], []) => None,
         ([], cut) => {
-            let why = format!("it may have been done on hosts that are not in this run: {}", super::span::named(cut));
-            Some(unknown(&why).hint("a step of scope `one` is done for all hosts of its entry: run without `--on`"))
+            let why = format!("it may have run on hosts that are not in this run: {}", super::span::named(cut));
+            Some(unknown(&why).hint("a step of scope `one` runs once for all hosts of its entry: run without `--on`"))
         }
         ([one], _) => {
-            let why = format!("`{one}` cannot be reached, and it may be the one where this ran");
+            let why = format!("`{one}` is unreachable, and the step may have run there");
             Some(
                 unknown(&why)
-                    .hint(format!("bring `{one}` back; if it never ran there, take it out of the entry's `on`")),
+                    .hint(format!("bring `{one}` back; if the step never ran there, remove it from the entry's `on`")),
             )
         }
         (many, _) => {
             let names = super::span::named(many);
-            let why = format!("hosts cannot be reached, and one of them may be where this ran: {names}");
-            Some(unknown(&why).hint("bring them back; if it never ran there, take them out of the entry's `on`"))
+            let why = format!("hosts are unreachable, and the step may have run on one of them: {names}");
+            Some(unknown(&why).hint("bring them back; if the step never ran there, remove them from the entry's `on`"))
         }
     }
 }
@@ -320,7 +323,7 @@ fn is_wait(turn: &Turn<'_>) -> bool {
     turn.step.kind == "wait_for"
 }
 
-/// Returns what a turn brings into being: what its resource does, and what its step says it does.
+/// Returns what a step instance provides: by its resource, and by the `provides` of its step.
 pub fn provided(turn: &Turn<'_>) -> Vec<Provision> {
     if turn.expanded.absent {
         return Vec::new();
@@ -332,7 +335,7 @@ pub fn provided(turn: &Turn<'_>) -> Vec<Provision> {
     provided
 }
 
-/// Returns the judgement that a rule of the recipe puts on all its steps here, if one does not hold.
+/// Returns the judgement of all steps of a recipe here if one of its rules fails or could not be evaluated.
 pub fn rule(case: &Case<'_>, instance: &Arc<Instance>) -> Option<Judgement> {
     if instance.absent {
         return None;
@@ -347,7 +350,7 @@ pub fn rule(case: &Case<'_>, instance: &Arc<Instance>) -> Option<Judgement> {
             }
             Judged::Unknown { why, .. } => {
                 let places = || places(case.ground.project, instance, rule);
-                open.get_or_insert_with(|| unknown(&format!("a rule cannot be judged: {why} ({})", places())));
+                open.get_or_insert_with(|| unknown(&format!("a rule could not be evaluated: {why} ({})", places())));
             }
             Judged::Holds { .. } | Judged::NotApplicable | Judged::Check { .. } => {}
         }
@@ -355,7 +358,7 @@ pub fn rule(case: &Case<'_>, instance: &Arc<Instance>) -> Option<Judgement> {
     open
 }
 
-/// Returns where a rule stands, and where the inventory applies its recipe.
+/// Returns where a rule is declared, and where the inventory applies its recipe.
 pub fn places(project: &Project, instance: &Instance, rule: &Rule) -> String {
     let place = |span| project.sources.place(span);
     format!("rule at {}, applied at {}", place(rule.require.span), place(instance.span))
@@ -395,8 +398,8 @@ fn step_plan(place: &str, turn: &Turn<'_>, ruling: Ruling, waits_for: Option<Str
     }
 }
 
-/// What a step may disturb once it can be judged. A unit that does not exist yet may come with its package, running
-/// already, and then restarts on its configuration: nobody uses it yet.
+/// Returns the highest disruption of a step that cannot be evaluated yet. A unit that does not exist yet may already
+/// run once its package is installed, and then restarts with its configuration: nothing uses it yet.
 fn at_most(turn: &Turn<'_>, judgement: &Judgement, foresight: Foresight) -> Disruption {
     let restarts = !turn.expanded.absent && !turn.step.restart_on.is_empty();
     match turn.step.kind == "service" && (restarts || foresight == Foresight::Precaution) {
@@ -405,12 +408,12 @@ fn at_most(turn: &Turn<'_>, judgement: &Judgement, foresight: Foresight) -> Disr
     }
 }
 
-/// Returns what an envelope speaks of: `file /etc/motd`.
+/// Returns the resource that an envelope names: `file /etc/motd`.
 pub fn resource_of(turn: &Turn<'_>) -> String {
     format!("{} {}", turn.step.kind, title(turn).raw())
 }
 
-/// Returns what a turn is about, as far as it is known.
+/// Returns the resource of a step instance, as far as it is known.
 pub fn title(turn: &Turn<'_>) -> Untrusted {
     let text = match &turn.expanded.state {
         State::Resource(resource) => resource.title(),

@@ -1,4 +1,4 @@
-//! What apt offers: one `apt-cache policy` over the names that need it. It adds to what dpkg answered.
+//! apt's offers: one `apt-cache policy` for the names that need it. It adds to dpkg's answers.
 
 use super::package::amend;
 use super::section::{Raw, Section};
@@ -6,14 +6,14 @@ use super::{Observation, Offers, Probe};
 use crate::script::Fragment;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Asks for the packages that dpkg's rows do not say to be as wanted: arguments are pairs of name and version,
-/// an empty one for any. Names with an architecture are always asked for, and those of several architectures,
-/// where it is not plain which row counts. The first line names what is asked for, the second one is the
-/// native architecture, where a name has one.
+/// Queries the packages that are not in the wanted state according to dpkg's rows: arguments are pairs of name and
+/// version, an empty one for any. Names with an architecture are always queried, and so are packages of several
+/// architectures for which it is unclear which row counts. The first line lists the queried names, the second one is
+/// the native architecture, if a name has one.
 ///
-/// Root's `apt-cache` writes its caches anew when they are stale, and a plan writes nothing. As a user
-/// who may read everything and write nothing it uses fresh caches and builds stale ones in memory. Where
-/// capabilities do not allow that, it goes without caches, which is slower.
+/// Root's `apt-cache` rewrites its caches if they are stale, and a plan writes nothing. As a user who may read
+/// everything and write nothing, it uses fresh caches and builds stale ones in memory. If capabilities do not allow
+/// that, it runs without caches, which is slower.
 const SNIPPET: &str = r#"
 T='	' N='
 '
@@ -44,7 +44,7 @@ forge_policy $a
 }
 forge_offers"#;
 
-/// Why nothing is known of offers that nobody needs.
+/// The reason for unknown offers that are not needed.
 const UNASKED: &str = "apt was not asked";
 
 pub(crate) fn section(probes: Vec<Probe>, listing: &Fragment) -> Option<Section> {
@@ -58,7 +58,7 @@ pub(crate) fn section(probes: Vec<Probe>, listing: &Fragment) -> Option<Section>
     (!section.probes.is_empty()).then_some(section)
 }
 
-/// Returns the name to ask for and the version that makes it unnecessary, empty for any.
+/// Returns the name to query and the version that makes the query unnecessary, empty for any.
 fn need(probe: &Probe) -> Option<(&str, &str)> {
     match probe {
         Probe::Package { offers: Offers::Unneeded, .. } => None,
@@ -68,7 +68,7 @@ fn need(probe: &Probe) -> Option<(&str, &str)> {
     }
 }
 
-/// What apt offers of one package.
+/// apt's offers of one package.
 #[derive(Debug, Default, PartialEq)]
 struct Offer {
     candidate: Option<String>,
@@ -90,7 +90,7 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
         if !asked.contains(name) {
             state.offers_unknown = Some(UNASKED.to_owned());
         }
-        // apt leaves the native architecture out of what it prints.
+        // apt omits the native architecture in its output.
         if let Some(offer) = offers.get(name.strip_suffix(&native).unwrap_or(name)) {
             state.candidate.clone_from(&offer.candidate);
             state.available.clone_from(&offer.available);
@@ -98,8 +98,8 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     });
 }
 
-/// Reads `apt-cache policy`: names stand at the margin, `Candidate:` two deep, versions five deep with
-/// their sources eight deep. A version whose only source is dpkg's status is not offered.
+/// Parses the output of `apt-cache policy`: names have no indent, `Candidate:` is indented by two, versions by five and
+/// their sources by eight. A version whose only source is dpkg's status is not offered.
 fn parse(text: &str) -> BTreeMap<&str, Offer> {
     let mut offers: BTreeMap<&str, Offer> = BTreeMap::new();
     let (mut name, mut version) = ("", None);

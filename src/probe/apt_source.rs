@@ -1,9 +1,9 @@
-//! What apt's sources declare: every file of them, read together, as entries.
+//! The entries of apt's sources: all files are read together.
 
 use super::section::{Fields, Raw, Section};
 use super::{AptEntry, Observation, Probe, Reading};
 
-/// Prints two fields per file that apt reads: its path and its text. A name that apt would pass over is left out.
+/// Prints two fields per file that apt reads: its path and its text. Names that apt ignores are skipped.
 const SNIPPET: &str = r#"
 forge_sources() {
 for f in /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources; do
@@ -71,7 +71,7 @@ fn one_line(path: &str, line: &str) -> Option<AptEntry> {
     })
 }
 
-/// deb822 style: stanzas between empty lines; a line that begins with a blank goes on with the field above.
+/// deb822 style: stanzas between empty lines; a line that begins with a blank continues the field above.
 fn stanzas(path: &str, text: &str) -> Vec<AptEntry> {
     let mut stanzas: Vec<Vec<(String, String)>> = vec![Vec::new()];
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -152,7 +152,7 @@ mod tests {
     fn a_listing_that_did_not_end_is_unknown() {
         assert_eq!(
             read_from("/etc/apt/sources.list\0deb http://a x\0").unwrap_err().why,
-            "apt's sources did not answer it"
+            "apt's sources returned no answer"
         );
     }
 }

@@ -1,31 +1,31 @@
-//! Typed answers about how a host boots: the kernel's command line, and the images that it boots with.
+//! Typed answers about how a host boots: the kernel's command line, and its initramfs images.
 
 use crate::model::Untrusted;
 use crate::probe::ConfLine;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The command line of the running kernel, and what the boot loader is going to give the next one.
+/// The command line of the running kernel, and that of the next boot according to the boot loader.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CmdlineState {
     /// `/proc/cmdline`.
     pub loaded: Untrusted,
-    /// What the host is a container of: `systemd-nspawn`, `docker`. Empty for none.
+    /// The type of container that the host is: `systemd-nspawn`, `docker`. Empty if it is not a container.
     pub container: String,
     pub loader: Loader,
 }
 
-/// What configures the next boot.
+/// The configuration of the next boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loader {
-    /// None that forge can configure; `found` are the files of others that were looked for and are there.
+    /// No boot loader that forge can configure; `found` are the existing files of other known boot loaders.
     Other { found: Vec<String> },
-    /// GRUB as Debian and Ubuntu set it up: `update-grub` makes the menu from `/etc/default/grub` and its `.d`.
+    /// GRUB as set up by Debian and Ubuntu: `update-grub` generates the menu from `/etc/default/grub` and its `.d`.
     UpdateGrub {
-        /// Every line of these files that names `GRUB_CMDLINE_LINUX`, in the order in which they are read.
+        /// All lines of these files that contain `GRUB_CMDLINE_LINUX`, in the order in which they are read.
         lines: Vec<ConfLine>,
-        /// The menu's entries of Linux.
+        /// The menu's entries for Linux.
         entries: Vec<BootEntry>,
     },
     /// The entries that `grubby` keeps.
@@ -42,13 +42,13 @@ impl Default for Loader {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BootEntry {
     pub title: Untrusted,
-    /// What the kernel is given.
+    /// The kernel's arguments.
     pub args: Untrusted,
-    /// Whether it is there for repairs: its arguments are its own.
+    /// Whether it is a rescue entry, which has its own arguments.
     pub rescue: bool,
 }
 
-/// The program that makes early images.
+/// The program that creates initramfs images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Maker {
@@ -59,7 +59,7 @@ pub enum Maker {
     Dracut,
 }
 
-/// The images that kernels begin with, of the kernels that this host may boot.
+/// The initramfs images of the kernels that this host may boot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InitramfsState {
     pub maker: Maker,
@@ -69,9 +69,9 @@ pub struct InitramfsState {
     pub running: String,
     /// When it was booted, in seconds since the epoch.
     pub booted: f64,
-    /// The running kernel first, if it is in `/boot`, then the one that is booted next.
+    /// The running kernel first, if it is in `/boot`, then the next one to boot.
     pub images: Vec<EarlyImage>,
-    /// The digests of the asked files on the host; `None` for no regular file.
+    /// The digests of the requested files on the host; `None` if not a regular file.
     pub files: BTreeMap<String, Option<String>>,
 }
 
@@ -80,26 +80,25 @@ pub struct InitramfsState {
 pub struct EarlyImage {
     /// Its release.
     pub kernel: String,
-    /// Where the image is, or would be.
+    /// The image's path, whether or not it exists.
     pub path: String,
-    /// Its ctime, in seconds since the epoch; `None` where there is none.
+    /// Its ctime, in seconds since the epoch; `None` if it does not exist.
     pub made: Option<f64>,
-    /// Why it could not be read; empty when it was.
+    /// Why it could not be read; empty if it was read.
     pub trouble: Untrusted,
-    /// Digests of the asked files inside it.
+    /// Digests of the requested files inside it.
     pub files: BTreeMap<String, Option<String>>,
-    /// What is known of the asked modules.
+    /// State of the requested modules.
     pub modules: BTreeMap<String, ModuleInside>,
 }
 
 /// One module, in an image and in the folder of its kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModuleInside {
-    /// Whether this kernel has it built in.
+    /// Whether it is built into this kernel.
     pub builtin: bool,
-    /// The digest of its source as `modinfo` tells it, empty where it has none; `None` if this kernel has no such
-    /// module.
+    /// The digest of its source from `modinfo`, empty if it has none; `None` if this kernel has no such module.
     pub host: Option<String>,
-    /// The same of the module inside the image; `None` if none is inside.
+    /// The same for the module inside the image; `None` if the image does not contain it.
     pub inside: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! A recipe's own checks: each on its own, as data to `sh -c`, with its own limit and cap.
+//! A recipe's own checks: each separate, as data for `sh -c`, with its own limit and cap.
 
 use super::section::{End, Raw, Section};
 use super::{CHECK_LIMIT_S, Observation, Output, Probe, Reading, Unknown};
@@ -6,16 +6,16 @@ use crate::model::Untrusted;
 use crate::script::Fragment;
 use std::time::Duration;
 
-/// Bytes of stdout that are kept of a check.
+/// Maximum bytes of a check's stdout that are kept.
 pub(crate) const CAP: u64 = 262_144;
 
-/// Bytes of a check's text at most: the kernel takes 131,072 as one argument, and secrets are put in later.
+/// Maximum bytes of a check's text: the kernel accepts 131,072 as one argument, and secrets are inserted later.
 pub(crate) const SCRIPT_CAP: usize = 98_304;
 
 /// `forge_env KEY VALUE` …, then `forge_check USER CWD SCRIPT`. Text and values reach the check through its
-/// environment, never through an argument. The marks on descriptor 5 say that the check's own code was
-/// reached, and that it ended by itself; the code gets neither the descriptor nor the token. `setpriv`
-/// rather than `runuser`: a login session would be written to the host's logs.
+/// environment, never through an argument. The marks on descriptor 5 show that the check's own code was started, and
+/// that it ended by itself; the code gets neither the descriptor nor the token. `setpriv` instead of `runuser`: a login
+/// session would be written to the host's logs.
 const SNIPPET: &str = r#"forge_env() {
 case $1 in ''|[0-9]*|*[!A-Za-z0-9_]*) return ;; esac
 eval "$1=\$2; export $1"
@@ -45,9 +45,9 @@ exit "$r"
 }
 "#;
 
-/// Makes everything that is mounted read-only, in a namespace of the check's own, and gives it a place for what it
-/// needs while it runs. What cannot be made so ends it before it begins. Requests to services go by sockets: those are not
-/// kept from it.
+/// Remounts everything read-only, in the check's own mount namespace, and provides a temporary place for the files it
+/// needs while it runs. If a mount cannot be made read-only, the check ends before it starts. Requests to services use
+/// sockets: those are not blocked.
 const CONFINE: &str = r#"no() { printf 'forge-unconfined %s\n' "$1" >&2; exit 1; }
 cat /proc/self/mountinfo | while read -r _ _ _ _ at as rest; do
 case " ${rest#* - }" in ' autofs '*) continue ;; esac
@@ -58,12 +58,12 @@ done || exit 1
 if [ -d /dev/shm ] && mount -t tmpfs -o size=16m,mode=1777 tmpfs /dev/shm 2>/dev/null; then export TMPDIR=/dev/shm; fi
 exec "$@""#;
 
-/// How checks are run.
+/// How checks run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checks {
-    /// For those that name no limit.
+    /// Timeout of checks that set none.
     pub limit: Option<Duration>,
-    /// Whether each runs where it can write nothing; on hosts that do not allow that it is not run at all.
+    /// Whether each check runs without write access; on hosts that do not support that, it does not run at all.
     pub confined: bool,
 }
 
@@ -123,14 +123,14 @@ fn not_begun(section: &Section, raw: &Raw, probe: &Probe) -> Unknown {
     }
 }
 
-/// Whether the host gave the check no namespace of its own.
+/// Reports whether the host refused to create a namespace for the check.
 fn is_refused(said: &str) -> bool {
     said.lines().any(|line| line.starts_with("unshare: "))
 }
 
 fn unconfined(said: &str) -> Unknown {
     let why = said.lines().find_map(|line| line.strip_prefix("forge-unconfined ").or(line.strip_prefix("unshare: ")));
-    Unknown::new("unconfined: the host does not let the check run where it can write nothing").said(why.unwrap_or(""))
+    Unknown::new("unconfined: the host cannot run the check without write access").said(why.unwrap_or(""))
 }
 
 /// Builds the output of a command that ended with `status`.

@@ -1,10 +1,11 @@
-//! The kernel's command line: what the running kernel was given, and what the boot loader's menu gives the next.
+//! The kernel's command line: that of the running kernel, and that of the next boot according to the boot loader's
+//! menu.
 
 use super::section::{Fields, Raw, Section, text};
 use super::{BootEntry, CmdlineState, Loader, Observation, Probe, Reading, confd};
 use crate::model::Untrusted;
 
-/// Prints what a container calls itself, empty on a machine; also for the images of early boot.
+/// Prints the container's type, empty on a machine; also used for initramfs images.
 pub(super) const CONTAINER: &str = r#"
 forge_container() {
 c=
@@ -15,11 +16,11 @@ printf 'container\0%s\0' "$c"
 }
 "#;
 
-/// Prints fields: `loaded` and the command line; `container`; `loader` and which one. For GRUB as Debian has it
-/// follow its lines as `grep` prints them, `end`, `menu` and the lines of its menu that tell entries; for grubby
-/// `info` and what it says; else `found` fields and `end`.
+/// Prints fields: `loaded` and the command line; `container`; `loader` and its type. For GRUB as in Debian, these
+/// follow: its lines as printed by `grep`, `end`, `menu` and the lines of its menu that identify entries. For grubby:
+/// `info` and its output. Otherwise `found` fields and `end`.
 ///
-/// Only a `grub-mkconfig` that reads the folder of snippets counts: that is a patch of Debian's.
+/// Only a `grub-mkconfig` that reads the folder of snippets counts: that is a Debian patch.
 const SNIPPET: &str = r#"need grep
 forge_cmdline() {
 IFS= read -r l </proc/cmdline || [ -n "$l" ] || exit 2
@@ -63,7 +64,7 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     }
 }
 
-/// Reads all of it; `None` unless it came to its end.
+/// Parses the whole output; `None` if it is incomplete.
 fn parse(stdout: &[u8]) -> Option<CmdlineState> {
     let mut fields = Fields::new(stdout);
     let [b"loaded", loaded, b"container", container, b"loader", loader] = fields.row()? else { return None };
@@ -98,8 +99,8 @@ fn other(fields: &mut Fields<'_>) -> Option<Loader> {
     }
 }
 
-/// Reads the entries that GRUB's own script for Linux wrote: those of other systems and of hand-written menus are
-/// not made from the settings.
+/// Parses the entries that GRUB's own script for Linux wrote: entries of other systems and hand-written ones are not
+/// generated from the settings.
 fn menu_entries(menu: &str) -> Vec<BootEntry> {
     let mut entries = Vec::new();
     let (mut own, mut title, mut rescue) = (false, String::new(), false);
@@ -124,8 +125,8 @@ fn kernel_line(line: &str) -> Option<(&str, &str)> {
     command.starts_with("linux").then(|| rest.split_once(char::is_whitespace).unwrap_or((rest, "")))
 }
 
-/// Reads what `grubby --info=ALL` says: `KEY=VALUE` lines, of which `index` begins an entry. An entry without a
-/// kernel is of another system.
+/// Parses the output of `grubby --info=ALL`: `KEY=VALUE` lines; `index` begins an entry. An entry without a kernel
+/// belongs to another system.
 fn grubby(info: &str) -> Vec<BootEntry> {
     let mut entries: Vec<(bool, BootEntry)> = Vec::new();
     for (key, value) in info.lines().filter_map(|line| line.trim().split_once('=')) {
@@ -144,7 +145,7 @@ fn grubby(info: &str) -> Vec<BootEntry> {
     entries.into_iter().filter(|(linux, _)| *linux).map(|(_, entry)| entry).collect()
 }
 
-/// Takes the quotes off that older versions do not write.
+/// Removes the quotes, which older versions do not write.
 fn unquoted(value: &str) -> &str {
     value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
 }
@@ -201,7 +202,7 @@ mod tests {
         assert!(ask(&printed(whole)).is_ok());
         assert_eq!(
             ask(&printed(&whole[..whole.len() - 3])),
-            Err("reading the boot loader's configuration did not answer it".into())
+            Err("reading the boot loader's configuration returned no answer".into())
         );
     }
 

@@ -1,13 +1,13 @@
-//! Folders of configuration snippets (`sysctl.d`, `modprobe.d`, `modules-load.d`): every file and line of them,
-//! in the order in which they count.
+//! Folders of configuration snippets (`sysctl.d`, `modprobe.d`, `modules-load.d`): all their files and lines, in the
+//! order in which they take effect.
 
 use super::ConfLine;
 use super::section::{Fields, text};
 use std::collections::BTreeMap;
 
-/// `forge_confd DIR…`, highest priority first, prints fields: `file` and a path for each snippet; `lines`, and
-/// then, as `grep` prints them, path, NUL, number, colon and one line, over and over; `end`. Lines without
-/// content and comments are left out. A link to `/dev/null` has no lines and masks its name all the same.
+/// `forge_confd DIR…`, highest priority first, prints fields: `file` and a path for each snippet; `lines`, followed by
+/// repetitions of path, NUL, number, colon and one line, as printed by `grep`; `end`. Empty lines and comments are
+/// omitted. A link to `/dev/null` has no lines but still masks its name.
 pub(super) const SNIPPET: &str = r#"need grep
 forge_confd() {
 n=$#
@@ -25,9 +25,9 @@ printf 'end\0'
 }
 "#;
 
-/// Reads what `forge_confd` printed, up to and with `end`; `None` if it is something else.
+/// Parses the output of `forge_confd`, up to and including `end`; `None` if it is malformed.
 pub(super) fn lines(fields: &mut Fields<'_>) -> Option<Vec<ConfLine>> {
-    // The first folder to hold a name wins it; a sorted map is the order that programs read names in.
+    // The first folder that contains a name wins; a sorted map gives the order in which programs read names.
     let mut winners: BTreeMap<String, (String, Vec<ConfLine>)> = BTreeMap::new();
     loop {
         match fields.next()? {
@@ -50,7 +50,7 @@ pub(super) fn lines(fields: &mut Fields<'_>) -> Option<Vec<ConfLine>> {
     Some(winners.into_values().flat_map(|(_, lines)| lines).collect())
 }
 
-/// Reads one line as `grep -HnZ` prints it; `Some(None)` at the end.
+/// Parses one line as printed by `grep -HnZ`; `Some(None)` at the end.
 pub(super) fn line(fields: &mut Fields<'_>) -> Option<Option<ConfLine>> {
     let file = text(fields.next()?)?.to_owned();
     if file == "end" {

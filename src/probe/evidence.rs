@@ -1,6 +1,7 @@
-//! Evidence of who changed a host: the ends of its logs, what its journal says of sudo and of units, signs of files.
+//! Evidence of the cause of changes to a host: the ends of its logs, journal entries of sudo and of units, metadata of
+//! files.
 //!
-//! Bounded on the host: in time by the moment from which on it matters, in bytes by the tail of each log.
+//! Bounded on the host: in time by a start moment, in bytes by the tail of each log.
 
 use super::section::{End, Fields, Raw, Section, text};
 use super::{Observation, Probe, Reading, unit};
@@ -9,7 +10,7 @@ use crate::script::Fragment;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a host's logs hold that may tell who changed it. Parts that were not asked for are absent.
+/// Parts of a host's logs that may show who changed it. Parts that were not requested are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvidenceState {
     /// By name: `apt`, `journal`, `file:/etc/motd`.
@@ -20,13 +21,13 @@ pub struct EvidenceState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     pub text: Untrusted,
-    /// Why there is none: a lowercase fragment. Empty where it was read.
+    /// Why it is missing: a lowercase fragment. Empty if it was read.
     pub lack: String,
 }
 
-/// Entries of the journal that are asked for at most: the latest.
+/// Maximum number of journal entries requested: the latest.
 pub const JOURNAL_ENTRIES: usize = 4000;
-/// Bytes of each log, and of the journal's answer: their ends.
+/// Maximum bytes of each log, and of the journal's output: their ends.
 pub const LOG_CAP: u64 = 131_072;
 pub const JOURNAL_CAP: u64 = 1_048_576;
 
@@ -35,8 +36,9 @@ const ENDINGS: [&str; 5] = ["reboot.target", "poweroff.target", "halt.target", "
 
 /// Prints triples of fields: the name of a part, its text, and why it could not be read.
 ///
-/// Nothing here leaves a trace: `dnf history` would write to dnf's log, so that the logs themselves are read. NUL bytes,
-/// with which a crash pads logs, are dropped. The log before the last rotation counts where it was written to since.
+/// Nothing here leaves a trace: `dnf history` would write to dnf's log, so the logs themselves are read. NUL bytes,
+/// with which a crash pads logs, are dropped. The log before the last rotation is included if it was written to since
+/// the start moment.
 const SNIPPET: &str = r#"forge_lack() { printf '\0%s\0' "$1"; }
 forge_log() {
 printf '%s\0' "$1"
@@ -109,7 +111,7 @@ forge_signs
 const UNITS: &str = "forge_units() {
 systemctl show --no-pager -p Id,ActiveState,InactiveEnterTimestamp,InactiveExitTimestamp,ActiveEnterTimestamp,Result --";
 
-/// What sudo, logind and systemd said since.
+/// Journal entries of sudo, logind and systemd since then.
 const ENTRIES: &str = r#"forge_entries() {
 forge_j --since "@$s" -n "$n" _COMM=sudo + _COMM=systemd-logind"#;
 
@@ -138,16 +140,16 @@ pub(crate) fn section(probe: &Probe) -> Option<Section> {
     Some(section)
 }
 
-/// Returns why it cannot be asked.
+/// Returns why the probe cannot be sent.
 pub(super) fn refusal(units: &[String], paths: &[String]) -> Option<&'static str> {
     if paths.iter().any(|path| path.contains('\0')) {
-        return Some("the path holds a NUL byte");
+        return Some("the path contains a NUL byte");
     }
     units.iter().find_map(|name| unit::refusal(name))
 }
 
 fn read(section: &Section, raw: &Raw, out: &mut Observation) {
-    // What was read before a log that hangs stands.
+    // Parts read before a log that hangs are kept.
     let whole = raw.end == End::Exited(0) || raw.end == End::TimedOut;
     let parts = parse(&raw.stdout);
     let state = (whole && !parts.is_empty()).then_some(EvidenceState { parts });
@@ -191,14 +193,14 @@ mod tests {
         let state = ask("now\x007\0\0apt\0\0is missing\0journal\0{\"a\"").unwrap();
         let names: Vec<_> = state.parts.iter().map(|(name, part)| (&**name, part.text.raw(), &*part.lack)).collect();
         assert_eq!(names, [("apt", "", "is missing"), ("now", "7", "")]);
-        assert_eq!(ask(""), Err("reading the logs did not answer it".to_owned()));
+        assert_eq!(ask(""), Err("reading the logs returned no answer".to_owned()));
     }
 
     #[test]
     fn names_that_would_end_the_question_are_refused() {
         let owned = |text: &str| vec![text.to_owned()];
         assert_eq!(refusal(&owned("-x"), &[]), Some("is not a unit name"));
-        assert_eq!(refusal(&[], &owned("/a\0b")), Some("the path holds a NUL byte"));
+        assert_eq!(refusal(&[], &owned("/a\0b")), Some("the path contains a NUL byte"));
         assert_eq!(refusal(&owned("nginx"), &owned("/etc/a 'b")), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Questions with their raw answers, for recordings: kept on the way in, and read again later as if a host had just
+//! Probes with their raw answers, for recordings: kept when they arrive, and replayed later as if a host had just
 //! answered.
 
 use super::section::{End, Raw, Section};
@@ -8,41 +8,41 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// One merged question as it was put to a host, and what came back.
+/// One merged query to a host, and its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Exchange {
-    /// What asked, as messages name it.
+    /// The name of the query in messages.
     pub asked: String,
-    /// The questions that it answers.
+    /// The probes that it answers.
     pub probes: Vec<Probe>,
-    /// When the answer came, in UTC: `2026-11-21T09:30:15Z`.
+    /// When the answer arrived, in UTC: `2026-11-21T09:30:15Z`.
     #[serde(default)]
     pub at: String,
-    /// The time limit it had. Seconds.
+    /// Its time limit. Seconds.
     pub limit_s: u64,
     pub answer: Answer,
 }
 
-/// What came back.
+/// The answer to a query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     Printed(Printed),
-    /// What a cluster's API said, read already.
+    /// A cluster API's answer, already parsed.
     Told(serde_json::Value),
-    /// Nothing that could be read, or nothing that may be kept; a lowercase fragment says why.
+    /// No readable answer, or one that must not be kept; a lowercase fragment gives the reason.
     Unknown(Unknown),
 }
 
-/// The output of a question's code.
+/// The output of a query's code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Printed {
     pub end: Ended,
-    /// Whether a check's own code was reached.
+    /// Whether a check's own code was started.
     pub began: bool,
     pub stdout: Bytes,
     pub stderr: Bytes,
-    /// Whether output is missing at its end.
+    /// Whether the end of the output is missing.
     pub truncated: bool,
 }
 
@@ -50,13 +50,13 @@ pub struct Printed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// With this status.
+    /// With this exit status.
     Exited(i32),
-    /// It was stopped at its limit.
+    /// It was stopped at its time limit.
     TimedOut,
 }
 
-/// Bytes as they came: as text where they are UTF-8.
+/// Raw bytes: as text if they are UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Bytes {
@@ -72,7 +72,7 @@ impl Bytes {
         }
     }
 
-    /// Returns the bytes. What is no base64 is as good as nothing.
+    /// Returns the bytes. Invalid base64 gives no bytes.
     pub fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Text(text) => text.as_bytes().to_vec(),
@@ -80,7 +80,7 @@ impl Bytes {
         }
     }
 
-    /// Replaces text by what `change` makes of it; bytes that are no text stay.
+    /// Applies `change` to text; bytes that are not text stay unchanged.
     fn map(&mut self, change: &dyn Fn(&str) -> String) {
         if let Self::Text(text) = self {
             *text = change(text);
@@ -88,7 +88,7 @@ impl Bytes {
     }
 }
 
-/// What stands in a recording in the place of a host's key for digests of secrets.
+/// Placeholder in a recording for a host's key for digests of secrets.
 pub const KEY_LEFT_OUT: &str = "left-out";
 
 impl Exchange {
@@ -97,7 +97,7 @@ impl Exchange {
         Self { asked, probes, at: String::new(), limit_s: section.timeout_s, answer }
     }
 
-    /// Takes out what a recording never holds: the host's key, and whatever `scrub` takes out of a text.
+    /// Removes everything that a recording never contains: the host's key, and all that `scrub` removes from a text.
     pub fn clean(&mut self, scrub: &dyn Fn(&str) -> String) {
         let holds_key = self.probes.contains(&Probe::Records);
         if let Answer::Told(told) = &mut self.answer {
@@ -114,13 +114,13 @@ impl Exchange {
         printed.stderr.map(scrub);
     }
 
-    /// Puts a reason in the place of the answer.
+    /// Replaces the answer with a reason.
     pub fn withhold(&mut self, why: &str) {
         self.answer = Answer::Unknown(Unknown::new(why));
     }
 }
 
-/// Cleans every text of what an API said, names of fields too.
+/// Scrubs all texts of an API's answer, including names of fields.
 fn scrub_all(value: &mut serde_json::Value, scrub: &dyn Fn(&str) -> String) {
     match value {
         serde_json::Value::String(text) => *text = scrub(text),
@@ -136,8 +136,8 @@ fn scrub_all(value: &mut serde_json::Value, scrub: &dyn Fn(&str) -> String) {
     }
 }
 
-/// Replaces the field after `key`, one of the named fields that come before all lines; names and values take turns.
-/// An answer without it ended before.
+/// Replaces the field after `key`, one of the named fields that precede all lines; names and values alternate. An
+/// answer without it was truncated before it.
 fn without_key(stdout: &[u8]) -> Vec<u8> {
     let mut fields: Vec<&[u8]> = stdout.split(|byte| *byte == 0).collect();
     let at = fields.iter().step_by(2).position(|name| *name == b"key").map(|pair| 2 * pair + 1);
@@ -147,7 +147,7 @@ fn without_key(stdout: &[u8]) -> Vec<u8> {
     fields.join(&0)
 }
 
-/// Bodies of files travel as base64, in which no text is found: the field two after `body`.
+/// Bodies of files are sent as base64, in which no text can be found: the second field after `body`.
 fn bodies_scrubbed(stdout: &[u8], scrub: &dyn Fn(&str) -> String) -> Vec<u8> {
     let mut fields: Vec<Vec<u8>> = stdout.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
     let engine = base64::engine::general_purpose::STANDARD;
@@ -186,7 +186,7 @@ impl From<&Printed> for Raw {
 }
 
 impl Observation {
-    /// Takes over what a cluster's API answered, and keeps it where that is wanted.
+    /// Inserts a cluster API's answer, and keeps it if raw answers are kept.
     pub(crate) fn told(&mut self, probe: Probe, answer: Result<Reading, Unknown>) {
         self.keep(|| Exchange {
             asked: "the cluster".to_owned(),
@@ -194,7 +194,7 @@ impl Observation {
             at: String::new(),
             limit_s: 0,
             answer: match &answer {
-                // A reading is plain data: it always serializes.
+                // A reading is plain data: serialization cannot fail.
                 Ok(reading) => Answer::Told(serde_json::to_value(reading).unwrap_or_default()),
                 Err(why) => Answer::Unknown(why.clone()),
             },
@@ -204,8 +204,8 @@ impl Observation {
 }
 
 impl Section {
-    /// Reads what came back into answers, and keeps it where that is wanted. The parts of a shared process keep
-    /// theirs themselves.
+    /// Parses the output into answers, and keeps it if raw answers are kept. The parts of a shared process keep their
+    /// own output.
     pub(crate) fn answer(&self, raw: &Raw, out: &mut Observation) {
         if self.parts.is_empty() {
             out.keep(|| Exchange::new(self, Answer::Printed(raw.into())));
@@ -213,14 +213,14 @@ impl Section {
         (self.read)(self, raw, out);
     }
 
-    /// Answers every question with the same reason, and keeps that.
+    /// Answers all probes with the same reason, and keeps it.
     pub(crate) fn unanswered(&self, why: &Unknown, out: &mut Observation) {
         out.keep(|| Exchange::new(self, Answer::Unknown(why.clone())));
         self.all_unknown(why, out);
     }
 }
 
-/// Reads raw answers into what they say, in their order: later ones may add to earlier ones.
+/// Parses raw answers in their order: later ones may add to earlier ones.
 pub fn replay(exchanges: &[Exchange], facts: &[FactSnippet]) -> Observation {
     let mut seen = Observation::default();
     for exchange in exchanges {
@@ -231,24 +231,24 @@ pub fn replay(exchanges: &[Exchange], facts: &[FactSnippet]) -> Observation {
             Answer::Unknown(why) => unknown(why, &mut seen),
             Answer::Told(told) => match serde_json::from_value::<Reading>(told.clone()) {
                 Ok(mut reading) => {
-                    // The key is never written out.
+                    // The key is never written.
                     if let Reading::Records(state) = &mut reading {
                         state.key = Some(KEY_LEFT_OUT.to_owned());
                     }
                     exchange.probes.iter().for_each(|probe| seen.insert(probe.clone(), Ok(reading.clone())));
                 }
-                Err(_) => unknown(&Unknown::new("was recorded in a way that this version does not read"), &mut seen),
+                Err(_) => unknown(&Unknown::new("was recorded in a format that this version cannot read"), &mut seen),
             },
             Answer::Printed(printed) => match section(exchange, facts) {
                 Some(section) => (section.read)(&section, &Raw::from(printed), &mut seen),
-                None => unknown(&Unknown::new("was recorded in a way that this version does not read"), &mut seen),
+                None => unknown(&Unknown::new("was recorded in a format that this version cannot read"), &mut seen),
             },
         }
     }
     seen
 }
 
-/// Finds the code that reads an answer: the one that would ask the same today.
+/// Finds the section that parses an answer: the one that would send the same query today.
 fn section(exchange: &Exchange, facts: &[FactSnippet]) -> Option<Section> {
     let probes: BTreeSet<Probe> = exchange.probes.iter().cloned().collect();
     let mut sections = sections::parts(&probes, facts).0;

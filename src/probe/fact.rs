@@ -1,16 +1,15 @@
-//! Facts: quick snippets share a section; the others have one each.
+//! Facts: quick snippets share a section; each other one has its own.
 
 use super::section::{End, Fields, Raw, Section, text};
 use super::{FactSnippet, Observation, Output, Probe, Reading, Unknown};
 use crate::script::Fragment;
 
-/// Runs a quick snippet: name, status and output become three fields. What it says on stderr follows a line
-/// with its name.
+/// Runs a quick snippet: name, status and output become three fields. Its stderr follows a line with its name.
 const FACT: &str = "forge_fact() { printf '\\nforge-fact %s\\n' \"$1\" >&2; o=$(eval \"$2\"); r=$?\n\
                     printf '%s\\0%s\\0%s\\0' \"$1\" \"$r\" \"$o\"; }\n";
 
-/// Builds the sections of the facts that `probes` ask for: those of the second channel, that of the quick
-/// ones, and the others.
+/// Builds the sections of the facts in `probes`: those of the second channel, the shared one of the quick snippets, and
+/// the others.
 pub(crate) fn sections(probes: &[Probe], facts: &[FactSnippet]) -> (Vec<Section>, Option<Section>, Vec<Section>) {
     let asked = |name: &str| probes.iter().find(|p| matches!(p, Probe::Fact { name: n } if n == name)).cloned();
     let asked: Vec<(Probe, &FactSnippet)> = facts.iter().filter_map(|fact| Some((asked(fact.name)?, fact))).collect();
@@ -53,7 +52,7 @@ fn answer(section: &Section, raw: &Raw) -> Result<Output, Unknown> {
     }
 }
 
-/// A fact whose three fields came is answered, even if a later one was stopped.
+/// A fact with all three fields is answered, even if a later one was stopped.
 fn read_shared(section: &Section, raw: &Raw, out: &mut Observation) {
     section.all_unknown(&raw.lack(section), out);
     let said = String::from_utf8_lossy(&raw.stderr);
@@ -70,7 +69,7 @@ fn read_shared(section: &Section, raw: &Raw, out: &mut Observation) {
     }
 }
 
-/// Returns what the snippet of that name said on stderr.
+/// Returns the stderr of the snippet with that name.
 fn own_words<'a>(said: &'a str, name: &[u8]) -> &'a str {
     let mut parts = said.split("forge-fact ").skip(1).filter_map(|part| part.split_once('\n'));
     parts.find(|(of, _)| of.as_bytes() == name).map_or("", |(_, words)| words.trim())

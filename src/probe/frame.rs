@@ -1,4 +1,4 @@
-//! Frames: how sections of a script's output are told apart, and lost links noticed.
+//! Frames: separate the sections of a script's output, and detect lost links.
 
 use super::check::Checks;
 use super::group::clip;
@@ -8,7 +8,7 @@ use crate::script::{Script, Token};
 use base64::Engine as _;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A script made of probes, and what its output answers.
+/// A script made of probes, and the probes that its output answers.
 pub struct Compiled {
     /// The script of the quick probes.
     pub script: Script,
@@ -16,9 +16,9 @@ pub struct Compiled {
     pub device: Option<Script>,
     pub(crate) sections: Vec<Section>,
     pub(crate) device_sections: Vec<Section>,
-    /// Questions that cannot be put to a host at all.
+    /// Probes that cannot be sent to a host at all.
     pub(crate) unasked: Vec<(Probe, Unknown)>,
-    /// Whether raw answers are kept beside what they say.
+    /// Whether raw answers are kept in addition to parsed ones.
     pub(crate) keep: bool,
 }
 
@@ -32,14 +32,14 @@ impl Compiled {
 /// Why an output cannot be read at all.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FrameError {
-    #[error("the end of the answer is missing: the link was lost or the script was stopped")]
+    #[error("the output is truncated: the link was lost or the script was stopped")]
     Cut,
-    #[error("the answer does not have the form forge wrote it in: {0}")]
+    #[error("the output is malformed: {0}")]
     Malformed(String),
 }
 
-/// Merges `probes` into a script. Never fails: a question that cannot be asked (a NUL byte in a path, a
-/// name that is no package's) is answered with the reason by [`parse`].
+/// Merges `probes` into a script. Never fails: for a probe that cannot be sent (a NUL byte in a path, an invalid
+/// package name), [`parse`] answers with the reason.
 pub fn compile(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: Token, checks: impl Into<Checks>) -> Compiled {
     let sorted = sections::sort(probes, facts, token.as_str(), checks.into());
     let device = (!sorted.device.is_empty()).then(|| shell::script(&sorted.device, token.clone()));
@@ -53,12 +53,12 @@ pub fn compile(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: Token, ch
     }
 }
 
-/// Reads the output of a compiled script into answers: every probe that was compiled has one afterwards.
-/// `device` is what the second channel printed, as far as it came within its limit; where it hangs or is
-/// cut, the questions that are left are unknown and the rest stands.
+/// Parses the output of a compiled script into answers: every compiled probe has one afterwards. `device` is the output
+/// of the second channel, as far as it arrived within its limit; if that channel hangs or is cut off, the remaining
+/// probes are unknown and the other answers are kept.
 ///
 /// # Errors
-/// The output of the first channel was cut or is not in frames.
+/// The output of the first channel is truncated or is not in frames.
 pub fn parse(compiled: &Compiled, stdout: &[u8], device: Option<&[u8]>) -> Result<Observation, FrameError> {
     let mut seen = Observation::default();
     if compiled.keep {
@@ -83,16 +83,16 @@ pub fn parse(compiled: &Compiled, stdout: &[u8], device: Option<&[u8]>) -> Resul
 #[derive(Default)]
 struct Frames {
     raws: BTreeMap<usize, Raw>,
-    /// A tool without which no section runs.
+    /// A required tool without which no section runs.
     lacks: Option<String>,
-    /// How many sections the end frame speaks of.
+    /// The number of sections in the end frame.
     end: Option<usize>,
-    /// What is wrong with the first line that is no frame. What came before it stands.
+    /// The error in the first line that is not a frame. Earlier frames are kept.
     wrong: Option<String>,
 }
 
 impl Frames {
-    /// Reads line by line. What stands before the first frame is the login shell's noise.
+    /// Parses line by line. Text before the first frame is noise of the login shell.
     fn read(token: &str, sections: &[Section], out: &[u8]) -> Self {
         let mut frames = Self::default();
         let frame = |line: &str| Some(line.strip_prefix(token)?.strip_prefix(' ')?.to_owned());
@@ -108,7 +108,7 @@ impl Frames {
 
     fn take(&mut self, frame: &str, sections: &[Section]) -> Result<(), String> {
         if let Some(count) = frame.strip_prefix("end ") {
-            self.end = Some(count.trim_end().parse().map_err(|_| "an end without a number".to_owned())?);
+            self.end = Some(count.trim_end().parse().map_err(|_| "end frame without a number".to_owned())?);
             return Ok(());
         }
         if let Some(tool) = frame.strip_prefix("lacks ") {
@@ -118,19 +118,19 @@ impl Frames {
         let mut words = frame.splitn(3, ' ');
         let mut word = || words.next().unwrap_or("");
         let (number, length, payload) = (word(), word(), word());
-        let number: usize = number.parse().map_err(|_| "a frame without a number".to_owned())?;
-        let section = sections.get(number).ok_or_else(|| format!("section {number} was not asked for"))?;
+        let number: usize = number.parse().map_err(|_| "frame without a number".to_owned())?;
+        let section = sections.get(number).ok_or_else(|| format!("section {number} was not requested"))?;
         if length.parse() != Ok(payload.len()) {
-            return Err(format!("section {number} has {} bytes where it says `{length}`", payload.len()));
+            return Err(format!("section {number} has {} bytes but declares `{length}`", payload.len()));
         }
-        let raw = decode(payload, section).ok_or_else(|| format!("section {number} is not encoded"))?;
+        let raw = decode(payload, section).ok_or_else(|| format!("section {number} cannot be decoded"))?;
         match self.raws.insert(number, raw) {
-            Some(_) => Err(format!("section {number} came twice")),
+            Some(_) => Err(format!("duplicate section {number}")),
             None => Ok(()),
         }
     }
 
-    /// Checks that nothing is missing. A cut leaves a broken line behind, so a missing end is told first.
+    /// Checks that nothing is missing. A cut leaves a broken line behind, so a missing end is reported first.
     fn whole(&self, sections: usize, ended: bool) -> Result<(), FrameError> {
         if !ended {
             return Err(FrameError::Cut);
@@ -141,10 +141,10 @@ impl Frames {
         if self.lacks.is_some() || (self.end == Some(sections) && self.raws.len() == sections) {
             return Ok(());
         }
-        Err(FrameError::Malformed(format!("{} of {sections} sections came", self.raws.len())))
+        Err(FrameError::Malformed(format!("received {} of {sections} sections", self.raws.len())))
     }
 
-    /// Answers the questions of all sections, in the order they were asked: later ones may add to earlier ones.
+    /// Answers the probes of all sections, in the order they were sent: later ones may add to earlier ones.
     fn fill(&self, sections: &[Section], seen: &mut Observation) {
         for (number, section) in sections.iter().enumerate() {
             match (self.raws.get(&number), &self.lacks) {
@@ -158,13 +158,13 @@ impl Frames {
     }
 }
 
-/// Returns whether an end frame stands at the start of some line.
+/// Reports whether any line starts with an end frame.
 fn ends(out: &[u8], token: &str) -> bool {
     let end = format!("{token} end ");
     lines(out).any(|line| line.starts_with(end.as_bytes()))
 }
 
-/// Returns the lines that came with their end.
+/// Returns the complete lines.
 fn lines(out: &[u8]) -> impl Iterator<Item = &[u8]> {
     let whole = out.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
     out[..whole].split(|byte| *byte == b'\n')
@@ -184,7 +184,7 @@ fn decode(payload: &str, section: &Section) -> Option<Raw> {
             "done" => done = true,
             "over" => over = true,
             "late" => late = true,
-            // What is over the cap was cut at any place, inside a mark too.
+            // Output over the cap was cut off at any position, even inside a mark.
             _ if over && i + 1 == pieces.len() => {}
             number => status = Some(number.parse().ok()?),
         }
@@ -196,7 +196,7 @@ fn decode(payload: &str, section: &Section) -> Option<Raw> {
     let mut stdout = engine.decode(encoded).ok()?;
     let mut stderr = engine.decode(stderr).ok()?;
     let truncated = clip(&mut stdout, section.cap) | clip(&mut stderr, STDERR_CAP) | over | late;
-    // 124 and 137 are what `timeout` says; recipes' code may say so itself, and is then marked as done.
+    // `timeout` exits with 124 and 137; recipes' code may do so itself, and is then marked as done.
     let end = if matches!(status, 124 | 137) && !done { End::TimedOut } else { End::Exited(status) };
     Some(Raw { end, began, stdout, stderr, truncated })
 }

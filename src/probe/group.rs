@@ -4,21 +4,21 @@ use super::Observation;
 use super::section::{End, Raw, STDERR_CAP, Section};
 use crate::script::Fragment;
 
-/// Bytes of code per process: the kernel takes 131,072 as one argument.
+/// Bytes of code per process: the kernel accepts 131,072 as one argument.
 const CODE_CAP: usize = 98_304;
 
-/// Bytes of the lines around what a part prints.
+/// Bytes of the lines around a part's output.
 const LINES_CAP: u64 = 128;
 
-/// A part prints between two lines with the token, which nothing on the host knew before: one with its
-/// number, and one with its status, after which comes what it said on stderr. Each part is a subshell of
-/// its own, so that one that fails or ends early leaves the others alone.
+/// A part's output is between two lines with the token, which is unknown to the host before: one with its number, and
+/// one with its status, followed by its stderr. Each part is its own subshell, so one that fails or ends early does not
+/// affect the others.
 const BEGIN: &str = "\nprintf '\\n%s %s\\n' \"$FORGE_T\"";
 const RUN: &str = "\n{ e=$( {\n";
 const END: &str = "\n} 2>&1 >&4 ); } 4>&1\nprintf '\\n%s =%s\\n%s' \"$FORGE_T\" \"$?\" \"$e\"";
 
-/// Puts `sections` into as few processes as their code fits in, in their order. Those that have code run
-/// before them share the first one.
+/// Puts `sections` into as few processes as their code fits in, in their order. Sections with code that runs before
+/// them share the first one.
 pub(crate) fn groups(sections: Vec<Section>, token: &str) -> Vec<Section> {
     let tied = |section: &Section| !section.before.is_empty();
     let size: usize = sections.iter().filter(|s| tied(s)).map(|s| s.before.size() + s.body.size()).sum();
@@ -61,7 +61,7 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     let pieces = pieces(&raw.stdout, &section.token);
     let mut broken: Option<&Section> = None;
     for (number, part) in section.parts.iter().enumerate() {
-        // What ended one part for good is why those after it have no answer.
+        // The failure that ended a part is the reason for missing answers of those after it.
         if let Some(broken) = broken {
             part.unanswered(&raw.lack(broken), out);
             continue;
@@ -95,7 +95,7 @@ fn find(text: &[u8], line: &[u8]) -> Option<usize> {
     text.windows(line.len()).position(|at| at == line)
 }
 
-/// Returns what the part of that number printed; `None` when it did not come to its end.
+/// Returns the output of the part with that number; `None` if it is incomplete.
 fn own(pieces: &[(&[u8], &[u8])], number: usize, part: &Section, raw: &Raw) -> Option<Raw> {
     let at = begun(pieces, number)?;
     let (status, said) = pieces.get(at + 1)?;
@@ -105,7 +105,7 @@ fn own(pieces: &[(&[u8], &[u8])], number: usize, part: &Section, raw: &Raw) -> O
     Some(Raw { end: End::Exited(status), began: raw.began, stdout, stderr, truncated })
 }
 
-/// Returns what came of a part that was stopped.
+/// Returns the output of a part that was stopped.
 fn unfinished(pieces: &[(&[u8], &[u8])], number: usize, raw: &Raw) -> Raw {
     let stdout = begun(pieces, number).map_or(Vec::new(), |at| pieces[at].1.to_vec());
     Raw { stdout, ..raw.clone() }
@@ -116,7 +116,7 @@ fn begun(pieces: &[(&[u8], &[u8])], number: usize) -> Option<usize> {
     pieces.iter().position(|(word, _)| *word == number.as_bytes())
 }
 
-/// Cuts `bytes` to `cap`; returns whether there were more.
+/// Truncates `bytes` to `cap`; returns whether there were more.
 pub(crate) fn clip(bytes: &mut Vec<u8>, cap: u64) -> bool {
     let cap = usize::try_from(cap).unwrap_or(usize::MAX);
     let over = bytes.len() > cap;

@@ -1,5 +1,5 @@
-//! The images that kernels begin with: which there are, when they were made, and what is inside of them, told by
-//! the programs that make them.
+//! Initramfs images: which exist, when they were created, and their content, as listed by the programs that create
+//! them.
 
 use super::section::{Fields, Raw, Section, text};
 use super::{EarlyImage, InitramfsState, Maker, ModuleInside, Observation, Probe, Reading, cmdline};
@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Unpacking an image of some hundred MB takes seconds, and there may be several.
 const LIMIT_S: u64 = 180;
 
-/// Sets `v` to the kernels in `/boot`, the newest first, and `n` to the one that is booted next; `all` to `yes` where
-/// `GRUB_DEFAULT` chooses in a way of its own.
+/// Sets `v` to the kernels in `/boot`, the newest first, and `n` to the next one to boot; `all` to `yes` if
+/// `GRUB_DEFAULT` selects a kernel in a custom way.
 pub(crate) const NEXT: &str = r#"
 forge_next() {
 v=$(ls -1 /boot 2>/dev/null | sed -n 's/^vmlinu[xz]-//p' | grep -v -e rescue -e '\.old$' -e '\.bak$' | sort -rV)
@@ -25,13 +25,13 @@ fi
 }
 "#;
 
-/// `forge_initramfs ALL N FILE… MODULE…` prints fields: `container`; `host`, the maker, the running kernel and when
-/// it was booted; `file`, path and digest of each file; `image`, kernel and path of each image, followed by `made`,
+/// `forge_initramfs ALL N FILE… MODULE…` prints fields: `container`; `host`, the generator, the running kernel and its
+/// boot time; `file`, path and digest of each file; `image`, kernel and path of each image, followed by `made`,
 /// `trouble`, `inside` (path, digest) and `module` (name, what this kernel has, its source's digest, whether it is
 /// inside, its source's digest there); `end`.
 ///
-/// Only what is asked and inside is unpacked, into a folder of its own that is gone afterwards: `lsinitramfs` does
-/// the same. A name is found with and without `usr/`, and only where its path stays inside the folder.
+/// Only requested files that are in the image are unpacked, into a temporary folder that is removed afterwards:
+/// `lsinitramfs` does the same. A name is found with and without `usr/`, and only if its path stays inside the folder.
 const SNIPPET: &str = r#"
 need uname; need stat; need sort; need grep; need sed; need sha256sum; need mktemp; need readlink
 forge_digest() { if [ -f "$1" ] && [ ! -L "$1" ]; then s=$(sha256sum <"$1") && s=${s%% *}; else s=none; fi; }
@@ -162,7 +162,7 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     }
 }
 
-/// Reads all of it; `None` unless it came to its end.
+/// Parses the whole output; `None` if it is incomplete.
 fn parse(stdout: &[u8]) -> Option<InitramfsState> {
     let mut fields = Fields::new(stdout);
     let [b"container", container, b"host", maker, running, booted] = fields.row()? else { return None };
@@ -200,7 +200,7 @@ fn maker(name: &[u8]) -> Option<Maker> {
     }
 }
 
-/// Reads a digest, `none` for no regular file.
+/// Parses a digest; `none` means not a regular file.
 fn digest(field: &[u8]) -> Option<Option<String>> {
     let digest = text(field)?;
     Some((digest != "none").then(|| digest.to_owned()))
@@ -212,7 +212,7 @@ impl EarlyImage {
             b"made" => self.made = Some(text(fields.next()?)?.parse().ok()?),
             b"trouble" => {
                 let said = String::from_utf8_lossy(fields.next()?).trim().to_owned();
-                self.trouble = Untrusted::new(if said.is_empty() { "it lists nothing".to_owned() } else { said });
+                self.trouble = Untrusted::new(if said.is_empty() { "the listing is empty".to_owned() } else { said });
             }
             b"inside" => {
                 let [path, digest] = fields.row()?;
@@ -267,10 +267,11 @@ mod tests {
     fn an_image_that_cannot_be_read_says_so() {
         let text = "container\0\0host\0initramfs-tools\0k\09\0image\0k\0/boot/initrd.img-k\0made\09\0trouble\0\0end\0";
         let state = ask(&printed(text)).unwrap();
-        assert_eq!(state.images[0].trouble.raw(), "it lists nothing");
+        assert_eq!(state.images[0].trouble.raw(), "the listing is empty");
         assert_eq!(state.images[0].made, Some(9.0));
         for cut in [10, 60, text.len() - 2] {
-            assert_eq!(ask(&printed(&text[..cut])), Err("reading the images of early boot did not answer it".into()));
+            let why = "reading the images of early boot returned no answer";
+            assert_eq!(ask(&printed(&text[..cut])), Err(why.into()));
         }
     }
 

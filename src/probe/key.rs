@@ -1,10 +1,10 @@
-//! Keys on the host: their bytes, so that a fingerprint can be read without any tool there.
+//! Keys on the host: their bytes, so that a fingerprint can be computed without any tool on the host.
 
 use super::section::{Fields, Raw, Section};
 use super::{KeyState, Observation, Probe, Reading};
 use base64::Engine as _;
 
-/// Bytes of a key that are read at most. The code spells it out, plus one.
+/// Maximum bytes read of a key. The code contains this number plus one.
 const CAP: usize = 262_144;
 
 const SNIPPET: &str = r#"need head; need base64
@@ -68,6 +68,6 @@ mod tests {
         assert_eq!(one("/k\0key\0AP8=\0"), Ok(Reading::Key(KeyState::Present(vec![0, 255]))));
         assert_eq!(one("/k\0absent\0\0"), Ok(Reading::Key(KeyState::Absent)));
         assert_eq!(one("/k\0other\0\0"), Ok(Reading::Key(KeyState::Unfit)));
-        assert_eq!(one("/k\0key\0AP8").unwrap_err().why, "the key did not answer it");
+        assert_eq!(one("/k\0key\0AP8").unwrap_err().why, "the key returned no answer");
     }
 }

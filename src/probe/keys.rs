@@ -1,13 +1,14 @@
-//! `authorized_keys` of accounts: where each home is, and in one `stat` what stands there.
+//! `authorized_keys` of accounts: each home, and in one `stat` the files in it.
 
 use super::path::{READ, SNIPPET as PATHS, Seen};
 use super::section::{Fields, Raw, Section, text};
 use super::{BODY_CAP, KeysInfo, KeysState, Observation, PathState, Probe, Reading};
 use crate::script::safe_path;
 
-/// Prints fields: `user`, name, status of `getent` (2: no such account), its line; then what the snippet of paths
-/// prints of the directories above them, of homes, folders and files, in the order of the accounts. `any` is never the digest of a
-/// body. An account owns what is in its home: a link there leads to no keys, and each file is read by itself.
+/// Prints fields: `user`, name, status of `getent` (2: no such account), its line; then the output of the path snippet
+/// for the directories above them, for homes, folders and files, in the order of the accounts. `any` never equals the
+/// digest of a body. An account owns the files in its home: a link there does not lead to keys, and each file is read
+/// separately.
 const SNIPPET: &str = r#"need getent
 forge_leads_of() {
 n=$# seen=$NL
@@ -65,10 +66,10 @@ fn user(probe: &Probe) -> Option<&str> {
     }
 }
 
-/// One account, as far as it is known.
+/// One account, as far as it was read.
 struct Account<'a> {
     name: &'a str,
-    /// `None` where there is no such account; else its home.
+    /// `None` if the account does not exist; else its home.
     home: Option<&'a str>,
 }
 
@@ -95,7 +96,7 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     }
 }
 
-/// Reads the accounts, up to the first that is not whole; returns what comes after them.
+/// Parses the accounts, up to the first incomplete one; returns the rest.
 fn accounts(stdout: &[u8]) -> (Vec<Account<'_>>, &[u8]) {
     let mut accounts = Vec::new();
     let mut rest = stdout;
@@ -118,7 +119,7 @@ fn home(line: &str) -> Option<&str> {
     line.split(':').nth(5).filter(|home| home.starts_with('/'))
 }
 
-/// Returns what stands in a home, `None` when the output ended before it was said.
+/// Returns the state of a home; `None` if the output ended before it.
 fn info(seen: &Seen<'_>, home: &str, number: usize) -> Option<Result<KeysInfo, super::Unknown>> {
     let at = |path: &str, number| {
         let probe = Probe::Path { path: path.to_owned(), want: Some("any".to_owned()) };

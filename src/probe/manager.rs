@@ -1,4 +1,4 @@
-//! The package manager as a whole: who holds dpkg's lock, and what is not fully installed.
+//! The package manager as a whole: the holder of dpkg's lock, and packages that are not fully installed.
 
 use super::package::{ROWS, Row};
 use super::section::{Fields, Raw, Section, text};
@@ -6,9 +6,9 @@ use super::{Observation, PackageManagerState, Probe, Reading, Unknown};
 use crate::model::Untrusted;
 use crate::script::Fragment;
 
-/// dpkg locks with `fcntl`, so the holder stands in `/proc/locks` beside the lock's inode. Device numbers
-/// differ there on overlay filesystems; an inode alone could be another filesystem's, so the holder must
-/// have the lock open, as far as its descriptors may be read. The rows of packages follow.
+/// dpkg locks with `fcntl`, so `/proc/locks` lists the holder with the lock's inode. Device numbers differ there on
+/// overlay filesystems; an inode alone could belong to another filesystem, so the holder must have the lock open, if
+/// its descriptors can be read. The rows of packages follow.
 const SNIPPET: &str = r#"
 D=/var/lib/dpkg i=
 forge_holds() {
@@ -46,7 +46,7 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     }
 }
 
-/// Reads fields: `holder`, pid, command line; and last `packages` with the rows of the listing.
+/// Parses fields: `holder`, pid, command line; and last `packages` with the rows of the listing.
 fn parse(stdout: &[u8]) -> Option<PackageManagerState> {
     let mut state = PackageManagerState::default();
     let mut fields = Fields::new(stdout);
@@ -69,7 +69,7 @@ fn parse(stdout: &[u8]) -> Option<PackageManagerState> {
     }
 }
 
-/// Returns whether a package of that status is neither fully installed nor gone.
+/// Reports whether a package with this status is neither fully installed nor removed.
 fn is_broken(status: &str) -> bool {
     !matches!(status, "installed" | "config-files" | "not-installed")
 }

@@ -1,10 +1,9 @@
-//! What forge asks a host: a closed set of read-only questions, merged into one script, and their answers.
+//! The queries that forge sends to a host: a closed set of read-only probes, merged into one script, and their answers.
 //!
-//! Architecture Invariants: a probe never changes a host. Like probes are merged (one `dpkg-query`, one
-//! `systemctl show`, one `stat`), and quick ones share a process, in which each has its own status, words and
-//! output cap. Each section is framed with a random token, its length and exit status, and has its own time
-//! limit. A question whose answer did not come is `Unknown` with the reason; a missing end frame is a lost
-//! link, for the whole script.
+//! Architecture Invariants: a probe never changes a host. Probes of one kind are merged (one `dpkg-query`, one
+//! `systemctl show`, one `stat`), and quick ones share a process, in which each has its own status, stderr and output
+//! cap. Each section is framed with a random token, its length and its exit status, and has its own time limit. A probe
+//! without an answer is `Unknown` with the reason; a missing end frame means a lost link, for the whole script.
 
 mod apt;
 mod apt_source;
@@ -61,48 +60,46 @@ pub use rpm::compare as compare_rpm;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One read-only question to a host. Ordered and hashable: equal questions of different steps are asked once.
+/// One read-only query to a host. Ordered and hashable: equal probes of different steps are sent once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Probe {
-    /// What stands at a path: type, owner, group, mode, size, times, digest of a regular file.
-    /// With `want`, the body too if its digest is another one and it is at most `BODY_CAP` bytes of text
-    /// (for the diff). Never for secret bodies.
+    /// The file at a path: type, owner, group, mode, size, times, digest of a regular file. With `want`, also the body
+    /// if its digest differs and it is at most `BODY_CAP` bytes of text (for the diff). Never for secret bodies.
     Path { path: String, want: Option<String> },
-    /// The state of one package of dpkg or, where dpkg has none, of rpm; its holds, and what apt offers where that is
-    /// needed.
+    /// The state of one package of dpkg or, if dpkg has no packages, of rpm; its holds, and apt's offers if needed.
     Package { name: String, offers: Offers },
     /// State of the package manager itself: lock holder, half-configured packages, running apt.
     PackageManager,
-    /// State of one systemd unit, with its main process's deleted executable or libraries.
+    /// State of one systemd unit, with deleted executables or libraries of its main process.
     Unit { name: String },
     /// One account and its groups.
     User { name: String },
-    /// The account that scripts run as: root, or one that may change nothing.
+    /// The account that scripts run as: root, or one without write access.
     Account,
-    /// One kernel setting, by its place under `/proc/sys`: `net/ipv4/ip_forward`; with every line of `sysctl.d`.
+    /// One kernel setting, by its path under `/proc/sys`: `net/ipv4/ip_forward`; with all lines of `sysctl.d`.
     Sysctl { key: String },
-    /// One kernel module, its name with underscores; with every line of `modprobe.d` and `modules-load.d`.
+    /// One kernel module, its name with underscores; with all lines of `modprobe.d` and `modules-load.d`.
     Module { name: String },
     /// The kernel's command line, and that of the next boot.
     Cmdline,
-    /// What is inside the images that kernels begin with: of the running kernel and the next one, or of `all` that are
-    /// installed. `files` are paths on the host, `modules` names with underscores.
+    /// The content of initramfs images: those of the running and the next kernel, or of `all` installed ones. `files`
+    /// are paths on the host, `modules` names with underscores.
     Initramfs { files: Vec<String>, modules: Vec<String>, all: bool },
-    /// What is mounted at a path and what fstab says of it; `source` is looked up among devices and mounts.
+    /// The mounts at a path and its fstab entries; `source` is looked up among devices and mounts.
     Mount { path: String, source: String },
     /// The `authorized_keys` of one account, wherever its home is.
     AuthorizedKeys { user: String },
-    /// One group, and who has the number that it is to have.
+    /// One group, and which group has the declared number.
     Group { name: String, gid: Option<u32> },
-    /// What a package file on the host holds, and what is installed of that package.
+    /// The content of a package file on the host, and the installed state of that package.
     PackageFile { path: String },
-    /// What all of apt's source files declare.
+    /// All entries of apt's source files.
     AptSources,
     /// The bytes of a key on the host.
     Key { path: String },
-    /// The record that the last verified apply left for a step (`record` is its file name).
-    /// All records are read together.
+    /// The record that the last verified apply wrote for a step (`record` is its file name). All records are read
+    /// together.
     Records,
     /// A recipe's own read-only command. `id` names it in messages.
     Check {
@@ -111,56 +108,57 @@ pub enum Probe {
         user: Option<String>,
         cwd: Option<String>,
         env: Vec<(String, String)>,
-        /// Its own limit; without one that of the whole run holds, else [`CHECK_LIMIT_S`].
+        /// Its own limit. Without one, the run's limit applies, or else [`CHECK_LIMIT_S`].
         timeout_s: Option<u64>,
     },
-    /// What logs, journal and files say of changes `since` then (seconds since the epoch), of these units and paths in particular.
+    /// Evidence of changes in logs, journal and files since `since` (seconds since the epoch), about these units and
+    /// paths in particular.
     Evidence { since: u64, units: Vec<String>, paths: Vec<String> },
-    /// One object of a cluster's API; with `want`, what would become of it if that, JSON with placeholders for secrets, were
-    /// applied.
+    /// One object of a cluster's API; with `want`, a JSON text with placeholders for secrets, also the predicted result
+    /// of applying it.
     Object { id: ObjectId, want: Option<String> },
-    /// Whether a workload that proves something succeeded, and what of its runs is still there.
+    /// Whether a proof workload succeeded, and which objects of its runs are left.
     Proof { id: ObjectId },
-    /// What stands in a namespace of a cluster.
+    /// The objects in a namespace of a cluster.
     Contents { namespace: String },
-    /// Objects of a cluster as they are, with their status and without what is secret in them: one, or all of a kind.
+    /// Current objects of a cluster, with their status and without secret values: one, or all of a kind.
     Objects(Box<ObjectsAsked>),
-    /// What a cluster's API tells of the cluster itself, by the name of the fact that it is.
+    /// A fact about the cluster itself from its API, by the fact's name.
     ClusterFact { name: String },
-    /// A release of a cluster, and what differs between it and what is declared.
+    /// A release of a cluster, and its differences from the declaration.
     Release(Box<ReleaseAsked>),
-    /// One fact's snippet, by the fact's name. The text of it lives with the fact.
+    /// One fact's snippet, by the fact's name. The snippet's text is defined with the fact.
     Fact { name: String },
 }
 
-/// When apt is asked what it offers of a package. Reading apt's lists takes a host longer than all other
-/// questions together, and what is as declared does not depend on them.
+/// When to query apt for its offers of a package. Reading apt's lists takes a host longer than all other probes
+/// together, and a package that matches its declaration does not depend on them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Offers {
     Unneeded,
-    /// When no version is fully installed.
+    /// If no version is fully installed.
     UnlessInstalled,
-    /// When not this very version is fully installed.
+    /// If this exact version is not fully installed.
     UnlessVersion(String),
 }
 
-/// The limit of a check when neither it nor the run names one. Seconds.
+/// Timeout in seconds of a check if neither it nor the run sets one.
 pub const CHECK_LIMIT_S: u64 = 60;
 
-/// Bodies up to this size travel with an observation for a diff. Bytes.
+/// Maximum size in bytes of bodies that are sent with an observation for a diff.
 pub const BODY_CAP: u64 = 65_536;
 
-/// The snippet behind a fact, given to [`compile`] by the caller, since facts live above probes.
+/// The snippet of a fact, passed to [`compile`] by the caller, since facts are a layer above probes.
 #[derive(Clone, Copy, Debug)]
 pub struct FactSnippet {
     pub name: &'static str,
-    /// POSIX shell; its stdout is what the fact's parser reads.
+    /// POSIX shell; the fact's parser reads its stdout.
     pub snippet: &'static str,
     pub timeout_s: u64,
     /// Whether it touches a device or a network mount: such probes run on a second channel.
     pub device: bool,
-    /// Whether it is short and not known to hang: such snippets share one section, and one that does hang
-    /// costs those after it.
+    /// Whether it is short and not known to hang: such snippets share one section, and one that hangs costs the answers
+    /// of those after it.
     pub quick: bool,
 }

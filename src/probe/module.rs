@@ -1,16 +1,17 @@
-//! Kernel modules: what is loaded with which parameters, and every line of `modprobe.d` and `modules-load.d`.
+//! Kernel modules: the loaded ones with their parameters, and all lines of `modprobe.d` and `modules-load.d`.
 
 use super::section::{Fields, Raw, Section, text};
 use super::{ConfLine, ModuleState, Observation, Presence, Probe, Reading, confd};
 use crate::model::Untrusted;
 use std::collections::BTreeMap;
 
-/// Prints the snippets of both folders, then fields: `cmdline` and the kernel's command line; `loadable` and
-/// whether this kernel takes modules; `files` and the lines of the indexes that name one; for each module
-/// `module`, its name, what it is, its reference count, then `holder` and `param` fields.
+/// Prints the snippets of both folders, then fields: `cmdline` and the kernel's command line; `loadable` and whether
+/// this kernel supports modules; `files` and the lines of the indexes that list one; for each module `module`, its
+/// name, its state, its reference count, then `holder` and `param` fields.
 ///
-/// Containers may have no `/sys/module`. A kernel that has loaded one takes modules, also where its list is hidden. A module that is loaded has `initstate`; a folder without is of one that is built in. A parameter that
-/// cannot be read has no value here.
+/// Containers may have no `/sys/module`. A kernel that has loaded a module supports modules, even if its list is
+/// hidden. A loaded module has `initstate`; a folder without it belongs to a built-in one. An unreadable parameter has
+/// no value here.
 const SNIPPET: &str = r#"
 forge_modules() {
 IFS= read -r l </proc/cmdline || [ -n "$l" ] || exit 2
@@ -40,7 +41,7 @@ forge_confd /etc/modprobe.d /run/modprobe.d /usr/local/lib/modprobe.d /usr/lib/m
 forge_confd /etc/modules-load.d /run/modules-load.d /usr/local/lib/modules-load.d /usr/lib/modules-load.d /lib/modules-load.d
 forge_modules"#;
 
-/// Returns whether `name` may be a module's name, with underscores.
+/// Reports whether `name` can be a module's name, with underscores.
 pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() < 56 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
@@ -68,7 +69,7 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     }
 }
 
-/// What holds for every module of a host.
+/// Data that applies to all modules of a host.
 struct Common<'a> {
     modprobe: Vec<ConfLine>,
     modules_load: Vec<ConfLine>,
@@ -129,7 +130,7 @@ impl Common<'_> {
             presence,
             available: lists("modules.dep"),
             loadable: self.loadable,
-            // A kernel that cannot unload has no counts.
+            // A kernel that cannot unload modules has no reference counts.
             refcount: count.parse().ok(),
             holders: Vec::new(),
             parameters: BTreeMap::new(),
@@ -145,7 +146,7 @@ fn stem(path: &str) -> String {
     path.rsplit('/').next().unwrap_or_default().trim_end_matches(".ko").replace('-', "_")
 }
 
-/// Joins lines that end with a backslash with the next one of their file.
+/// Joins each line that ends with a backslash with the next one of its file.
 fn joined(lines: Vec<ConfLine>) -> Vec<ConfLine> {
     let mut out: Vec<ConfLine> = Vec::new();
     for line in lines {
@@ -207,7 +208,7 @@ mod tests {
         assert!(ask("dummy", &printed(&whole[..40])).is_err());
         assert_eq!(
             ask("other", &printed(whole)),
-            Err("reading `/sys/module` and `modprobe.d` did not answer it".into())
+            Err("reading `/sys/module` and `modprobe.d` returned no answer".into())
         );
     }
 }

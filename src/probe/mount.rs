@@ -1,6 +1,7 @@
-//! Mounts: the kernel's table, fstab, and the devices that sources name. Nothing here opens or asks for a mount
-//! point, so that a network file system whose server is gone cannot hold the observation up. What is above a mount point is looked
-//! at apart, for ten seconds: where others than root can replace a part of a path, nothing is mounted by it.
+//! Mounts: the kernel's table, fstab, and the devices that sources name. Nothing here opens or queries a mount point,
+//! so a network file system whose server is gone cannot block the observation. The directories above a mount point are
+//! checked separately, for ten seconds: if users other than root can replace a part of a path, nothing is mounted
+//! there.
 
 use super::section::{Fields, Raw, Section, text};
 use super::{FstabLine, MountState, Mounted, Observation, Probe, Reading, Unknown};
@@ -8,7 +9,7 @@ use crate::model::Untrusted;
 use crate::script::{Fragment, safe_path};
 use std::collections::BTreeMap;
 
-/// Prints fields for each mount point and source: `point`, both, and why forge mounts nothing by them; else nothing.
+/// Prints fields for each mount point and source: `point`, both, and why forge does not mount them; empty if it does.
 const POINTS: &str = r#"need timeout; need stat
 forge_points() {
 run=$1
@@ -21,7 +22,7 @@ wait
 }
 forge_points"#;
 
-/// What is missing is nobody's to replace: the action says so.
+/// A missing directory cannot be replaced: the action reports it.
 const ONE_POINT: &str = r#"
 fail() { exit 1; }
 barred() { printf %s "$*"; exit 9; }
@@ -33,8 +34,8 @@ fi
 printf 'point\0%s\0%s\0%s\0' "$1" "$2" "$why"
 "#;
 
-/// Prints fields: `table` and the kernel's table; `fstab` and its text; for each source that is a device
-/// `device`, its name, and what it is a link to in the end. Only names below `/dev` are followed.
+/// Prints fields: `table` and the kernel's table; `fstab` and its text; for each source that is a device `device`, its
+/// name, and the final target of its link. Only names below `/dev` are followed.
 const SNIPPET: &str = r#"need cat; need readlink
 forge_mounts() {
 t=$(cat /proc/self/mountinfo) || exit 2
@@ -53,7 +54,7 @@ printf 'end\0'
 need sed; need sort
 forge_mounts"#;
 
-/// Where udev keeps the links that tags stand for.
+/// Folders in which udev keeps the links for tags.
 const TAGS: [(&str, &str); 4] = [
     ("UUID=", "/dev/disk/by-uuid/"),
     ("LABEL=", "/dev/disk/by-label/"),
@@ -79,7 +80,7 @@ fn asked(probe: &Probe) -> Option<(&str, &str)> {
     }
 }
 
-/// Returns the name of the device that a source means. udev escapes what no name of a file can hold.
+/// Returns the device name for a source. udev escapes characters that a file name cannot contain.
 fn device(source: &str) -> String {
     for (tag, folder) in TAGS {
         if let Some(value) = source.strip_prefix(tag) {
@@ -102,15 +103,15 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
 struct Row {
     /// `8:1`.
     number: String,
-    /// The path in the file system that is seen at the mount point.
+    /// The path within the file system that is visible at the mount point.
     root: String,
     point: String,
     mounted: Mounted,
 }
 
-/// All that was printed.
+/// The parsed output.
 struct Seen {
-    /// Why nothing is mounted by a mount point and a source; empty where nothing speaks against it.
+    /// Why nothing is mounted for a mount point and a source; empty if nothing prevents it.
     bars: BTreeMap<(String, String), String>,
     rows: Vec<Row>,
     fstab: Vec<(String, FstabLine)>,
@@ -177,13 +178,14 @@ impl Seen {
         self.devices.get(name).filter(|target| !target.is_empty()).cloned()
     }
 
-    /// Returns what a bind mount of the folder `source` would show: the place in the file system that holds it.
+    /// Returns the root that a bind mount of the folder `source` would have: its place in the file system that contains
+    /// it.
     fn bind(&self, path: &str, source: &str) -> Option<String> {
         let inside = |row: &&Row| {
             let point = row.point.trim_end_matches('/');
             row.point != path && source.strip_prefix(point).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        // Of equal points the later one covers the earlier one.
+        // Among equal mount points, the later one covers the earlier one.
         let holder = self.rows.iter().filter(inside).max_by_key(|row| row.point.trim_end_matches('/').len())?;
         let rest = &source[holder.point.trim_end_matches('/').len()..];
         let root = format!("{}{rest}", holder.root.trim_end_matches('/'));
@@ -191,7 +193,7 @@ impl Seen {
     }
 }
 
-/// Reads `36 35 98:0 /root /point rw,noatime master:1 - ext3 /dev/root rw,errors=continue`.
+/// Parses `36 35 98:0 /root /point rw,noatime master:1 - ext3 /dev/root rw,errors=continue`.
 fn row(line: &str) -> Option<Row> {
     let (own, file_system) = line.split_once(" - ")?;
     let own: Vec<&str> = own.split(' ').collect();
@@ -209,7 +211,7 @@ fn row(line: &str) -> Option<Row> {
     Some(Row { number: (*number).to_owned(), root: unescape(root), point: unescape(point), mounted })
 }
 
-/// Returns the mount point of a line of fstab, `None` for comments.
+/// Returns the mount point of a line of fstab; `None` for comments.
 fn entry(text: &str, line: u64) -> Option<(String, FstabLine)> {
     let mut fields = text.split_ascii_whitespace();
     if fields.next()?.starts_with('#') {
@@ -220,7 +222,7 @@ fn entry(text: &str, line: u64) -> Option<(String, FstabLine)> {
     Some((point, FstabLine { line, text: Untrusted::from(text) }))
 }
 
-/// Reads `\040` and the like: a backslash and three octal digits stand for a byte.
+/// Decodes `\040` and the like: a backslash and three octal digits represent a byte.
 fn unescape(text: &str) -> String {
     let bytes = text.as_bytes();
     let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
@@ -238,7 +240,7 @@ mod tests {
     use super::*;
     use crate::probe::section::testing::{answers, printed, recorded};
 
-    /// Answers with a host where root alone can replace the path.
+    /// Answers for a host on which only root can replace the path.
     fn ask(path: &str, source: &str, raw: &Raw) -> Result<MountState, String> {
         let point = format!("point\0{path}\0{source}\0\0").into_bytes();
         ask_raw(path, source, &printed([point, raw.stdout.clone()].concat()))

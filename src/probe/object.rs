@@ -1,6 +1,6 @@
-//! Objects of a cluster's API: how they are named, and what is known of one.
+//! Objects of a cluster's API: their names and their observed state.
 //!
-//! These questions go to an API and not to a host: no script asks them.
+//! These queries go to an API and not to a host: no script sends them.
 
 use super::Probe;
 use crate::model::Value;
@@ -11,17 +11,17 @@ use std::fmt;
 /// Names one object of the cluster's API.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ObjectId {
-    /// `v1`, `apps/v1`; with `*` as version whichever the API prefers.
+    /// `v1`, `apps/v1`; with `*` as version, the version that the API prefers.
     pub api_version: String,
     pub kind: String,
-    /// Absent for what stands in no namespace.
+    /// Absent for objects without a namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     pub name: String,
 }
 
 impl ObjectId {
-    /// Returns the name of an object as it is declared; `None` where it has no kind or name.
+    /// Returns the ID of a declared object; `None` if it has no kind or name.
     pub fn of(object: &Value) -> Option<Self> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         Some(Self {
@@ -37,14 +37,14 @@ impl ObjectId {
         self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
     }
 
-    /// Returns the name under which records keep it, `apps/Deployment/web/front`: another version of its API is the same
-    /// object.
+    /// Returns the key of the object in records, `apps/Deployment/web/front`: an object of another API version has the
+    /// same key.
     pub fn claim(&self) -> String {
         let group = if self.group().is_empty() { "core" } else { self.group() };
         format!("{group}/{}/{}/{}", self.kind, self.namespace.as_deref().unwrap_or_default(), self.name)
     }
 
-    /// Reads what [`claim`](Self::claim) wrote.
+    /// Parses the output of [`claim`](Self::claim).
     pub fn of_claim(claim: &str) -> Option<Self> {
         let [group, kind, namespace, name] = claim.split('/').collect::<Vec<_>>()[..] else { return None };
         let api_version = if group == "core" { "v1".to_owned() } else { format!("{group}/*") };
@@ -52,7 +52,7 @@ impl ObjectId {
         Some(Self { api_version, kind: kind.to_owned(), namespace, name: name.to_owned() })
     }
 
-    /// Returns the question how it is now.
+    /// Returns the probe for its current state.
     pub fn probe(&self) -> Probe {
         Probe::Object { id: self.clone(), want: None }
     }
@@ -68,75 +68,75 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// What the API says of an object.
+/// The API's answer about an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ObjectState {
-    /// It knows no such kind.
+    /// The API does not serve this kind.
     Unserved,
     Known(Box<ObjectInfo>),
 }
 
-/// An object, and what would become of it. What is secret in it is withheld.
+/// An object, and the predicted result of an apply. Secret values are withheld.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ObjectInfo {
-    /// As it is, without what the API keeps for itself; `None` where there is none.
+    /// The live object, without fields that are internal to the API; `None` if it does not exist.
     pub live: Option<Value>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// Whether it is on its way out.
+    /// Whether it is being deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deleting: bool,
-    /// Who set which of its fields, by what the API keeps of that.
+    /// Which manager set which of its fields, according to the API.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub managers: Vec<FieldManager>,
-    /// What would become of it, where something is wanted of it.
+    /// The predicted result of applying the declaration, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry: Option<Dry>,
-    /// Fields that are wanted otherwise by whoever set them.
+    /// Fields that another manager set to a different value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Held>,
-    /// Fields that somebody put there by hand and nobody declares.
+    /// Undeclared fields that were added by hand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<Added>,
-    /// Why fields that were added by hand cannot be taken out again.
+    /// Why fields that were added by hand cannot be removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// Who set fields of an object.
+/// A manager that set fields of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldManager {
-    /// The program, as it calls itself: `forge`, `kubectl-edit`.
+    /// The program's own name: `forge`, `kubectl-edit`.
     pub manager: String,
-    /// When it did last. RFC 3339, by the API's clock; empty where that is not kept.
+    /// Its last change. RFC 3339, by the API's clock; empty if the API does not record it.
     pub time: String,
     /// `.spec.replicas`, `.spec.containers[name=main].image`.
     pub fields: Vec<String>,
 }
 
-/// What an apply would come to, by the API's own word.
+/// The predicted result of an apply, according to the API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dry {
-    /// The object as it would be.
+    /// The object after the apply.
     Becomes(Value),
     /// Its namespace does not exist.
     NoNamespace,
-    /// The API would refuse it: its words.
+    /// The API would reject it, with this message.
     Refused(String),
 }
 
-/// A field that somebody else holds.
+/// A field that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     pub field: String,
     pub manager: String,
-    /// As of [`FieldManager::time`].
+    /// Same format as [`FieldManager::time`].
     pub time: String,
 }
 
@@ -144,7 +144,7 @@ pub struct Held {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Added {
     pub field: String,
-    /// Where it stands in the object: a JSON pointer.
+    /// The field's place in the object: a JSON pointer.
     pub pointer: String,
     pub manager: String,
     pub time: String,
@@ -159,10 +159,10 @@ pub struct Condition {
     pub message: String,
 }
 
-/// What stands in a namespace, beside what every namespace has.
+/// The objects in a namespace, except those that every namespace has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contents {
-    /// The first of them: `Deployment front`.
+    /// The first few: `Deployment front`.
     pub first: Vec<String>,
     /// Whether there are more.
     pub more: bool,

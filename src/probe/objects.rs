@@ -1,4 +1,4 @@
-//! Objects of a cluster's API as they are: which ones are asked for.
+//! Current objects of a cluster's API: which ones to request.
 
 use super::Probe;
 use schemars::JsonSchema;
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Names objects of one kind: the one of a name, or all that have some labels.
+/// Selects objects of one kind: the one with a name, or all with some labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ObjectsAsked {
     /// `v1`, `apps/v1`
     pub api_version: String,
     pub kind: String,
-    /// Absent for what stands in no namespace, and for all namespaces.
+    /// Absent for objects without a namespace, and for all namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Absent where all are meant.
+    /// Absent to select all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Labels that they have.
+    /// Labels that they must have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }
@@ -37,7 +37,7 @@ impl fmt::Display for ObjectsAsked {
 }
 
 impl Probe {
-    /// Whether it is put to the API of a cluster, and to no host.
+    /// Reports whether the probe goes to a cluster's API instead of a host.
     pub fn is_to_api(&self) -> bool {
         use Probe::{ClusterFact, Contents, Object, Objects, Proof, Release};
         matches!(self, Object { .. } | Objects(_) | ClusterFact { .. } | Contents { .. } | Proof { .. } | Release(_))

@@ -6,14 +6,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why a question has no answer. Never the same as "no change".
+/// Why a probe has no answer. Never equivalent to "no change".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unknown {
     /// A lowercase fragment: `timed out after 10 s`, `dpkg-query is missing`, `permission denied`.
     pub why: String,
-    /// What the host said about it, if it said something.
+    /// The host's output about it, if there is any.
     pub said: Option<Untrusted>,
-    /// Whether forge does not look, since somebody else can lead the path elsewhere: another try has no other answer.
+    /// Whether forge skipped the read, since another user can redirect the path: a retry gives the same answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub barred: bool,
 }
@@ -23,7 +23,7 @@ impl Unknown {
         Self { why: why.into(), said: None, barred: false }
     }
 
-    /// Returns whether another try may have an answer: a tool that is missing stays so.
+    /// Reports whether a retry may have an answer: a missing tool stays missing.
     pub fn may_pass(&self) -> bool {
         !self.barred && !self.why.ends_with("is missing")
     }
@@ -34,15 +34,15 @@ impl Unknown {
     }
 }
 
-/// What one host answered to a set of probes.
+/// One host's answers to a set of probes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     #[serde(with = "as_list")]
     answers: BTreeMap<Probe, Result<Reading, Unknown>>,
-    /// The raw answers, where they are kept.
+    /// The raw answers, if they are kept.
     #[serde(skip)]
     kept: Option<Vec<Exchange>>,
-    /// Between which moments of the controller's clock it was asked first.
+    /// Start and end of the first query, by the controller's clock.
     #[serde(skip)]
     asked: Option<(jiff::Timestamp, jiff::Timestamp)>,
 }
@@ -52,7 +52,7 @@ impl Observation {
         self.answers.insert(probe, answer);
     }
 
-    /// Returns whether something was seen at `path`, whichever step asked.
+    /// Reports whether something was found at `path`, for any step.
     pub fn has_path(&self, path: &str) -> bool {
         let first = Probe::Path { path: path.to_owned(), want: None };
         let of_path = |(probe, _): &(&Probe, _)| matches!(probe, Probe::Path { path: asked, .. } if asked == path);
@@ -60,7 +60,7 @@ impl Observation {
         answers.any(|(_, answer)| matches!(answer, Ok(Reading::Path(PathState::Present(_)))))
     }
 
-    /// Returns the answer to `probe`; a probe that was never asked is `Unknown`.
+    /// Returns the answer to `probe`; a probe that was never sent is `Unknown`.
     pub fn get(&self, probe: &Probe) -> Result<&Reading, Unknown> {
         match self.answers.get(probe) {
             Some(Ok(reading)) => Ok(reading),
@@ -73,24 +73,24 @@ impl Observation {
         self.answers.contains_key(probe)
     }
 
-    /// From now on raw answers are kept.
+    /// Keeps raw answers from now on.
     pub(crate) fn keep_raw(&mut self) {
         self.kept.get_or_insert_default();
     }
 
-    /// Keeps a raw answer, where that is wanted.
+    /// Keeps a raw answer, if raw answers are kept.
     pub(crate) fn keep(&mut self, exchange: impl FnOnce() -> Exchange) {
         if let Some(kept) = &mut self.kept {
             kept.push(exchange());
         }
     }
 
-    /// Returns the raw answers that were kept, in the order they came.
+    /// Returns the kept raw answers, in the order of arrival.
     pub fn exchanges(&self) -> &[Exchange] {
         self.kept.as_deref().unwrap_or_default()
     }
 
-    /// Says between which moments of the controller's clock all of it was asked.
+    /// Sets the start and end of the query, by the controller's clock.
     pub fn stamp(&mut self, began: jiff::Timestamp, ended: jiff::Timestamp) {
         self.asked = Some((began, ended));
         for exchange in self.kept.iter_mut().flatten() {
@@ -98,12 +98,12 @@ impl Observation {
         }
     }
 
-    /// Returns between which moments of the controller's clock it was asked first.
+    /// Returns the start and end of the first query, by the controller's clock.
     pub fn asked(&self) -> Option<(jiff::Timestamp, jiff::Timestamp)> {
         self.asked
     }
 
-    /// Takes over the answers of a later observation; later answers win.
+    /// Merges the answers of a later observation; later answers win.
     pub fn merge(&mut self, later: Observation) {
         self.answers.extend(later.answers);
         if let Some(kept) = later.kept {
@@ -112,8 +112,8 @@ impl Observation {
         self.asked = self.asked.or(later.asked);
     }
 
-    /// Returns the questions that were not answered and may be answered another time. A check that says neither yes (0)
-    /// nor no (1) did not answer either.
+    /// Returns the probes that were not answered and may be answered by a retry. A check that reports neither yes (0)
+    /// nor no (1) counts as not answered too.
     pub fn failed(&self) -> BTreeSet<Probe> {
         let failed = |(probe, answer): &(&Probe, &Result<Reading, Unknown>)| match (probe, answer) {
             (_, Err(unknown)) => unknown.may_pass(),
@@ -158,7 +158,7 @@ mod as_list {
                 let answer = match (e.reading, e.unknown) {
                     (Some(reading), _) => Ok(reading),
                     (None, Some(unknown)) => Err(unknown),
-                    (None, None) => Err(Unknown::new("the recording holds no answer")),
+                    (None, None) => Err(Unknown::new("the recording contains no answer")),
                 };
                 (e.probe, answer)
             })

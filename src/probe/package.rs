@@ -1,13 +1,13 @@
-//! Packages: one listing of `dpkg-query`, which the state of the package manager is read from too.
+//! Packages: one listing of `dpkg-query`, from which the state of the package manager is read too.
 
 use super::section::{Raw, Section};
 use super::{Observation, PackageState, Probe, Reading, Unknown};
 use crate::script::Fragment;
 use std::collections::BTreeSet;
 
-/// Leaves in `R` the rows of what dpkg knows that are of interest: those of the named packages, of packages
-/// that are not fully installed, and dpkg's own, whose architecture is the native one; and in `S` the
-/// status. `*` covers packages that are not installed too. On failure `R` is what was said.
+/// Sets `R` to the relevant rows of dpkg's database: those of the named packages, of packages that are not fully
+/// installed, and dpkg's own, whose architecture is the native one; and `S` to the status. `*` covers packages that are
+/// not installed too. On failure, `R` is the error output.
 const LISTING: &str = r#"
 forge_list() {
 exec dpkg-query -W -f='${Package}\t${db:Status-Status}\t${Version}\t${Architecture}\t${db:Status-Want}\t${binary:Package}\n' -- '*'
@@ -18,13 +18,13 @@ o=$(forge_list 2>/dev/null) || { ( forge_list 2>&1 >/dev/null ); exit; }
 printf '%s\n' "$o" | grep -E -e '	(half-|unpacked|triggers-)' -e"#;
 const LISTING_END: &str = "\n}\nR=$(forge_rows 2>&1); S=$?\n";
 
-/// Hands on the rows, or what was said instead of them.
+/// Prints the rows, or the error output instead.
 pub(crate) const ROWS: &str = r#"
 [ "$S" = 0 ] || { printf '%s\n' "$R" >&2; exit "$S"; }
 printf '%s\n' "$R"
 "#;
 
-/// Builds the code that lists what `probes` ask for. It runs once, before all sections that read its rows.
+/// Builds the code that lists the packages of `probes`. It runs once, before all sections that read its rows.
 pub(crate) fn listing(probes: &[Probe]) -> Fragment {
     let names: BTreeSet<&str> = probes.iter().filter_map(name).map(|name| split(name).0).collect();
     let names: Vec<String> = names.into_iter().map(|name| name.replace('.', "[.]").replace('+', "[+]")).collect();
@@ -37,7 +37,7 @@ fn split(name: &str) -> (&str, Option<&str>) {
     name.split_once(':').map_or((name, None), |(name, arch)| (name, Some(arch)))
 }
 
-/// Returns whether `name` is a package's name, with or without `:ARCH`. Anything else would be a pattern.
+/// Reports whether `name` is a package's name, with or without `:ARCH`. Anything else would be a pattern.
 pub(crate) fn is_name(name: &str) -> bool {
     let (name, arch) = name.split_once(':').unwrap_or((name, "any"));
     let word = |text: &str, more: &str| {
@@ -68,7 +68,7 @@ pub(crate) struct Row<'a> {
     want: &'a str,
     pub status: &'a str,
     version: &'a str,
-    /// The name as dpkg's messages have it, with the architecture where that is not plain.
+    /// The name in dpkg's messages, with the architecture if it is ambiguous.
     pub full_name: &'a str,
 }
 
@@ -80,8 +80,8 @@ impl<'a> Row<'a> {
         Some(Self { name, status, version, arch: word()?, want: word()?, full_name: word()? })
     }
 
-    /// Reads all rows. `None` without dpkg's own: then it is not the whole listing, and what is not in it
-    /// may be there all the same.
+    /// Parses all rows. `None` without dpkg's own: the listing is then incomplete, and a package that is not in it may
+    /// still exist.
     pub fn all(stdout: &'a str) -> Option<Vec<Self>> {
         let rows: Vec<Self> = stdout.lines().filter_map(Row::parse).collect();
         rows.iter().any(|row| row.name == "dpkg").then_some(rows)
@@ -98,7 +98,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Only a listing that came to its end tells that a package is absent.
+/// Only a complete listing proves that a package is absent.
 fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     let stdout = String::from_utf8_lossy(&raw.stdout);
     let Some(rows) = Row::all(&stdout).filter(|_| raw.is_whole(&[0])) else {
@@ -112,7 +112,7 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     }
 }
 
-/// Finds the row of `name`: of the architecture it names, else the native one, else the only one.
+/// Finds the row of `name`: that of the architecture it names, else the native one, else the only one.
 fn find<'a, 'b>(rows: &'b [Row<'a>], name: &str, native: &str) -> Option<&'b Row<'a>> {
     let (base, arch) = split(name);
     let mut of_name = rows.iter().filter(|row| row.name == base);
@@ -130,7 +130,7 @@ fn not_installed() -> PackageState {
     PackageState { status: "not-installed".to_owned(), ..PackageState::default() }
 }
 
-/// Adds to the answers of packages what `add` makes of each.
+/// Applies `add` to the answer of each package.
 pub(crate) fn amend(section: &Section, out: &mut Observation, add: impl Fn(&str, &mut PackageState)) {
     for probe in &section.probes {
         let (Some(name), Ok(Reading::Package(state))) = (name(probe), out.get(probe).cloned()) else { continue };

@@ -1,12 +1,12 @@
-//! Package files on the host: what each holds by its own words, and what is installed of it.
+//! Package files on the host: their metadata, and the installed state of their packages.
 
 use super::rpm::{self, LOCKS};
 use super::section::{Fields, Raw, Section, text};
 use super::{Manager, Observation, PackageFileInfo, PackageFileState, PackageState, Probe, Reading, Unknown};
 use crate::model::Untrusted;
 
-/// Prints fields: for each path its name and `absent`, `other` (no regular file), `bad` with what was said, or `deb` with
-/// the file's row and dpkg's row, or `rpm` with the file's row, rpm's rows and what is locked.
+/// Prints fields: for each path its name and `absent`, `other` (not a regular file), `bad` with the error output, or
+/// `deb` with the file's row and dpkg's row, or `rpm` with the file's row, rpm's rows and the version locks.
 const SNIPPET: &str = r#"
 forge_package_file() {
 printf '%s\0' "$1"
@@ -52,7 +52,7 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
 
 type Answer = Result<PackageFileState, Unknown>;
 
-/// Reads what was printed of one path; `None` when it did not come to its end.
+/// Parses the output for one path; `None` if it is incomplete.
 fn one<'a>(fields: &mut Fields<'a>) -> Option<(&'a [u8], Answer)> {
     let [path, tag] = fields.row()?;
     let state = match tag {
@@ -61,7 +61,7 @@ fn one<'a>(fields: &mut Fields<'a>) -> Option<(&'a [u8], Answer)> {
         b"bad" => Ok(PackageFileState::Bad(Untrusted::from_bytes(last_line(fields.next()?)))),
         b"deb" => {
             let [file, installed] = fields.row()?;
-            present(file, deb_state(text(installed)?)).ok_or_else(|| Unknown::new("`dpkg-deb` did not answer it"))
+            present(file, deb_state(text(installed)?)).ok_or_else(|| Unknown::new("`dpkg-deb` returned no answer"))
         }
         b"rpm" => {
             let [file, rows, locks] = fields.row()?;
@@ -70,7 +70,7 @@ fn one<'a>(fields: &mut Fields<'a>) -> Option<(&'a [u8], Answer)> {
                 state.map(|state| PackageState { held: rpm::locked(&String::from_utf8_lossy(locks), name), ..state })
             });
             let state = state.and_then(|state| present(file, state));
-            state.ok_or_else(|| Unknown::new("`rpm` did not answer it"))
+            state.ok_or_else(|| Unknown::new("`rpm` returned no answer"))
         }
         _ => return None,
     };
@@ -84,7 +84,7 @@ fn present(file: &[u8], installed: PackageState) -> Option<PackageFileState> {
     Some(PackageFileState::Present(PackageFileInfo { name, version, architecture, installed }))
 }
 
-/// Of a package of several architectures the installed one counts.
+/// For a package of several architectures, the installed one counts.
 fn deb_state(rows: &str) -> PackageState {
     let row = rows.lines().find(|row| row.starts_with("installed\t")).or(rows.lines().next()).unwrap_or_default();
     let words: Vec<&str> = row.split('\t').collect();
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(found.installed.version.as_deref(), Some("1:1.0-1"));
         assert!(found.installed.held);
         let text = "/a.rpm\0rpm\0demo\t1:2.0-1\tnoarch\0error: cannot open Packages database\0\0";
-        assert_eq!(one("/a.rpm", text), Err(Unknown::new("`rpm` did not answer it")));
+        assert_eq!(one("/a.rpm", text), Err(Unknown::new("`rpm` returned no answer")));
     }
 
     #[test]
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(one("/a.deb", bad), Ok(PackageFileState::Bad(said.into())));
         assert_eq!(
             one("/a.deb", "/a.deb\0deb\0forge-tool").expect_err("cut").why,
-            "the package file did not answer it"
+            "the package file returned no answer"
         );
     }
 }

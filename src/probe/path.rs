@@ -1,11 +1,12 @@
-//! Paths: one `stat`, one `sha256sum`, and the bodies of those that differ from what is wanted. A path that leads through a link
-//! which others than root can replace is not looked at.
+//! Paths: one `stat`, one `sha256sum`, and the bodies of files that differ from the wanted ones. A path that leads
+//! through a link that users other than root can replace is not read.
 //!
-//! Whoever may write to a directory can exchange a file in it for a link to `/etc/shadow` or for a pipe, between any check of the
-//! name and its use. So one more `stat` asks who may place entries in the directories above: by their names are only read the files
-//! where nobody but root, or the account that this runs as, can. Of the others each is read by itself from the directory that was
-//! entered. A hard link would be such a file too: `fs.protected_hardlinks`, on by default wherever forge runs, makes none to a file
-//! that its maker may not write.
+//! A user who can write to a directory can replace a file in it with a link to `/etc/shadow` or with a pipe, between
+//! any check of the name and its use. So one more `stat` checks who may place entries in the directories above: only
+//! files that nobody but root, or the account that this runs as, can replace are read by name. Each of the others is
+//! read separately from its directory, after entering it. A hard link would be such a file too:
+//! `fs.protected_hardlinks`, on by default wherever forge runs, prevents hard links to a file that their creator may
+//! not write.
 
 use super::section::{Fields, Raw, Section, text};
 use super::{BODY_CAP, Observation, PathInfo, PathState, PathType, Probe, Reading, Unknown};
@@ -14,14 +15,16 @@ use crate::script::{Fragment, safe_path};
 use base64::Engine as _;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes of quoted names per section: the kernel takes 131,072 as one argument.
+/// Bytes of quoted names per section: the kernel accepts 131,072 as one argument.
 const NAMES_CAP: usize = 60_000;
 
-/// Prints fields that end with NUL: `barred`, a link and why it is not followed; ten per path that exists; `errors` and what `stat` said of the others;
-/// `sum`, a path and the digest of a file that was read by itself; `sums` and what `sha256sum` said; `body`, the number of the want, base64.
+/// Prints fields that end with NUL: `barred`, a link and why it is not followed; ten per path that exists; `errors` and
+/// `stat`'s output about the others; `sum`, a path and the digest of a file that was read separately; `sums` and the
+/// output of `sha256sum`; `body`, the number of the want, base64.
 ///
-/// `forge_leads` sets lists of directories, each between line breaks: `bars` are not looked at, in `weak` others can replace
-/// entries, in `sticky` those that are not root's. Directories come before those in them. One that is missing may come.
+/// `forge_leads` sets lists of directories, each between line breaks: those in `bars` are not read, in those in `weak`
+/// other users can replace entries, in those in `sticky` entries that are not root's. Directories precede their
+/// entries. A missing directory may appear later.
 pub(super) const SNIPPET: &str = r#"need stat; need sha256sum; need base64; need head
 NL='
 '
@@ -109,13 +112,14 @@ timeout 10 sh -c "$FORGE_OPEN_FILE" 2>/dev/null
 )
 "#;
 
-/// Reads one file in the working directory, `$FORGE_NAME`, which others can replace at any moment. `tar` follows no link, waits for
-/// no pipe, and takes type, owner, mode and content from one descriptor; only those of a regular file reach the second `tar`, which
-/// can write nothing in `/proc`. Without `$FORGE_NUMBER` it prints the digest; with it the fields `sum` and, if it may be shown,
-/// `body`, both of the same stream.
+/// Reads one file in the working directory, `$FORGE_NAME`, which other users can replace at any moment. `tar` follows
+/// no link, waits for no pipe, and takes type, owner, mode and content from one descriptor; only those of a regular
+/// file reach the second `tar`, which can write nothing in `/proc`. Without `$FORGE_NUMBER` it prints the digest; with
+/// it the fields `sum` and, if it may be shown, `body`, both of the same stream.
 ///
-/// The directory's holder may have given the name to another file of this directory or of one like it. So the body travels only if
-/// all may read it, or the group of the holder's directory, or it is not root's and the holder's own, or nobody else could place it.
+/// The directory's holder may have given the name to another file of this directory or of a similar one. So the body is
+/// sent only if all users may read it, or the group of the holder's directory may, or it is not root's and the holder's
+/// own, or no other user could place it.
 pub(super) const READ: &str = r#"FORGE_OPEN_FILE='
 tar -c --no-recursion --no-unquote --numeric-owner -f - -- "./$FORGE_NAME" |
   tar -x -C /proc --numeric-owner --to-command="$FORGE_ONE" -f -
@@ -146,14 +150,14 @@ pub(crate) fn sections(probes: Vec<Probe>) -> Vec<Section> {
     let (mut part, mut size, mut leads) = (Vec::new(), 0, BTreeSet::new());
     for probe in probes {
         let Probe::Path { path, want } = &probe else { continue };
-        // A wanted path stands there twice, beside its digest.
+        // A wanted path appears twice, together with its digest.
         let own = if want.is_some() { 2 * quoted(path) + 80 } else { quoted(path) };
         let new: Vec<String> = above(path).filter(|lead| !leads.contains(*lead)).map(str::to_owned).collect();
         let next = own + new.iter().map(|lead| quoted(lead)).sum::<usize>();
         if size + next > NAMES_CAP && !part.is_empty() {
             out.push(section(std::mem::take(&mut part)));
             leads.clear();
-            // Close enough: what is above this path is counted once too often at most.
+            // Good enough: directories above this path are counted at most once too often.
             size = 0;
         }
         size += next;
@@ -166,12 +170,12 @@ pub(crate) fn sections(probes: Vec<Probe>) -> Vec<Section> {
     out
 }
 
-/// Returns how many bytes a word has at most: each quote becomes four.
+/// Returns the maximum bytes of a quoted word: each quote becomes four.
 fn quoted(path: &str) -> usize {
     path.len() + 3 * path.matches('\'').count() + 3
 }
 
-/// Returns the directories that a path leads through, without `/`.
+/// Returns the directories on a path, without `/`.
 fn above(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').skip(1).map(|(end, _)| &path[..end])
 }
@@ -213,16 +217,16 @@ fn wants(probes: &[Probe]) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// What one run of the snippet printed, as far as it came.
+/// Output of one run of the snippet, complete or not.
 #[derive(Default)]
 pub(super) struct Seen<'a> {
     rows: BTreeMap<&'a [u8], PathInfo>,
     /// Links that are not followed, and why.
     barred: BTreeMap<&'a [u8], &'a [u8]>,
-    /// What `stat` said of paths that it could not read; `None` when it had not come to its end.
+    /// `stat`'s output about paths that it could not read; `None` if it is incomplete.
     errors: Option<&'a str>,
     sums: Option<BTreeMap<Vec<u8>, &'a str>>,
-    /// Digests of files that were read by themselves. They come before `sums`, and again with a body.
+    /// Digests of files that were read separately. They precede `sums`, and follow again with a body.
     single: BTreeMap<&'a [u8], &'a str>,
     /// By the number of the want.
     bodies: BTreeMap<usize, Untrusted>,
@@ -291,7 +295,7 @@ impl<'a> Seen<'a> {
         Some(())
     }
 
-    /// A body that is too long, not UTF-8 or holds a NUL is no text to show a diff of.
+    /// A body that is too long, is not UTF-8 or contains a NUL is not text that a diff can show.
     fn body(&mut self, number: &[u8], body: &[u8]) -> Option<()> {
         let number = text(number)?.parse().ok()?;
         let bytes = base64::engine::general_purpose::STANDARD.decode(body).ok()?;
@@ -302,7 +306,7 @@ impl<'a> Seen<'a> {
         Some(())
     }
 
-    /// Returns what is known of `path`, `None` when the output ended before it was said.
+    /// Returns the answer for `path`; `None` if the output ended before it.
     pub fn answer(&self, path: &str, number: Option<usize>, probe: &Probe) -> Option<Result<Reading, Unknown>> {
         if let Some(why) = above(path).find_map(|lead| self.barred.get(lead.as_bytes())) {
             return Some(Err(Unknown { barred: true, ..Unknown::new(String::from_utf8_lossy(why)) }));
@@ -323,13 +327,13 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// `stat` says `UNKNOWN` where the host has no name for a number.
+/// `stat` prints `UNKNOWN` if the host has no name for a number.
 fn named(name: &[u8], number: &[u8]) -> Untrusted {
     Untrusted::from_bytes(if name == b"UNKNOWN" { number } else { name })
 }
 
-/// Reads `sha256sum`'s lines. A name with a backslash or a line break is escaped, and the line then starts
-/// with a backslash.
+/// Parses `sha256sum`'s lines. A name with a backslash or a line break is escaped, and the line then starts with a
+/// backslash.
 fn sums(lines: &[u8]) -> BTreeMap<Vec<u8>, &str> {
     let mut sums = BTreeMap::new();
     for line in lines.split(|byte| *byte == b'\n') {
@@ -357,7 +361,7 @@ fn unescape(name: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Decides what it means that `stat` printed no row for `path`: `Ok` when nothing is there.
+/// Interprets a missing `stat` row for `path`: `Ok` if the path does not exist.
 fn missing(errors: &str, path: &str) -> Result<(), Unknown> {
     let gone = |line: &&str| line.ends_with(": No such file or directory") || line.ends_with(": Not a directory");
     let of_path = format!("'{path}': ");
@@ -365,7 +369,8 @@ fn missing(errors: &str, path: &str) -> Result<(), Unknown> {
     match own {
         Some(line) if gone(&line) => Ok(()),
         Some(line) => Err(Unknown::new(line.rsplit(": ").next().unwrap_or(line).to_lowercase())),
-        // A name with quotes or control characters is spelled otherwise there; what holds for all holds for it.
+        // A name with quotes or control characters is spelled differently there; an error common to all lines applies
+        // to it too.
         None if !errors.is_empty() && errors.lines().all(|line| gone(&line)) => Ok(()),
         None => Err(Unknown::new("`stat` could not read it").said(errors)),
     }

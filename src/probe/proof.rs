@@ -1,17 +1,18 @@
-//! What a cluster keeps of workloads that prove it: which declaration was proven last, and what of a run is still there.
+//! Records of proof workloads that a cluster keeps: which declaration was proven last, and which objects of a run are
+//! left.
 //!
-//! This question goes to an API and not to a host: no script asks it.
+//! This query goes to an API and not to a host: no script sends it.
 
 use super::ObjectId;
 use serde::{Deserialize, Serialize};
 
-/// What is known of a workload that proves something.
+/// The state of a proof workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProofState {
     /// The last run that succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proven: Option<Proven>,
-    /// What runs made and did not take away.
+    /// Objects that runs created and did not remove.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<Left>,
 }
@@ -19,20 +20,20 @@ pub struct ProofState {
 /// A run that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proven {
-    /// Digest of what was declared.
+    /// Digest of the declaration.
     pub digest: String,
     /// RFC 3339, UTC, by the controller's clock.
     pub time: String,
     pub run: String,
-    /// What it came to: `succeeded after 12 s`.
+    /// Its result: `succeeded after 12 s`.
     pub said: String,
 }
 
-/// An object that a run made.
+/// An object that a run created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
     pub id: ObjectId,
     pub uid: String,
-    /// The run that made it.
+    /// The run that created it.
     pub run: String,
 }

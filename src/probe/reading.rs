@@ -30,16 +30,16 @@ pub enum Reading {
     Object(ObjectState),
     Contents(Contents),
     Proof(ProofState),
-    /// Each as it is; `None` where the API serves no such kind.
+    /// The current objects; `None` if the API does not serve the kind.
     Objects(Option<Vec<serde_json::Value>>),
-    /// What a cluster's API told for a fact, as it came.
+    /// A cluster API's raw answer for a fact.
     ClusterFact(serde_json::Value),
     Release(Box<ReleaseState>),
-    /// Of a check or a fact.
+    /// Output of a check or a fact.
     Output(Output),
 }
 
-/// What stands at a path.
+/// The file at a path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathState {
@@ -59,7 +59,7 @@ pub enum PathType {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathInfo {
     pub kind: PathType,
-    /// Owner by name, by number when the host knows no name.
+    /// Owner by name, or by number if the host has no name for it.
     pub owner: Untrusted,
     pub group: Untrusted,
     /// Permission bits, with setuid, setgid and sticky: at most 0o7777.
@@ -71,7 +71,7 @@ pub struct PathInfo {
     pub ctime: f64,
     /// Lowercase hex SHA-256 of a regular file. `None` for other types, or when it could not be read.
     pub sha256: Option<String>,
-    /// The body, when it was asked for, differs, is small and is UTF-8 without NUL.
+    /// The body, if it was requested, differs, is small and is UTF-8 without NUL.
     pub body: Option<Untrusted>,
     /// The target of a symbolic link.
     pub target: Option<Untrusted>,
@@ -105,16 +105,16 @@ pub enum KeysState {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeysInfo {
-    /// The home directory as the account says, and what stands there.
+    /// The account's home directory, and the state of its path.
     pub home: String,
     pub home_at: PathState,
     /// `.ssh` in it.
     pub folder: PathState,
-    /// `.ssh/authorized_keys`, with its body when it is small and is text.
+    /// `.ssh/authorized_keys`, with its body if it is small and is text.
     pub file: PathState,
 }
 
-/// Whose books a package stands in.
+/// The package database that a package is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Manager {
@@ -136,20 +136,21 @@ impl Manager {
 pub struct PackageState {
     #[serde(default, skip_serializing_if = "Manager::is_dpkg")]
     pub manager: Manager,
-    /// Installed version, `None` when no version is unpacked.
+    /// Installed version; `None` if no version is unpacked.
     pub version: Option<String>,
     /// The third word of dpkg's status: `installed`, `half-configured`, `config-files`, `not-installed` …
     pub status: String,
     /// Whether dpkg's selection is `hold`, or dnf's versionlock names it.
     pub held: bool,
-    /// Why the package manager can hold nothing.
+    /// Why the package manager does not support holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cannot_hold: Option<String>,
-    /// The version apt would install, `None` when apt offers none. Read from apt's lists, not the network.
+    /// The version that apt would install; `None` if apt offers none. Read from apt's lists, not the network.
     pub candidate: Option<String>,
     /// All versions apt offers, newest first.
     pub available: Vec<String>,
-    /// Why apt's offers were not read, or that nobody needed them; `candidate` and `available` say nothing then.
+    /// Why apt's offers were not read: an error, or they were not needed. `candidate` and `available` are then
+    /// meaningless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offers_unknown: Option<String>,
 }
@@ -157,7 +158,7 @@ pub struct PackageState {
 /// The state of the package manager as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PackageManagerState {
-    /// Who holds dpkg's lock now: pid and command line.
+    /// Current holder of dpkg's lock: pid and command line.
     pub lock_holder: Option<(u32, Untrusted)>,
     /// Packages that are not fully installed: name and dpkg status word.
     pub broken: BTreeMap<String, String>,
@@ -172,36 +173,36 @@ pub struct UnitState {
     pub active: String,
     /// `SubState`.
     pub sub: String,
-    /// `UnitFileState`: `enabled`, `disabled`, `static`, `masked`, … empty when there is none.
+    /// `UnitFileState`: `enabled`, `disabled`, `static`, `masked`, … empty if there is none.
     pub file_state: String,
     /// `NeedDaemonReload`.
     pub need_daemon_reload: bool,
-    /// `InvocationID`, empty when never started.
+    /// `InvocationID`, empty if the unit was never started.
     pub invocation: String,
     /// `FragmentPath` and `DropInPaths`.
     pub fragment: String,
     pub drop_ins: Vec<String>,
     pub main_pid: u32,
-    /// When the unit became active, seconds since the epoch; 0 when never.
+    /// When the unit became active, seconds since the epoch; 0 if never.
     pub active_since: f64,
-    /// When the main process started, seconds since the epoch; 0 when none.
+    /// When the main process started, seconds since the epoch; 0 if there is none.
     pub main_started: f64,
-    /// Whether these times are whole seconds, rounded down (systemd before 248): what happened within the
-    /// same second may have happened before or after.
+    /// Whether these times are whole seconds, rounded down (systemd before 248): events within the same second may have
+    /// happened before or after.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub coarse_times: bool,
     /// Executable or mapped libraries of the main process that are deleted on disk.
     pub deleted: Vec<Untrusted>,
-    /// Whether the mapped files of the main process could not be read: `deleted` says nothing then.
+    /// Whether the mapped files of the main process could not be read: `deleted` is then meaningless.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub maps_unread: bool,
-    /// `Result`, `success` when all is well.
+    /// `Result`, `success` if there was no failure.
     pub result: String,
     /// `Type`: `simple`, `oneshot`, …
     pub service_type: String,
     pub remain_after_exit: bool,
     pub can_reload: bool,
-    /// Of a timer: when it elapses next by the clock, seconds since the epoch; 0 when by none.
+    /// Next elapse time of a timer by the clock, seconds since the epoch; 0 if it has none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub next_elapse: f64,
 }
@@ -229,7 +230,7 @@ pub struct UserInfo {
     pub shell: String,
     /// Supplementary groups, sorted, without the primary one.
     pub groups: Vec<String>,
-    /// Whether the password is locked (`!` or `*`); `None` when shadow could not be read.
+    /// Whether the password is locked (`!` or `*`); `None` if shadow could not be read.
     pub locked: Option<bool>,
 }
 
@@ -238,64 +239,64 @@ pub struct UserInfo {
 #[serde(rename_all = "snake_case")]
 pub enum Account {
     Root,
-    /// By name, by number when the host knows no name.
+    /// By name, or by number if the host has no name for it.
     Other(Untrusted),
 }
 
-/// One group, and who else has the number that was asked for.
+/// One group, and which other group has the requested number.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupState {
-    /// `None` when there is no such group.
+    /// `None` if the group does not exist.
     pub group: Option<GroupInfo>,
-    /// Another group that has the wanted number.
+    /// Another group with the declared number.
     pub gid_of: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupInfo {
     pub gid: u32,
-    /// Accounts that the group names, sorted. Those whose primary group it is are not among them.
+    /// Accounts listed as members, sorted. Accounts with this primary group are not included.
     pub members: Vec<String>,
 }
 
-/// What stands at the path of a package file.
+/// The file at the path of a package file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PackageFileState {
     Absent,
-    /// Something that is no package, with what the package manager says of it.
+    /// Not a package, with the package manager's message.
     Bad(Untrusted),
     Present(PackageFileInfo),
 }
 
-/// What a package file says of itself.
+/// The metadata of a package file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PackageFileInfo {
     pub name: String,
     pub version: String,
     pub architecture: String,
-    /// The package of that name as it is installed; what apt offers of it is not asked.
+    /// The installed state of that package; apt's offers are not queried.
     pub installed: PackageState,
 }
 
 /// One enabled entry of apt's sources.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AptEntry {
-    /// The file it stands in.
+    /// The file that contains it.
     pub file: String,
     pub uris: Vec<String>,
     pub suites: Vec<String>,
-    /// A path, fingerprints or an armored key; empty when there is none.
+    /// A path, fingerprints or an armored key; empty if there is none.
     pub signed_by: String,
     pub trusted: String,
 }
 
-/// What stands at the path of a key.
+/// The file at the path of a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyState {
     Absent,
-    /// No regular file, or larger than any key.
+    /// Not a regular file, or larger than any key.
     Unfit,
     Present(Vec<u8>),
 }
@@ -307,14 +308,14 @@ pub struct RecordsState {
     /// Hex of the host's 32-byte key; never recorded or shown.
     #[serde(skip)]
     pub key: Option<String>,
-    /// Running `forge-*` units: name and when they started.
+    /// Running `forge-*` units: name and start time.
     pub running: Vec<(String, Untrusted)>,
-    /// The mark of a window that is open, as it was written.
+    /// The record of an open window, as it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Untrusted>,
 }
 
-/// The key is left out.
+/// Omits the key.
 impl std::fmt::Debug for RecordsState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RecordsState")
@@ -325,24 +326,24 @@ impl std::fmt::Debug for RecordsState {
     }
 }
 
-/// What a command printed.
+/// The output of a command.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Output {
     /// Exit status; 128 + n for signal n.
     pub status: i32,
     pub stdout: Untrusted,
     pub stderr: Untrusted,
-    /// Whether output was cut at the cap.
+    /// Whether output was cut off at the cap.
     pub truncated: bool,
 }
 
-/// One line of a configuration snippet, in the order in which snippets count.
+/// One line of a configuration snippet, in the order in which snippets take effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfLine {
     pub file: String,
     /// Counted from 1.
     pub line: u64,
-    /// Without blanks around it; never empty, never a comment.
+    /// Without surrounding blanks; never empty, never a comment.
     pub text: String,
 }
 
@@ -353,27 +354,27 @@ impl ConfLine {
     }
 }
 
-/// One key of the kernel's settings.
+/// One kernel setting.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SysctlState {
     pub value: SysctlValue,
-    /// Every line of every snippet of `sysctl.d` that is not masked.
+    /// All lines of all `sysctl.d` snippets that are not masked.
     pub lines: Vec<ConfLine>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SysctlValue {
-    /// The kernel has no such key now.
+    /// The kernel does not have this key at the moment.
     #[default]
     Absent,
-    /// It cannot be read. `fixed` as below.
+    /// The value cannot be read. `fixed` as below.
     Unread { fixed: bool },
-    /// `fixed`: not even root may write it here.
+    /// `fixed`: not even root can write it here.
     Set { value: String, fixed: bool },
 }
 
-/// What a kernel module is at the moment.
+/// The current state of a kernel module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Presence {
@@ -383,43 +384,43 @@ pub enum Presence {
     Builtin,
     /// Being loaded or unloaded.
     Changing,
-    /// The host does not show it: most containers.
+    /// Not visible on the host, as in most containers.
     Hidden,
 }
 
-/// One kernel module and what is configured of modules.
+/// One kernel module and the configuration of modules.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModuleState {
     pub presence: Presence,
-    /// Whether the running kernel's index names a file of it.
+    /// Whether the running kernel's index lists a file of it.
     pub available: bool,
-    /// Whether the running kernel takes modules at all.
+    /// Whether the running kernel supports loadable modules.
     pub loadable: bool,
-    /// How often it is in use; `None` when not loaded, or where the kernel cannot unload.
+    /// Its use count; `None` if it is not loaded or the kernel cannot unload modules.
     pub refcount: Option<u64>,
     /// Modules that use it.
     pub holders: Vec<String>,
-    /// Parameters in force that can be read.
+    /// Readable effective parameters.
     pub parameters: BTreeMap<String, Untrusted>,
-    /// Every line of `modprobe.d` and of `modules-load.d`.
+    /// All lines of `modprobe.d` and of `modules-load.d`.
     pub modprobe: Vec<ConfLine>,
     pub modules_load: Vec<ConfLine>,
     /// The kernel's command line.
     pub cmdline: Untrusted,
 }
 
-/// What is mounted at a path, and what fstab says of it.
+/// The mounts at a path, and its fstab entries.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MountState {
-    /// From the bottom up: the last one is seen by who opens the path.
+    /// From the bottom up: the last one is visible at the path.
     pub mounts: Vec<Mounted>,
     /// Paths of mounts below it.
     pub below: Vec<String>,
     /// The lines of fstab for it.
     pub fstab: Vec<FstabLine>,
-    /// The device that the asked source names (a tag or a link), `None` if it names none here.
+    /// The device that the requested source names (a tag or a link); `None` if it names none here.
     pub device: Option<String>,
-    /// What a bind mount of the asked source would show as root, with its file system's number: `8:1 /srv/a`.
+    /// The root that a bind mount of the requested source would have, with its file system's number: `8:1 /srv/a`.
     pub bind: Option<String>,
 }
 
@@ -441,6 +442,6 @@ pub struct Mounted {
 pub struct FstabLine {
     /// Counted from 1.
     pub line: u64,
-    /// As it stands there.
+    /// The line's original text.
     pub text: Untrusted,
 }

@@ -1,10 +1,10 @@
-//! Answers out of a recording, also to questions that differ a little from those that were asked.
+//! Answers from a recording, also to probes that differ slightly from the recorded ones.
 
 use super::{FactSnippet, Observation, Offers, PackageState, PathInfo, PathState, Probe, Reading, Unknown, sections};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 
-/// Returns what `recorded` says of `probes`. What it does not hold is unknown.
+/// Returns the answers of `recorded` to `probes`. Missing answers are unknown.
 pub fn recall(recorded: &Observation, probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> Observation {
     let unasked = sections::parts(probes, facts).1;
     let mut seen = Observation::default();
@@ -25,7 +25,7 @@ pub fn recall(recorded: &Observation, probes: &BTreeSet<Probe>, facts: &[FactSni
     seen
 }
 
-/// Returns the question with its command told by digest, for what is to hold no commands.
+/// Returns the probe with its command replaced by a digest, for files that must not contain commands.
 pub fn without_script(probe: &Probe) -> Probe {
     let mut probe = probe.clone();
     if let Probe::Check { script, .. } = &mut probe
@@ -44,8 +44,8 @@ fn not_recorded() -> Unknown {
     Unknown::new("not recorded")
 }
 
-/// The same path or package, asked about for another wish, or the same check with another limit: a recipe may have
-/// changed since.
+/// Finds the answer for the same path or package with another wanted state, or for the same check with another limit: a
+/// recipe may have changed since.
 fn near(recorded: &Observation, probe: &Probe) -> Result<Reading, Unknown> {
     let mut found = recorded.iter().filter(|(other, _)| match (probe, other) {
         (Probe::Path { path, .. }, Probe::Path { path: other, .. }) => path == other,
@@ -55,7 +55,7 @@ fn near(recorded: &Observation, probe: &Probe) -> Result<Reading, Unknown> {
         _ => false,
     });
     let first = found.next().ok_or_else(not_recorded)?;
-    // Several steps may have asked about a path, some without its body.
+    // Several steps may have requested a path, some without its body.
     let told = std::iter::once(first).chain(found).find(|(_, answer)| has_body(answer)).unwrap_or(first);
     match (probe, told.1) {
         (_, Err(why)) => Err(why.clone()),
@@ -80,7 +80,7 @@ fn unlimited(probe: &Probe) -> Probe {
     probe
 }
 
-/// A body travels only where another one is wanted.
+/// A body is sent only if a different one is wanted.
 fn path(state: PathState, want: Option<&str>) -> PathState {
     match state {
         PathState::Present(info) => {
@@ -91,7 +91,7 @@ fn path(state: PathState, want: Option<&str>) -> PathState {
     }
 }
 
-/// Offers that were not asked for then may be needed now.
+/// Offers that were not queried then may be needed now.
 fn package(state: PackageState, offers: &Offers) -> PackageState {
     let installed = state.status == "installed";
     let needed = match offers {
@@ -143,7 +143,7 @@ mod tests {
         let mut recorded = Observation::default();
         let asked = Probe::Path { path: "/x".into(), want: Some("new".into()) };
         recorded.insert(asked, Ok(Reading::Path(PathState::Present(info(Some("body"))))));
-        // Another step asked without a wish.
+        // Another step requested it without a wanted state.
         let bare = Probe::Path { path: "/x".into(), want: None };
         recorded.insert(bare, Ok(Reading::Path(PathState::Present(info(None)))));
         let of = |want: Option<&str>| match of(

@@ -1,16 +1,16 @@
-//! Records of earlier applies: every file under `/var/lib/forge/applied`, the host's key, running units; and the
-//! account that may or may not read them.
+//! Records of earlier applies: all files under `/var/lib/forge/applied`, the host's key, running units; and the account
+//! that reads them.
 
 use super::section::{End, Fields, Raw, Section, text};
 use super::{Account, Observation, Probe, Reading, RecordsState};
 use crate::model::Untrusted;
 use std::collections::BTreeMap;
 
-/// Prints fields: `account` and its name, empty for root; `record` and a file's name for each file; `lines`, and then, as `grep` prints them, name,
-/// NUL and one line, over and over; `key` and hex; `units` and what `systemctl show` says of `forge-*`;
-/// `window` and the mark of an open window, where there is one.
-/// JSON text holds no NUL byte, so the lines of all files come from one process. Systemd keeps a file for each
-/// transient unit for as long as it knows the unit, so that without one there is nothing to ask it.
+/// Prints fields: `account` and its name, empty for root; `record` and a file's name for each file; `lines`, followed
+/// by repetitions of name, NUL and one line, as printed by `grep`; `key` and hex; `units` and the output of `systemctl
+/// show` for `forge-*`; `window` and the record of an open window, if there is one. JSON text contains no NUL byte, so
+/// one process prints the lines of all files. systemd keeps a file for each transient unit as long as it knows the
+/// unit, so without such a file there is nothing to query.
 const SNIPPET: &str = r#"D=/var/lib/forge
 a=
 [ "$(id -u)" = 0 ] || a=$(id -un 2>/dev/null) || a=$(id -u)
@@ -54,7 +54,7 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     let state = if raw.end == End::Exited(0) && !raw.truncated { parse(&raw.stdout) } else { None };
     for probe in &section.probes {
         let reading = match probe {
-            // It comes first, also where what follows may not be read.
+            // It comes first, even if the rest is not readable.
             Probe::Account => account(&raw.stdout).map(Reading::Account),
             _ => state.clone().map(Reading::Records),
         };
@@ -93,7 +93,7 @@ fn parse(stdout: &[u8]) -> Option<RecordsState> {
     Some(state)
 }
 
-/// Adds each line to its file. The last line of a file always ends with a line break here.
+/// Appends each line to its file. The last line of a file always ends with a line break here.
 fn lines(mut rest: &[u8], files: &mut BTreeMap<String, Vec<u8>>) -> Option<()> {
     while !rest.is_empty() {
         let mut parts = rest.splitn(2, |byte| *byte == 0);
@@ -106,8 +106,8 @@ fn lines(mut rest: &[u8], files: &mut BTreeMap<String, Vec<u8>>) -> Option<()> {
     Some(())
 }
 
-/// Returns the units that run or are about to, with the time of their start as systemd prints it. Only
-/// transient ones: a packaged service may be named `forge-something` too.
+/// Returns the units that are running or starting, with their start time as systemd prints it. Only transient ones: a
+/// packaged service may be named `forge-something` too.
 fn running(shown: &str) -> Vec<(String, Untrusted)> {
     let unit = |block: &str| {
         let of = |key: &str| block.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));

@@ -1,43 +1,43 @@
-//! What is asked of a Helm release, and what was seen of it.
+//! The query for a Helm release, and its observed state.
 //!
-//! Secrets do not travel: a field that holds one is marked, and both its values are left out.
+//! Secrets are not transmitted: a field that contains one is marked, and both its values are omitted.
 
 use crate::model::Untrusted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A release as it is declared: what it is compared with.
+/// A declared release, to compare with the installed one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ReleaseAsked {
     pub name: String,
     pub namespace: String,
-    /// `None` where it is to be gone.
+    /// `None` if it is to be removed.
     pub chart: Option<ChartAsked>,
     /// Its own values as a JSON object, secrets as placeholders.
     pub values: String,
 }
 
-/// A chart, and where it comes from.
+/// A chart and its source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ChartAsked {
     pub from: ChartFrom,
-    /// Exact, as the chart says it of itself.
+    /// Exact version, from the chart's metadata.
     pub version: String,
     /// Lowercase hex SHA-256 of the packed chart.
     pub sha256: Option<String>,
 }
 
-/// Where a chart comes from.
+/// The source of a chart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChartFrom {
     /// A repository's URL and the chart's name in it.
     Repository { url: String, name: String },
-    /// `oci://…`, the chart's name with it.
+    /// `oci://…`, including the chart's name.
     Oci(String),
     /// A folder or a packed chart on this machine.
     Path(String),
-    /// One that ships with forge, by its name.
+    /// A built-in chart, by its name.
     BuiltIn(String),
 }
 
@@ -50,28 +50,28 @@ impl ChartFrom {
     }
 }
 
-/// What was seen of a release.
+/// The observed state of a release.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReleaseState {
-    /// The release, `None` when there is none of that name in that namespace.
+    /// The release; `None` if there is none of that name in that namespace.
     pub release: Option<ReleaseInfo>,
-    /// The chart that is declared, as it says itself; `None` where the release is to be gone.
+    /// Metadata of the declared chart; `None` if the release is to be removed.
     pub chart: Option<ChartInfo>,
-    /// What differs between the release's own values and those that are declared.
+    /// Differences between the release's own values and the declared ones.
     pub values: Vec<FieldChange>,
-    /// What differs between the release's manifest and the one that is rendered now.
+    /// Differences between the release's manifest and a new rendering.
     pub manifest: Vec<ObjectChange>,
-    /// Whether the chart renders another manifest each time: `manifest` says nothing then.
+    /// Whether the chart renders a different manifest each time: `manifest` is then meaningless.
     pub random: bool,
-    /// What differs between the release's manifest and the live objects.
+    /// Differences between the release's manifest and the live objects.
     pub live: Vec<LiveObject>,
-    /// Fields of other owners that an upgrade would have to take from them.
+    /// Fields of other owners that an upgrade would have to take over.
     pub conflicts: Vec<Conflict>,
-    /// Releases of the same chart that forge did not install, elsewhere.
+    /// Releases of the same chart elsewhere that forge did not install.
     pub foreign: Vec<ForeignRelease>,
 }
 
-/// A release as Helm has noted it.
+/// A release as recorded by Helm.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReleaseInfo {
     pub revision: u64,
@@ -81,13 +81,13 @@ pub struct ReleaseInfo {
     pub version: String,
     /// Seconds since its last revision began.
     pub age_s: u64,
-    /// What Helm says of the last revision.
+    /// Helm's description of the last revision.
     pub description: Untrusted,
-    /// Whether a revision before this one was once deployed: there is something to roll back to.
+    /// Whether an earlier revision was once deployed: there is something to roll back to.
     pub earlier: bool,
-    /// Whether forge installed it, or took it over.
+    /// Whether forge installed it or took it over.
     pub ours: bool,
-    /// Whether objects are applied by the server, so that owners of fields are heeded.
+    /// Whether objects are applied on the server side, so that field owners are respected.
     pub server_side: bool,
 }
 
@@ -108,7 +108,7 @@ pub enum ReleaseStatus {
 }
 
 impl ReleaseStatus {
-    /// Returns the status of that name; one that is not known is `Unknown`.
+    /// Returns the status with that name; an unrecognized one is `Unknown`.
     pub fn of(name: &str) -> Self {
         match name {
             "deployed" => Self::Deployed,
@@ -137,22 +137,23 @@ impl ReleaseStatus {
         }
     }
 
-    /// Returns whether a helm is at work, or was killed at it.
+    /// Reports whether a helm process is running, or was killed while running.
     pub fn is_pending(self) -> bool {
         matches!(self, Self::PendingInstall | Self::PendingUpgrade | Self::PendingRollback | Self::Uninstalling)
     }
 }
 
-/// A chart as it says itself.
+/// A chart's metadata.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChartInfo {
     pub name: String,
     pub version: String,
-    /// Of its folder `crds`: names, and how each stands in the cluster. Helm installs them once and never looks again.
+    /// CRDs in its folder `crds`: names, and the state of each in the cluster. Helm installs them once and never
+    /// updates them.
     pub crds: Vec<Crd>,
-    /// Jobs and others that run beside an install or an upgrade.
+    /// Jobs and other objects that run during an install or an upgrade.
     pub hooks: Vec<Hook>,
-    /// Every image of its manifest and hooks, sorted.
+    /// All images of its manifest and hooks, sorted.
     pub images: Vec<String>,
 }
 
@@ -162,7 +163,7 @@ pub struct Crd {
     pub present: bool,
 }
 
-/// What runs beside an install or an upgrade.
+/// An object that runs during an install or an upgrade.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hook {
     /// `Job volcano-admission-init`.
@@ -171,23 +172,23 @@ pub struct Hook {
     pub events: Vec<String>,
 }
 
-/// One field that differs. Both values are left out where it is secret.
+/// One field that differs. Both values are omitted if it is secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldChange {
     /// `spec.template.spec.containers[name=main].image`.
     pub path: String,
-    /// What was seen, as JSON; `None` when it is not there.
+    /// The observed value, as JSON; `None` if it does not exist.
     pub from: Option<Untrusted>,
-    /// What is to be, as JSON; `None` when it is to go.
+    /// The wanted value, as JSON; `None` if it is to be removed.
     pub to: Option<Untrusted>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
-    /// Who set it last, and when (RFC 3339): the manager that the API noted.
+    /// The manager that set it last and the time (RFC 3339), as recorded by the API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<FieldOwner>,
 }
 
-/// Who owns a field, as the API noted it.
+/// The owner of a field, as recorded by the API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldOwner {
     pub name: Untrusted,
@@ -198,7 +199,7 @@ pub struct FieldOwner {
 /// One object that differs between two manifests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObjectChange {
-    /// `Deployment tiny`, with its namespace before it where that is not the release's.
+    /// `Deployment tiny`, prefixed with its namespace if that is not the release's.
     pub object: String,
     pub what: ObjectMove,
 }
@@ -211,18 +212,18 @@ pub enum ObjectMove {
     Changed(Vec<FieldChange>),
 }
 
-/// One live object that is not as the release's manifest says.
+/// One live object that differs from the release's manifest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LiveObject {
     pub object: String,
     pub missing: bool,
     /// Fields of the manifest with another value: `from` is live.
     pub changed: Vec<FieldChange>,
-    /// Fields that somebody added, and that the manifest does not speak of. No upgrade takes them away.
+    /// Fields that are not in the manifest and were added to the live object. An upgrade does not remove them.
     pub added: Vec<FieldChange>,
 }
 
-/// A field that an upgrade would set, and that somebody else owns.
+/// A field that an upgrade would set, and that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conflict {
     pub object: String,

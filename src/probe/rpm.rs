@@ -1,20 +1,21 @@
-//! Packages where dpkg keeps no books: one `rpm -q` over all names, what dnf locks, and who holds its locks.
+//! Packages on hosts without a dpkg database: one `rpm -q` for all names, dnf's version locks, and the holders of its
+//! locks.
 //!
-//! It answers the same questions as `package`, `apt` and `manager`, and stands behind them: where dpkg has packages
-//! it prints nothing, and their answers stay.
+//! It answers the same probes as `package`, `apt` and `manager`, and runs after them: if dpkg has packages, it prints
+//! nothing, and their answers stay.
 
 use super::section::{Fields, Raw, Section, text};
 use super::{Manager, Observation, Offers, PackageManagerState, PackageState, Probe, Reading};
 use crate::model::Untrusted;
 use std::cmp::Ordering;
 
-/// `forge_rpm_rows NAME…` prints a row for each installed package, and what rpm says of the others.
+/// `forge_rpm_rows NAME…` prints a row for each installed package, and rpm's messages about the others.
 pub(crate) const ROWS: &str = r#"
 forge_rpm_rows() { rpm -q --qf '%{NAME}\t%{ARCH}\t%{EVR}\n' -- "$@" 2>&1; }
 "#;
 
-/// `forge_rpm_locks` prints the list of dnf's versionlock after its path; nothing where that plugin is not there.
-/// dnf 5 keeps another file, in another form.
+/// `forge_rpm_locks` prints the list of dnf's versionlock after its path; nothing if that plugin is not installed. dnf
+/// 5 keeps another file, in another format.
 pub(crate) const LOCKS: &str = r#"
 forge_rpm_locks() {
 if command -v dnf5 >/dev/null 2>&1; then
@@ -29,7 +30,7 @@ printf '%s\n' "$l"
 }
 "#;
 
-/// Who holds rpm's lock stands in `/proc/locks`; dnf 4 leaves its pid in files of its own.
+/// `/proc/locks` lists the holder of rpm's lock; dnf 4 writes its pid to its own files.
 const SNIPPET: &str = r#"
 [ ! -s /var/lib/dpkg/status ] && command -v rpm >/dev/null 2>&1 || exit 0
 forge_rpm_holder() {
@@ -70,7 +71,7 @@ pub(crate) fn section(packages: Vec<Probe>, manager: Vec<Probe>) -> Option<Secti
     (!section.probes.is_empty()).then_some(section)
 }
 
-/// A host of dpkg prints nothing: what its own sections said stands.
+/// On a dpkg host this section prints nothing: the answers of dpkg's own sections stay.
 fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     if raw.stdout.is_empty() && raw.is_whole(&[0]) {
         return;
@@ -105,8 +106,8 @@ fn package(name: &str, offers: &Offers, rows: &str, locks: &str) -> Option<Readi
     Some(Reading::Package(PackageState { held: locked(locks, name), cannot_hold, ..state }))
 }
 
-/// Returns the state of `name`; `None` when rpm said neither that it is there nor that it is not. Of several versions
-/// that are installed beside each other the `wanted` one counts, else the highest.
+/// Returns the state of `name`; `None` if rpm reported neither that it is installed nor that it is not. Among several
+/// versions installed in parallel, the `wanted` one counts, else the highest.
 pub(crate) fn state(name: &str, wanted: Option<&str>, rows: &str) -> Option<PackageState> {
     let versions = rows.lines().filter_map(|row| {
         let words: Vec<&str> = row.split('\t').collect();
@@ -116,7 +117,7 @@ pub(crate) fn state(name: &str, wanted: Option<&str>, rows: &str) -> Option<Pack
     let is_wanted = |version: &str| wanted.is_some_and(|wanted| compare(wanted, version) == Ordering::Equal);
     let best = versions.max_by(|a, b| (is_wanted(a).cmp(&is_wanted(b))).then_with(|| compare(a, b)));
     let gone = format!("package {name} is not installed");
-    // A broken database says of every package that it is not installed, after it complained.
+    // With a broken database, rpm prints an error and then reports each package as not installed.
     let complained = rows.lines().any(|line| line.starts_with("error: "));
     let known = best.is_some() || (!complained && rows.lines().any(|line| line == gone));
     known.then(|| PackageState {
@@ -128,14 +129,14 @@ pub(crate) fn state(name: &str, wanted: Option<&str>, rows: &str) -> Option<Pack
     })
 }
 
-/// Returns whether a list of versionlock names `name`. Its first line is its path.
+/// Reports whether a versionlock list contains `name`. Its first line is its path.
 pub(crate) fn locked(locks: &str, name: &str) -> bool {
     let bare = name.rsplit_once('.').map_or(name, |(bare, _)| bare);
     let entries = locks.lines().skip(1).map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', '!']));
     entries.filter_map(entry).any(|entry| entry == name || entry == bare)
 }
 
-/// Returns the package's name of `NAME-EPOCH:VERSION-RELEASE.ARCH`, or of dnf 5's `name = "NAME"`.
+/// Returns the package name in `NAME-EPOCH:VERSION-RELEASE.ARCH`, or in dnf 5's `name = "NAME"`.
 fn entry(line: &str) -> Option<&str> {
     if let Some(rest) = line.strip_prefix("name") {
         let value = rest.trim_start().strip_prefix('=').map(str::trim);
@@ -146,7 +147,7 @@ fn entry(line: &str) -> Option<&str> {
     Some(line.rsplit_once('-')?.0.rsplit_once('-')?.0)
 }
 
-/// Compares two versions `EPOCH:VERSION-RELEASE` by rpm's rules. No epoch is epoch 0; where one has no release, any
+/// Compares two versions `EPOCH:VERSION-RELEASE` by rpm's rules. A missing epoch is epoch 0; if one has no release, any
 /// release of the other is equal.
 pub fn compare(a: &str, b: &str) -> Ordering {
     let (a, b) = (parts(a), parts(b));
@@ -163,8 +164,8 @@ fn parts(version: &str) -> (u64, &str, Option<&str>) {
     (epoch.parse().unwrap_or(0), version, release)
 }
 
-/// rpm's `rpmvercmp`: runs of digits by value, runs of letters by their bytes, digits above letters; `~` sorts below
-/// the end, `^` above it but below anything else; all else only separates.
+/// rpm's `rpmvercmp`: compares runs of digits by value and runs of letters by their bytes; digits sort above letters;
+/// `~` sorts below the end, `^` above it but below anything else; all other characters only separate.
 fn segments(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
@@ -205,7 +206,7 @@ fn run(text: &[u8], digits: bool) -> (&[u8], &[u8]) {
     text.split_at(text.iter().position(|byte| !fits(byte)).unwrap_or(text.len()))
 }
 
-/// Numbers of any length: the longer one without leading zeros is the higher one.
+/// Compares numbers of any length: the one that is longer without leading zeros is higher.
 fn number(a: &[u8], b: &[u8]) -> Ordering {
     let bare = |n: &[u8]| n.iter().position(|digit| *digit != b'0').unwrap_or(n.len());
     let (a, b) = (&a[bare(a)..], &b[bare(b)..]);

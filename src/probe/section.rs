@@ -1,29 +1,29 @@
-//! A merged group of questions: the code that asks them, and what came back raw.
+//! A merged group of probes: its code, and its raw output.
 
 use super::{Observation, Probe, Unknown};
 use crate::script::Fragment;
 
-/// Bytes of stderr that are kept per section.
+/// Maximum bytes of stderr kept per section.
 pub(crate) const STDERR_CAP: u64 = 16_384;
 
-/// Shell that every section of forge's own may use: `need TOOL` ends it when a tool is missing.
+/// Shell that every section of forge's own may use: `need TOOL` ends the section if a tool is missing.
 pub(crate) const PRELUDE: &str =
     "need() { command -v \"$1\" >/dev/null 2>&1 || { printf 'forge-missing %s\\n' \"$1\" >&2; exit 127; }; }\n";
 
-/// A merged group of probes: code to run on the host, and how to read what it printed.
+/// A merged group of probes: code to run on the host, and a parser for its output.
 pub(crate) struct Section {
-    /// What runs, as messages name it.
+    /// The name of the code in messages.
     pub name: &'static str,
     pub body: Fragment,
     pub timeout_s: u64,
-    /// Bytes of stdout at most.
+    /// Maximum bytes of stdout.
     pub cap: u64,
-    /// Whether the code is a recipe's: output beyond the cap is read and dropped, so that the status stays
-    /// true, and a process that it leaves behind cannot hold the script up.
+    /// Whether the code is a recipe's: output beyond the cap is read and dropped, so that the exit status stays true,
+    /// and a process that it leaves behind cannot block the script.
     pub foreign: bool,
-    /// Code that runs before that of any section it shares a process with, for what they have in common.
+    /// Code that runs before all sections that share a process with this one, for what they have in common.
     pub before: Fragment,
-    /// The questions that this section answers.
+    /// The probes that this section answers.
     pub probes: Vec<Probe>,
     pub read: fn(&Section, &Raw, &mut Observation),
     /// The sections that share its process, and the token between their outputs; see `group`.
@@ -32,7 +32,7 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// Starts a section of forge's own code.
+    /// Creates a section of forge's own code.
     pub fn new(name: &'static str, probes: Vec<Probe>, read: fn(&Section, &Raw, &mut Observation)) -> Self {
         Self {
             name,
@@ -48,7 +48,7 @@ impl Section {
         }
     }
 
-    /// Answers every question with the same reason.
+    /// Answers all probes with the same reason.
     pub fn all_unknown(&self, why: &Unknown, out: &mut Observation) {
         for probe in &self.probes {
             out.insert(probe.clone(), Err(why.clone()));
@@ -64,21 +64,21 @@ pub(crate) enum End {
     TimedOut,
 }
 
-/// What a section printed.
+/// The output of a section.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Raw {
     pub end: End,
-    /// Whether a check's own code was reached.
+    /// Whether a check's own code was started.
     pub began: bool,
     /// At most the section's cap.
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    /// Whether stdout or stderr was longer than its cap, or a process left behind kept it from being read.
+    /// Whether stdout or stderr exceeded its cap, or a leftover process prevented reading all of it.
     pub truncated: bool,
 }
 
 impl Raw {
-    /// Returns whether all of the output is here and the status is one of `good`.
+    /// Reports whether the output is complete and the status is one of `good`.
     pub fn is_whole(&self, good: &[i32]) -> bool {
         !self.truncated && matches!(self.end, End::Exited(status) if good.contains(&status))
     }
@@ -92,7 +92,7 @@ impl Raw {
             (End::TimedOut, _) => Unknown::new(format!("timed out after {} s", section.timeout_s)),
             (_, Some(tool)) => Unknown::new(format!("`{tool}` is missing")),
             _ if self.truncated => Unknown::new(format!("{} printed more than {} bytes", section.name, section.cap)),
-            (End::Exited(0), _) => Unknown::new(format!("{} did not answer it", section.name)).said(said),
+            (End::Exited(0), _) => Unknown::new(format!("{} returned no answer", section.name)).said(said),
             (End::Exited(status), _) => {
                 Unknown::new(format!("{} failed with status {status}", section.name)).said(said)
             }
@@ -100,7 +100,7 @@ impl Raw {
     }
 }
 
-/// Output in fields that each end with a NUL byte. A field cut short is not handed out.
+/// Output in fields that each end with a NUL byte. A truncated field is not returned.
 pub(crate) struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -108,7 +108,7 @@ impl<'a> Fields<'a> {
         Self(bytes)
     }
 
-    /// Returns the next `N` fields, `None` unless all of them are there.
+    /// Returns the next `N` fields; `None` if any of them is missing.
     pub fn row<const N: usize>(&mut self) -> Option<[&'a [u8]; N]> {
         let mut row = [&b""[..]; N];
         for field in &mut row {
@@ -117,7 +117,7 @@ impl<'a> Fields<'a> {
         Some(row)
     }
 
-    /// Returns what follows up to a line break, without it; `None` unless there is one.
+    /// Returns the text up to a line break, without it; `None` if there is no line break.
     pub fn line(&mut self) -> Option<&'a [u8]> {
         let end = self.0.iter().position(|byte| *byte == b'\n')?;
         let line = &self.0[..end];
@@ -125,7 +125,7 @@ impl<'a> Fields<'a> {
         Some(line)
     }
 
-    /// Returns all that was not taken yet.
+    /// Returns the rest.
     pub fn rest(self) -> &'a [u8] {
         self.0
     }
@@ -151,19 +151,19 @@ pub(crate) fn text(bytes: &[u8]) -> Option<&str> {
 pub(crate) mod testing {
     use super::*;
 
-    /// Builds what a section printed when it ended well.
+    /// Builds the output of a section that succeeded.
     pub(crate) fn printed(stdout: impl AsRef<[u8]>) -> Raw {
         Raw { end: End::Exited(0), began: true, stdout: stdout.as_ref().to_vec(), stderr: Vec::new(), truncated: false }
     }
 
-    /// Builds what a section printed from a recording: its first line tells the origin, `\0` is a NUL byte.
+    /// Builds a section's output from a recording: its first line names the origin, `\0` is a NUL byte.
     pub(crate) fn recorded(fixture: &str) -> Raw {
         let (origin, body) = fixture.split_once('\n').expect("a line and a body");
         assert!(origin.starts_with("origin: "), "{origin}");
         printed(body.replace("\\0", "\0"))
     }
 
-    /// Reads `raw` as the answer of `section`.
+    /// Parses `raw` as the answer of `section`.
     pub(crate) fn answers(section: &Section, raw: &Raw) -> Observation {
         let mut out = Observation::default();
         (section.read)(section, raw, &mut out);
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(lack(raw(End::Exited(127), "noise\nforge-missing stat\n", false)), "`stat` is missing");
         assert_eq!(lack(raw(End::TimedOut, "", false)), "timed out after 20 s");
         assert_eq!(lack(raw(End::Exited(0), "", true)), "`stat` printed more than 1048576 bytes");
-        assert_eq!(lack(raw(End::Exited(0), "", false)), "`stat` did not answer it");
+        assert_eq!(lack(raw(End::Exited(0), "", false)), "`stat` returned no answer");
         assert_eq!(lack(raw(End::Exited(3), "", false)), "`stat` failed with status 3");
         assert_eq!(raw(End::Exited(3), "no\n", false).lack(&section()).said, Some("no".into()));
     }

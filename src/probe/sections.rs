@@ -1,4 +1,4 @@
-//! Sorts probes into sections: like questions into one, each check on its own.
+//! Sorts probes into sections: probes of one kind into one section, each check into its own.
 
 use super::check::Checks;
 use super::section::Section;
@@ -9,17 +9,17 @@ use super::{
 use super::{package_file, path, records, rpm, sysctl, unit, unix_group, user};
 use std::collections::BTreeSet;
 
-/// Questions, by where they go.
+/// Probes, sorted by destination.
 #[derive(Default)]
 pub(crate) struct Sorted {
     pub quick: Vec<Section>,
     /// For the second channel.
     pub device: Vec<Section>,
-    /// Cannot be put to a host.
+    /// Probes that cannot be sent to a host.
     pub unasked: Vec<(Probe, Unknown)>,
 }
 
-/// Sorts `probes`; `facts` holds the snippets behind those that ask for a fact, `token` is the script's.
+/// Sorts `probes`; `facts` contains the snippets of the fact probes, `token` is the script's.
 pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str, checks: Checks) -> Sorted {
     let (asked, unasked) = askable(probes, facts);
     let (quick, others) = merged(&asked, facts, checks);
@@ -30,7 +30,7 @@ pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str,
     sorted
 }
 
-/// Returns every section as if none shared a process, and the questions that cannot be put to a host.
+/// Returns all sections without shared processes, and the probes that cannot be sent to a host.
 pub(crate) fn parts(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> (Vec<Section>, Vec<(Probe, Unknown)>) {
     let (asked, unasked) = askable(probes, facts);
     let (mut sections, others) = merged(&asked, facts, Checks::default());
@@ -39,7 +39,7 @@ pub(crate) fn parts(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> (Vec<Sec
     (sections, unasked)
 }
 
-/// Tells questions that can be asked from those that cannot.
+/// Separates probes that can be sent from those that cannot.
 fn askable(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> (Vec<Probe>, Vec<(Probe, Unknown)>) {
     let (mut asked, mut unasked) = (Vec::new(), Vec::new());
     for probe in probes {
@@ -51,15 +51,16 @@ fn askable(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> (Vec<Probe>, Vec<
     (asked, unasked)
 }
 
-/// Merges like questions; returns the sections that may share a process, and the others.
+/// Merges probes of one kind; returns the sections that may share a process, and the others.
 fn merged(asked: &[Probe], facts: &[FactSnippet], checks: Checks) -> (Vec<Section>, Sorted) {
     let mut sorted = Sorted::default();
     let of = |wanted: fn(&Probe) -> bool| asked.iter().filter(|p| wanted(p)).cloned().collect::<Vec<_>>();
     let packages = of(|p| matches!(p, Probe::Package { .. }));
     let wanted = of(|p| matches!(p, Probe::Fact { .. }));
     let (device, together, alone) = fact::sections(&wanted, facts);
-    // What hangs costs those after it: what only reads forge's and dpkg's files comes first, then what may
-    // ask a directory server, then what may touch a network mount. apt adds to what dpkg answered.
+    // A section that hangs costs those after it. So the order is: sections that only read forge's and dpkg's files,
+    // then those that may query a directory server, then those that may touch a network mount. apt adds to dpkg's
+    // answers.
     let mut quick: Vec<Section> =
         records::section(of(|p| matches!(p, Probe::Records | Probe::Account))).into_iter().collect();
     let listing = package::listing(&packages);
@@ -76,7 +77,7 @@ fn merged(asked: &[Probe], facts: &[FactSnippet], checks: Checks) -> (Vec<Sectio
     quick.extend(keys::section(of(|p| matches!(p, Probe::AuthorizedKeys { .. }))));
     quick.extend(together);
     quick.extend(apt::section(packages.clone(), &listing));
-    // Behind all that dpkg and apt said: on a host of rpm it answers in their place.
+    // After all answers of dpkg and apt: on an rpm host, this section answers in their place.
     quick.extend(rpm::section(packages, of(|p| matches!(p, Probe::PackageManager))));
     quick.extend(key::section(of(|p| matches!(p, Probe::Key { .. }))));
     quick.extend(package_file::section(of(|p| matches!(p, Probe::PackageFile { .. }))));
@@ -89,32 +90,32 @@ fn merged(asked: &[Probe], facts: &[FactSnippet], checks: Checks) -> (Vec<Sectio
     (quick, sorted)
 }
 
-/// Returns why `probe` cannot be put to a host.
+/// Returns why `probe` cannot be sent to a host.
 fn refusal(probe: &Probe, facts: &[FactSnippet]) -> Option<Unknown> {
     let why = match probe {
-        Probe::Path { path, want } if nul([Some(path), want.as_ref()]) => "the path holds a NUL byte",
-        Probe::Key { path } | Probe::PackageFile { path } if path.contains('\0') => "the path holds a NUL byte",
+        Probe::Path { path, want } if nul([Some(path), want.as_ref()]) => "the path contains a NUL byte",
+        Probe::Key { path } | Probe::PackageFile { path } if path.contains('\0') => "the path contains a NUL byte",
         Probe::Group { name, .. } if !user::is_name(name) => "is not a group name",
         Probe::Package { name, .. } if !package::is_name(name) => "is not a package name",
         Probe::Unit { name } => unit::refusal(name)?,
         Probe::User { name } | Probe::AuthorizedKeys { user: name } if !user::is_name(name) => "is not a user name",
         Probe::Sysctl { key } if !sysctl::is_key(key) => "is not a kernel setting",
         Probe::Module { name } if !module::is_name(name) => "is not a module name",
-        Probe::Initramfs { files, .. } if nul(files.iter().map(Some)) => "the path holds a NUL byte",
+        Probe::Initramfs { files, .. } if nul(files.iter().map(Some)) => "the path contains a NUL byte",
         Probe::Initramfs { modules, .. } if !modules.iter().all(|name| module::is_name(name)) => "is not a module name",
         Probe::Evidence { units, paths, .. } => evidence::refusal(units, paths)?,
-        Probe::Mount { path, source } if nul([Some(path), Some(source)]) => "the mount holds a NUL byte",
+        Probe::Mount { path, source } if nul([Some(path), Some(source)]) => "the mount contains a NUL byte",
         Probe::Check { script, user, cwd, env, .. } => {
             let env = env.iter().flat_map(|(key, value)| [Some(key), Some(value)]);
             if nul([Some(script), user.as_ref(), cwd.as_ref()].into_iter().chain(env)) {
-                "the check holds a NUL byte"
+                "the check contains a NUL byte"
             } else if script.len() > check::SCRIPT_CAP {
-                "the check is longer than a shell takes as an argument"
+                "the check exceeds the maximum length of a shell argument"
             } else {
                 return None;
             }
         }
-        probe if probe.is_to_api() => "is a question to the API of a cluster",
+        probe if probe.is_to_api() => "is a query for a cluster's API",
         Probe::Fact { name } if !facts.iter().any(|fact| fact.name == name) => "is not a fact that forge knows",
         _ => return None,
     };

@@ -1,37 +1,35 @@
-//! The shell around sections: what runs each one under its limits, and prints its frame.
+//! The shell around sections: runs each section under its limits, and prints its frame.
 
 use super::section::{PRELUDE, STDERR_CAP, Section};
 use crate::script::{Fragment, Script, Token};
 use std::time::Duration;
 
-/// How many sections run beside each other. Output of the earlier ones waits in a pipe, never in a file.
+/// Number of sections that run concurrently. The output of earlier ones waits in a pipe, never in a file.
 const LANES: usize = 4;
 
-/// Seconds beyond its own limit after which a section is certainly over: TERM, two seconds, KILL, and two
-/// more for readers whose pipe a runaway process still holds.
+/// Seconds beyond its own limit after which a section is certainly over: TERM, two seconds, KILL, and two more for
+/// readers whose pipe a runaway process still holds.
 const GRACE_S: u64 = 4;
 
 /// Seconds for the shell itself.
 const SLACK_S: u64 = 15;
 
-/// Both `forge_own NUMBER LIMIT CAP CODE` and `forge_foreign …` make one line: token, number, length,
-/// payload. The payload is base64 of stdout, with `:STATUS:` somewhere inside (a colon is no base64, so the
-/// place does not matter), then `!` and base64 of stderr. Descriptor 5 carries marks past the code's own
-/// stdout and stderr.
+/// Both `forge_own NUMBER LIMIT CAP CODE` and `forge_foreign …` print one line: token, number, length, payload. The
+/// payload is base64 of stdout, with `:STATUS:` somewhere inside (a colon is not a base64 character, so the position
+/// does not matter), then `!` and base64 of stderr. Descriptor 5 carries marks past the code's own stdout and stderr.
 ///
-/// Processes are what an observation costs, about a millisecond each, so there are as few as possible. Of
-/// forge's own code, what it prints beyond the cap is cut off once it is there, and empty stderr is not
-/// encoded. Lines are printed by the shell itself: the first lane's at once, those of the others when the
-/// lane before is done, which closes the pipe between them. Descriptor 3 is where they go; no code gets it,
-/// or a process left behind would hold it open.
+/// Processes dominate the cost of an observation, about a millisecond each, so there are as few as possible. Output of
+/// forge's own code beyond the cap is cut off after it has ended, and empty stderr is not encoded. The shell itself
+/// prints the lines: the first lane's at once, those of the others when the previous lane is done, which closes the
+/// pipe between them. Lines go to descriptor 3; no code gets it, because a leftover process would hold it open.
 ///
-/// Recipes' code is read up to its cap and one byte, and then to its end, so that its status is its own and
-/// not SIGPIPE's; of stderr, NUL bytes are left out. The readers have a limit too, since a process that left
-/// the group keeps the pipes open beyond the kill. It ends what reads; what encodes and prints goes on, and
-/// `:late:` says that not all is there.
+/// Output of recipes' code is read up to its cap and one byte, and then to its end, so that the exit status is its own
+/// and not SIGPIPE's; NUL bytes in stderr are dropped. The readers have a limit too, since a process that left the
+/// group keeps the pipes open after the kill. The limit ends the readers; the encoder and printer continue, and
+/// `:late:` marks the output as incomplete.
 ///
-/// A section's text travels in the environment, which only its own account reads: arguments are there for
-/// everybody on the host to see, and a check may hold a secret.
+/// A section's text is passed in the environment, which only its own account can read: all users of the host can see
+/// arguments, and a check may contain a secret.
 const RUNNER: &str = r#"forge_line() {
 set -- "$FORGE_T $1 ${#p} $p"
 if [ "$FORGE_L" = 0 ]; then printf '%s\n' "$1" >&3; else FORGE_O="$FORGE_O$1
@@ -100,7 +98,7 @@ fn run(body: Fragment, number: usize, section: &Section) -> Fragment {
         .code("\n")
 }
 
-/// A lane's sections run one after the other; the slowest lane decides.
+/// Sections of a lane run one after the other; the slowest lane determines the limit.
 fn limit(sections: &[Section], lanes: usize) -> Duration {
     let lane = |lane: usize| -> u64 { sections.iter().skip(lane).step_by(lanes).map(|s| s.timeout_s + GRACE_S).sum() };
     Duration::from_secs((0..lanes).map(lane).max().unwrap_or(0) + SLACK_S)

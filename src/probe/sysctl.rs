@@ -1,13 +1,13 @@
-//! Kernel settings: the value of each key under `/proc/sys`, and every line of `sysctl.d`.
+//! Kernel settings: the value of each key under `/proc/sys`, and all lines of `sysctl.d`.
 
 use super::section::{Fields, Raw, Section, text};
 use super::{ConfLine, Observation, Probe, Reading, SysctlState, SysctlValue, confd};
 use std::collections::BTreeMap;
 
-/// Prints the snippets, then fields: `key`, its place, and `none`, `ro` or `rw`; `values`, and then, as `grep`
-/// prints them, path, NUL and one line, over and over; `end`. Shells read by the byte, of which these files
-/// give only the first. A read-only `/proc/sys` fails `-w` for root too; for others the mode does, which
-/// says nothing about root.
+/// Prints the snippets, then fields: `key`, its path, and `none`, `ro` or `rw`; `values`, followed by repetitions of
+/// path, NUL and one line, as printed by `grep`; `end`. Shells read single bytes, and for such reads these files return
+/// only the first one. A read-only `/proc/sys` fails `-w` for root too; for other users the mode does, which says
+/// nothing about root.
 const SNIPPET: &str = r#"
 forge_sysctls() {
 n=$# u=
@@ -28,7 +28,7 @@ printf 'end\0'
 forge_confd /etc/sysctl.d /run/sysctl.d /usr/local/lib/sysctl.d /usr/lib/sysctl.d /lib/sysctl.d
 forge_sysctls"#;
 
-/// Returns whether `key` is a place under `/proc/sys`: names with slashes, nothing that leads out.
+/// Reports whether `key` is a path under `/proc/sys`: names with slashes, nothing that leads outside.
 pub(crate) fn is_key(key: &str) -> bool {
     let bad = |c: char| c.is_control() || c.is_whitespace() || "*?[]=".contains(c);
     !key.contains(bad) && key.contains('/') && key.split('/').all(|part| !matches!(part, "" | "." | ".."))
@@ -60,7 +60,7 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
 
 type Parsed<'a> = (Vec<ConfLine>, BTreeMap<&'a str, SysctlValue>);
 
-/// Reads all of it; `None` unless it came to its end.
+/// Parses the whole output; `None` if it is incomplete.
 fn parse(stdout: &[u8]) -> Option<Parsed<'_>> {
     let mut fields = Fields::new(stdout);
     let lines = confd::lines(&mut fields)?;
@@ -88,7 +88,7 @@ fn parse(stdout: &[u8]) -> Option<Parsed<'_>> {
 }
 
 impl SysctlValue {
-    /// Adds a line of the value.
+    /// Appends a line to the value.
     fn extend(&mut self, line: &str) {
         match self {
             Self::Absent => {}
@@ -136,8 +136,8 @@ mod tests {
     fn a_key_that_was_not_answered_is_unknown() {
         let seen = ask(&["a/b", "a/c"], &printed("lines\0end\0key\0a/b\0rw\0values\0/proc/sys/a/b\x001\nend\0"));
         assert!(seen[0].is_ok());
-        assert_eq!(seen[1], Err("reading `/proc/sys` and `sysctl.d` did not answer it".into()));
-        assert!(ask(&["a/b"], &printed("lines\0end\0key\0a/b\0rw\0values\0"))[0].is_err(), "it was cut");
+        assert_eq!(seen[1], Err("reading `/proc/sys` and `sysctl.d` returned no answer".into()));
+        assert!(ask(&["a/b"], &printed("lines\0end\0key\0a/b\0rw\0values\0"))[0].is_err(), "it was truncated");
     }
 
     #[test]

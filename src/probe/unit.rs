@@ -1,15 +1,15 @@
-//! Units: one `systemctl show` over all names, and one look at the mapped files of their main processes.
+//! Units: one `systemctl show` for all names, and one read of the mapped files of their main processes.
 
 use super::section::{Raw, Section};
 use super::{Observation, Probe, Reading, UnitState};
 use crate::model::Untrusted;
 use std::collections::BTreeMap;
 
-/// Systemd before 248 does not know `--timestamp=us+utc` and answers nothing; it is asked again without,
-/// and its times are whole seconds.
+/// systemd before 248 does not support `--timestamp=us+utc` and returns nothing; it is queried again without it, and
+/// its times are whole seconds.
 ///
-/// An executable that was replaced is among the mapped files of its process. Only mappings that can be
-/// executed count: a new locale archive or message catalogue is no reason to restart.
+/// A replaced executable is among the mapped files of its process. Only executable mappings count: a new locale archive
+/// or message catalogue is not a reason to restart.
 const SNIPPET: &str = r#"need systemctl; need grep
 forge_units() {
 p=Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,InvocationID,FragmentPath,DropInPaths
@@ -31,10 +31,10 @@ printf 'forge-end\n'
 }
 forge_units"#;
 
-/// The folders of programs and libraries; a deleted mapping elsewhere is a process's own temporary file.
+/// Folders of programs and libraries; a deleted mapping elsewhere is a process's own temporary file.
 const PROGRAMS: [&str; 6] = ["/usr/", "/lib", "/bin/", "/sbin/", "/opt/", "/snap/"];
 
-/// Returns why `name` cannot be asked for. One wrong name would end `systemctl show` for all after it.
+/// Returns why `name` cannot be queried. One invalid name would abort `systemctl show` for all names after it.
 pub(crate) fn refusal(name: &str) -> Option<&'static str> {
     let known = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
     if name.is_empty() || name.len() > 255 || name.starts_with('-') || !name.chars().all(known) {
@@ -93,7 +93,7 @@ fn is(unit: &BTreeMap<&str, &str>, name: &str) -> bool {
     has("Id") || has("Names")
 }
 
-/// Builds a unit's state; `None` if what every systemd says is missing.
+/// Builds a unit's state; `None` if properties that every systemd prints are missing.
 fn state(unit: &BTreeMap<&str, &str>, maps: &str) -> Option<UnitState> {
     let text = |key: &str| unit.get(key).copied().unwrap_or("").to_owned();
     let yes = |key: &str| unit.get(key) == Some(&"yes");
@@ -123,8 +123,8 @@ fn state(unit: &BTreeMap<&str, &str>, maps: &str) -> Option<UnitState> {
     })
 }
 
-/// Reads `Sat 2026-11-21 09:48:48.480350 UTC` as seconds since the epoch; nothing and `n/a` are 0, text of
-/// another form is `None`.
+/// Parses `Sat 2026-11-21 09:48:48.480350 UTC` as seconds since the epoch. Empty text and `n/a` give 0; other text
+/// gives `None`.
 fn timestamp(text: &str) -> Option<f64> {
     if matches!(text, "" | "n/a" | "0") {
         return Some(0.0);
@@ -136,8 +136,8 @@ fn timestamp(text: &str) -> Option<f64> {
     Some(at.as_microsecond() as f64 / 1e6)
 }
 
-/// Returns the deleted programs and libraries of `pid`, and whether its mappings could not be read. That
-/// a process is gone meanwhile is no failure.
+/// Returns the deleted programs and libraries of `pid`, and whether its mappings could not be read. A process that has
+/// ended in the meantime is not a failure.
 fn mapped(maps: &str, pid: u32) -> (Vec<Untrusted>, bool) {
     let file = format!("/proc/{pid}/maps:");
     let denied = format!("{file} Permission denied");
@@ -148,7 +148,7 @@ fn mapped(maps: &str, pid: u32) -> (Vec<Untrusted>, bool) {
     (paths, maps.lines().any(|line| line.ends_with(&denied)))
 }
 
-/// Returns the path of a mapping: what follows address, permissions, offset, device and inode.
+/// Returns the path of a mapping: the text after address, permissions, offset, device and inode.
 fn deleted(line: &str) -> Option<&str> {
     let mut rest = line.strip_suffix(" (deleted)")?;
     for _ in 0..5 {

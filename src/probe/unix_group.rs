@@ -1,9 +1,9 @@
-//! Groups of accounts: one `getent group` over all names and the numbers that are wanted.
+//! Groups of accounts: one `getent group` for all names and the wanted numbers.
 
 use super::section::{Fields, Raw, Section, text};
 use super::{GroupInfo, GroupState, Observation, Probe, Reading};
 
-/// Prints two fields: the status and the lines. A status of 2 means that some name or number is not known.
+/// Prints two fields: the status and the lines. Status 2 means that some name or number is unknown.
 const SNIPPET: &str = r#"need getent
 forge_groups() {
 g=$(getent group -- "$@"); r=$?
@@ -64,7 +64,7 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     }
 }
 
-/// Reads all lines; `None` unless every one of them is a group's.
+/// Parses all lines; `None` if any of them is not a group's.
 fn parse(stdout: &[u8]) -> Option<Vec<Line<'_>>> {
     let [status, lines] = Fields::new(stdout).row()?;
     matches!(status, b"0" | b"2").then_some(())?;
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_failing_or_odd_answer_is_not_a_missing_group() {
         for text in ["1\0\0", "2\0adm:x\n\0", "0\0adm:x:4:"] {
-            assert_eq!(one("adm", None, text).expect_err(text).why, "`getent` did not answer it");
+            assert_eq!(one("adm", None, text).expect_err(text).why, "`getent` returned no answer");
         }
     }
 }

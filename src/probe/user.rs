@@ -1,13 +1,13 @@
-//! Accounts: one `getent passwd` and one `getent shadow` over all names, and the groups of each.
+//! Accounts: one `getent passwd` and one `getent shadow` for all names, and the groups of each.
 
 use super::section::{Fields, Raw, Section, text};
 use super::{Observation, Probe, Reading, UserInfo, UserState};
 use std::collections::BTreeMap;
 
-/// Prints fields: `passwd`, status, lines; `groups`, names of accounts that exist, an empty field, for each
-/// of them its groups and an empty field, and a colon with the status; and `shadow`, lines. A status of 2
-/// means that some name is not known. `id` takes several names from coreutils 8.31 on, and fails where a
-/// group has no name: each account is then asked for alone, and what came counts.
+/// Prints fields: `passwd`, status, lines; `groups`, names of existing accounts, an empty field, for each of them its
+/// groups and an empty field, and a colon with the status; and `shadow`, lines. Status 2 means that some name is
+/// unknown. `id` accepts several names since coreutils 8.31, and fails if a group has no name: each account is then
+/// queried separately, and the groups received so far count.
 const SNIPPET: &str = r#"need getent; need id
 forge_users() {
 p=$(getent passwd -- "$@"); r=$?
@@ -30,7 +30,7 @@ printf 'shadow\0%s\0' "$(getent shadow -- "$@")"
 }
 forge_users"#;
 
-/// Returns whether `name` may be an account's name: nothing that a line of `passwd` cannot hold, and no
+/// Reports whether `name` can be an account's name: no characters that a line of `passwd` cannot contain, and not a
 /// number, which would be looked up as one.
 pub(crate) fn is_name(name: &str) -> bool {
     let bad = |c: char| c.is_control() || ":/".contains(c) || c.is_whitespace();
@@ -52,10 +52,10 @@ fn name(probe: &Probe) -> Option<&str> {
     }
 }
 
-/// What the snippet printed, as far as it came.
+/// Output of the snippet, complete or not.
 #[derive(Default)]
 struct Seen<'a> {
-    /// Lines by name; `None` when `getent` did not answer or failed.
+    /// Lines by name; `None` if `getent` did not answer or failed.
     passwd: Option<BTreeMap<&'a str, &'a str>>,
     groups: BTreeMap<&'a str, Vec<&'a str>>,
     shadow: Option<BTreeMap<&'a str, &'a str>>,
@@ -71,7 +71,7 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
 }
 
 impl<'a> Seen<'a> {
-    /// Reads all that is there; `None` if it is not what the snippet prints.
+    /// Parses all fields; `None` if they are not the snippet's output.
     fn parse(stdout: &'a [u8]) -> Option<Self> {
         let mut seen = Self::default();
         let mut fields = Fields::new(stdout);
@@ -130,8 +130,8 @@ fn names<'a>(fields: &mut Fields<'a>) -> Option<Vec<&'a str>> {
     }
 }
 
-/// Reads lists of groups, each up to its empty field, up to the status. No group's name holds a colon.
-/// There are none where `id` failed.
+/// Reads lists of groups, each up to its empty field, up to the status. No group name contains a colon. The lists are
+/// missing if `id` failed.
 fn lists<'a>(fields: &mut Fields<'a>) -> Option<Vec<Vec<&'a str>>> {
     let (mut lists, mut list) = (Vec::new(), Vec::new());
     loop {

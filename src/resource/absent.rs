@@ -1,4 +1,4 @@
-//! `absent`: nothing stands at a path.
+//! `absent`: removes whatever exists at a path.
 
 use super::body::{bare, type_words};
 use super::shell;
@@ -12,33 +12,33 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "absent",
-    summary: "Nothing stands at a path, or at several.",
+    summary: "Removes one or more paths.",
     example: include_str!("examples/absent.yaml"),
     doc: "\
-For what a package, an older recipe or a hand has left. What a recipe makes itself is removed by that recipe, with
-`ensure: absent` or `otherwise: absent`.
+Use it for leftovers of a package, an older recipe or manual work. To remove something that a recipe creates, use
+`ensure: absent` or `otherwise: absent` in that recipe.
 
-**Compared** is whether something stands at each path. Nothing to do reads `nothing is at PATH, as declared`. Paths are
-named one by one: there are no patterns, which could take along what nobody thought of.
+**Compares** whether each path exists. An unchanged step reports `PATH does not exist`. Every path is listed explicitly:
+patterns are not supported, because they could match unintended files.
 
-**A change** removes files, links (never their targets) and special files; a file is kept under
+**A change** removes files, links (never their targets) and special files. Files are backed up to
 `/var/lib/forge/backups/RUN/PATH` unless `backup: false`. A directory blocks the step unless `recursive: true`, which
-removes it with everything in it, without a copy. If a file system is mounted in it, nothing is removed at all.
+removes it with its contents, without a backup. If a file system is mounted inside it, nothing is removed.
 
-**Never removed** are `/`, what stands directly in it (`/etc`), the directories of the system (`/usr/lib`, `/var/log`,
-`/etc/ssh` and the like) and forge's own.
+**Never removed**: `/`, its direct children (`/etc`), system directories (such as `/usr/lib`, `/var/log`, `/etc/ssh`)
+and forge's own directories.
 
-**Removal** of the recipe does nothing: forge does not bring back what it removed.",
+**Removal** of the recipe changes nothing: forge does not restore what it removed.",
     fields: &[
-        Field::optional("path", Type::Path, "The path. Excludes `paths`."),
-        Field::optional("paths", Type::List(&Type::Path), "Several paths. Excludes `path`."),
-        Field::optional("recursive", Type::Bool, "Whether a directory goes with everything in it. Default `false`."),
-        Field::optional("backup", Type::Bool, "Whether files are kept on the host. Default `true`."),
+        Field::optional("path", Type::Path, "Path to remove. Excludes `paths`."),
+        Field::optional("paths", Type::List(&Type::Path), "Paths to remove. Excludes `path`."),
+        Field::optional("recursive", Type::Bool, "Remove directories with their contents. Default `false`."),
+        Field::optional("backup", Type::Bool, "Keep a backup of removed files on the host. Default `true`."),
     ],
     build,
 };
 
-/// Without these no host is one any more. Others of their folders may be removed.
+/// Directories that every host needs. Entries below them may be removed.
 const VITAL: &[&str] = &[
     "/boot/efi",
     "/boot/grub",
@@ -76,7 +76,7 @@ struct Absent {
     paths: Vec<String>,
     recursive: bool,
     backup: bool,
-    /// The recipe itself is removed: nothing is brought back.
+    /// The recipe itself is being removed; removed paths are not restored.
     idle: bool,
 }
 
@@ -96,20 +96,20 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }))
 }
 
-/// Refuses what no host can do without.
+/// Rejects paths that every host needs.
 pub(super) fn removable(path: &str) -> Result<(), Diag> {
     if path.matches('/').count() < 2 {
-        return Err(bad_value(format!("`{path}` is of the top level, which is never removed")));
+        return Err(bad_value(format!("`{path}` is a top-level directory and is never removed")));
     }
     if VITAL.contains(&path) {
-        return Err(bad_value(format!("`{path}` is a directory of the system, which is never removed"))
-            .hint("name what is in it and is to go"));
+        return Err(bad_value(format!("`{path}` is a system directory and is never removed"))
+            .hint("list the entries below it that should be removed"));
     }
     Ok(())
 }
 
 impl Absent {
-    /// Returns what stands at the paths.
+    /// Returns the paths that exist.
     fn left<'a>(&'a self, seen: &'a Observation) -> Result<Vec<(&'a str, &'a PathInfo)>, Unknown> {
         let mut left = Vec::new();
         for path in &self.paths {
@@ -128,15 +128,16 @@ impl Absent {
         };
         let basis = Value::Object(left.iter().map(seen).collect());
         if left.is_empty() {
-            return Judgement::ok(format!("nothing is at {}, as declared", super::support::ticked(&self.paths)), basis);
+            let verb = if self.paths.len() == 1 { "does" } else { "do" };
+            return Judgement::ok(format!("{} {verb} not exist", super::support::ticked(&self.paths)), basis);
         }
         let directory = left.iter().find(|(_, info)| info.kind == PathType::Directory);
         if let Some((path, _)) = directory.filter(|_| !self.recursive) {
             return Judgement::blocked(BlockClass::Host, format!("`{path}` is a directory"), basis)
-                .hint("`recursive: true` removes it with everything in it");
+                .hint("set `recursive: true` to remove it with its contents");
         }
         let change = |(path, info): &(&str, &PathInfo)| match info.kind {
-            PathType::Directory => Change::new("directory", Some(&format!("{path}, with everything in it")), None),
+            PathType::Directory => Change::new("directory", Some(&format!("{path}, with its contents")), None),
             PathType::Symlink => Change::new("link", Some(&format!("{path}, a {}", type_words(info))), None),
             PathType::File => Change::new("file", Some(&format!("{path}, {} bytes", info.size)), None),
             PathType::Other => Change::new("special file", Some(path), None),
@@ -147,7 +148,7 @@ impl Absent {
         Judgement::change(reason, left.iter().map(change).collect(), Disruption::D0, basis)
     }
 
-    /// Each path is removed as what it was judged to be.
+    /// Renders a removal for each path according to the type that was observed.
     fn action(&self, judgement: &Judgement, run: &str) -> Fragment {
         let kind = |path: &str| judgement.basis[path]["type"].as_str().map(str::to_owned);
         let one = |path: &String| match kind(path).as_deref() {
@@ -167,11 +168,11 @@ impl Absent {
 
 const EXPLAIN: &[(&str, &str)] = &[
     shell::NOT_FOLLOWED,
-    ("is a directory", "it has become a directory since it was looked at; run forge again"),
+    ("is a directory", "it became a directory after it was observed; run forge again"),
     ("a file system is mounted", "unmount it first"),
     ("Device or resource busy", "it is a mount point: unmount it first"),
-    ("Operation not permitted", "it may be immutable (`lsattr`)"),
-    ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),
+    ("Operation not permitted", "the file may be immutable; check with `lsattr`"),
+    ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),
 ];
 
 impl Resource for Absent {
@@ -192,7 +193,7 @@ impl Resource for Absent {
 
     fn judge(&self, seen: &Observation, _cx: &Context<'_>) -> Judgement {
         if self.idle {
-            return Judgement::ok("what this step removed is not brought back", json!({}));
+            return Judgement::ok("removed paths are not restored", json!({}));
         }
         match self.left(seen) {
             Ok(left) => self.judge_left(&left),
@@ -231,10 +232,10 @@ mod tests {
 
     #[test]
     fn what_a_host_needs_is_never_removed() {
-        assert_eq!(refused(&[("path", json!("/etc"))]), "`/etc` is of the top level, which is never removed");
+        assert_eq!(refused(&[("path", json!("/etc"))]), "`/etc` is a top-level directory and is never removed");
         assert_eq!(
             refused(&[("paths", json!(["/tmp/x", "/usr/lib"]))]),
-            "`/usr/lib` is a directory of the system, which is never removed"
+            "`/usr/lib` is a system directory and is never removed"
         );
     }
 

@@ -1,4 +1,4 @@
-//! `block`: several lines of a file that others own too, between two markers.
+//! `block`: managed lines between two markers, in a file that also has other content.
 
 use super::edit::{BACKUP, CREATE, Edited, Found, Outcome, VALIDATE};
 use super::lines::{AFTER, Anchor, BEFORE, Lines, no_secret, numbered};
@@ -11,35 +11,35 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "block",
-    summary: "Lines between two markers in a text file whose other lines are somebody else's.",
+    summary: "Managed lines between two markers in a text file; forge does not change the other lines.",
     example: include_str!("examples/block.yaml"),
     doc: "\
-The block stands between `# BEGIN forge NAME` and `# END forge NAME`; `comment` and `comment_end` say what makes these
-lines comments in that file.
+The block is between the marker lines `# BEGIN forge NAME` and `# END forge NAME`; `comment` and `comment_end` set the
+comment syntax of the file.
 
-**Compared** are the lines between the markers. Nothing to do reads `the block is as declared`. Where the block stands
-does not matter; a new one is inserted after the last line that matches `after`, before the first that matches
-`before`, else at the end. An anchor that matches nothing blocks the step.
+**Compares** the lines between the markers. An unchanged step reports `the block matches`. The position of an existing
+block is not compared. A new block is inserted after the last line that matches `after`, before the first line that
+matches `before`, or at the end of the file. An anchor without a match blocks the step.
 
-**Broken markers** block the step and are named: one without the other, several of one, an end before its
-beginning, markers of another block inside. What was between them is not known then, and nothing is guessed.
+**Broken markers** block the step and are listed: one marker without the other, duplicates, an end before its beginning,
+or markers of another block inside. In that case the extent of the block is unknown and forge changes nothing.
 
-**A change** works as with [`line`](line.md): the diff of the whole file is shown, the new body gets owner, mode, ACLs
-and extended attributes of the old one, is judged by `validate` and renamed over it. The same limits hold: UTF-8 text, at
-most 64 KiB, no symbolic link, no secrets.
+**A change** works as for [`line`](line.md): the plan shows the diff of the whole file; the new content gets owner,
+mode, ACLs and extended attributes of the old file, must pass `validate`, and is renamed over it. The same limits apply:
+UTF-8 text, at most 64 KiB, no symbolic links, no secrets.
 
-**Removal** removes the block with its markers. The file stays, also when it is empty then.",
+**Removal** removes the block with its markers. The file stays, even if it becomes empty.",
     fields: FIELDS,
     build,
 };
 
 const FIELDS: &[Field] = &[
-    Field::required("path", Type::Path, "The file."),
-    Field::required("name", Type::Name, "Tells this block from others of the file."),
-    Field::optional("content", Type::Text, "The lines of the block. Excludes `template`."),
-    Field::optional("template", Type::LocalFile, "A file of the inventory's tree whose rendered text is the block."),
-    Field::optional("comment", Type::Line, "What begins a comment in that file. Default `#`."),
-    Field::optional("comment_end", Type::Line, "What ends a comment in that file (`-->`). Default: nothing."),
+    Field::required("path", Type::Path, "Path of the file."),
+    Field::required("name", Type::Name, "Name of the block, unique in the file."),
+    Field::optional("content", Type::Text, "Lines of the block. Excludes `template`."),
+    Field::optional("template", Type::LocalFile, "Template in the inventory's tree; its output is the block."),
+    Field::optional("comment", Type::Line, "Start of a comment in the file. Default `#`."),
+    Field::optional("comment_end", Type::Line, "End of a comment in the file (`-->`). Default: empty."),
     AFTER,
     BEFORE,
     CREATE,
@@ -73,7 +73,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         format!("{open} {word} forge {name} {close}").trim().to_owned()
     };
     if content.lines().any(is_marker) {
-        return Err(bad_value("the block holds a line that reads like a marker of a block"));
+        return Err(bad_value("`content` must not contain a block marker"));
     }
     Ok(Box::new(Block {
         file: Edited::fields(fields, "block")?,
@@ -90,7 +90,7 @@ fn is_marker(line: &str) -> bool {
     line.contains(" BEGIN forge ") || line.contains(" END forge ")
 }
 
-/// Where the markers of a block stand.
+/// Positions of the markers of a block.
 enum Markers {
     None,
     /// Indices of the two marker lines.
@@ -105,23 +105,23 @@ impl Block {
         match (begins.as_slice(), ends.as_slice()) {
             ([], []) => Markers::None,
             ([begin], [end]) if begin > end => {
-                Markers::Broken(format!("the block ends in line {} before it begins in line {}", end + 1, begin + 1))
+                Markers::Broken(format!("the block ends in line {}, before it begins in line {}", end + 1, begin + 1))
             }
             ([begin], [end]) => match lines.slice(begin + 1..*end).iter().position(|line| is_marker(line)) {
                 None => Markers::Pair(*begin, *end),
                 Some(inside) => Markers::Broken(format!(
-                    "line {} inside of the block is a marker of another one",
+                    "line {} inside the block is a marker of another block",
                     begin + inside + 2
                 )),
             },
             ([], some) => {
-                Markers::Broken(format!("`{}` stands in {}, without `{}`", self.end, numbered(some), self.begin))
+                Markers::Broken(format!("`{}` is in {}, but `{}` is missing", self.end, numbered(some), self.begin))
             }
             (some, []) => {
-                Markers::Broken(format!("`{}` stands in {}, without `{}`", self.begin, numbered(some), self.end))
+                Markers::Broken(format!("`{}` is in {}, but `{}` is missing", self.begin, numbered(some), self.end))
             }
             (begins, ends) => Markers::Broken(format!(
-                "the block begins in {} and ends in {}: one of each is expected",
+                "duplicate markers: begin markers in {}, end markers in {}",
                 numbered(begins),
                 numbered(ends)
             )),
@@ -133,10 +133,10 @@ impl Block {
             (Markers::Broken(reason), _) => Outcome {
                 basis: json!({ "broken": reason }),
                 reason,
-                found: Found::Blocked { hint: "put the markers right by hand, or remove both".into(), to: None },
+                found: Found::Blocked { hint: "fix the markers manually, or remove both".into(), to: None },
             },
             (Markers::None, true) => Outcome {
-                reason: format!("there is no block `{}`, as declared", self.name),
+                reason: format!("block `{}` does not exist", self.name),
                 basis: json!({ "block": null }),
                 found: Found::AsDeclared,
             },
@@ -157,10 +157,7 @@ impl Block {
             Err(reason) => Outcome {
                 reason,
                 basis: json!({ "block": null, "anchor": false }),
-                found: Found::Blocked {
-                    hint: "the block has no place: correct the anchor, or leave it out".into(),
-                    to,
-                },
+                found: Found::Blocked { hint: "fix `after` or `before`, or remove it to append the block".into(), to },
             },
             Ok(at) => {
                 let mut new = lines.clone();
@@ -169,7 +166,7 @@ impl Block {
                     [self.begin.as_str()].into_iter().chain(self.content.lines()).chain([self.end.as_str()]),
                 );
                 Outcome {
-                    reason: format!("there is no block `{}`", self.name),
+                    reason: format!("block `{}` does not exist", self.name),
                     basis: json!({ "block": null, "anchor": true }),
                     found: Found::Differs { from: None, to, text: new.text() },
                 }
@@ -181,7 +178,7 @@ impl Block {
         let inside = lines.slice(begin + 1..end);
         let basis = json!({ "block": sha256_hex(inside.join("\n").as_bytes()) });
         if inside.iter().copied().eq(self.content.lines()) {
-            return Outcome { reason: "the block is as declared".into(), basis, found: Found::AsDeclared };
+            return Outcome { reason: "the block matches".into(), basis, found: Found::AsDeclared };
         }
         let mut new = lines.clone();
         (begin + 1..end).rev().for_each(|at| new.remove(at));
@@ -201,7 +198,7 @@ impl Block {
         (begin..=end).rev().for_each(|at| new.remove(at));
         let place = format!("lines {} to {}", begin + 1, end + 1);
         Outcome {
-            reason: format!("the block is still there, in {place}"),
+            reason: format!("the block exists in {place}"),
             basis: json!({ "block": sha256_hex(inside.as_bytes()) }),
             found: Found::Differs { from: Some(place), to: None, text: new.text() },
         }
@@ -269,9 +266,6 @@ mod tests {
             refused(&[("content", json!("")), ("template", json!(""))]),
             "`content` and `template` exclude each other"
         );
-        assert_eq!(
-            refused(&[("content", json!("a\n# END forge y\n"))]),
-            "the block holds a line that reads like a marker of a block"
-        );
+        assert_eq!(refused(&[("content", json!("a\n# END forge y\n"))]), "`content` must not contain a block marker");
     }
 }

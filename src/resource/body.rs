@@ -1,4 +1,4 @@
-//! A declared file at a path, compared with what stands there. Shared by `file` and `unit`.
+//! Compares a declared file with the observed path. Shared by kinds that write whole files, such as `file` and `unit`.
 
 use super::diff;
 use super::shell::{self, Write};
@@ -12,15 +12,15 @@ use base64::Engine as _;
 use secrecy::ExposeSecret;
 use serde_json::json;
 
-/// Digits of a digest that people are shown.
+/// Number of digest characters in messages.
 const SHOWN_DIGITS: usize = 12;
 
-/// The bytes of a declared file, secrets as placeholders.
+/// The content of a declared file, with secrets as placeholders.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Body {
     bytes: Vec<u8>,
     secret: bool,
-    /// Of the bytes as they stand; not the digest of the file when a secret is in it.
+    /// Digest of `bytes`; differs from the file's digest if the content contains a secret.
     sha256: String,
 }
 
@@ -31,7 +31,7 @@ impl Body {
         Self { sha256: sha256_hex(&bytes), bytes, secret }
     }
 
-    /// Builds from a checked value: text, or `{"base64": …}` for bytes that are not text.
+    /// Builds a body from a checked value: text, or `{"base64": …}` for binary content.
     pub fn from_value(field: &str, value: &Value) -> Result<Self, Diag> {
         if let Some(text) = value.as_str() {
             return Ok(Self::new(text));
@@ -40,7 +40,7 @@ impl Body {
         encoded
             .and_then(|text| base64::engine::general_purpose::STANDARD.decode(text).ok())
             .map(Self::new)
-            .ok_or_else(|| bad_value(format!("`{field}` is neither text nor bytes")))
+            .ok_or_else(|| bad_value(format!("`{field}` is neither text nor base64")))
     }
 
     pub fn is_secret(&self) -> bool {
@@ -51,23 +51,23 @@ impl Body {
         &self.bytes
     }
 
-    /// Returns the digest to compare the host's body with when the body itself is wanted for a diff.
-    /// Bodies that hold a secret never travel.
+    /// Returns the digest that the host compares with its own file, so that it sends the content only if it differs.
+    /// Returns `None` if the body contains a secret: such content is never transferred.
     pub fn want(&self) -> Option<String> {
         (!self.secret).then(|| self.sha256.clone())
     }
 
-    /// Returns the digest of the file that is desired.
+    /// Returns the digest of the desired file, with secrets revealed.
     fn digest(&self, cx: &Context<'_>) -> Result<String, Unknown> {
         if !self.secret {
             return Ok(self.sha256.clone());
         }
-        let text = std::str::from_utf8(&self.bytes).map_err(|_| Unknown::new("a secret stands in binary content"))?;
-        let store = cx.secrets.ok_or_else(|| Unknown::new("the secrets of the content are not at hand"))?;
+        let text = std::str::from_utf8(&self.bytes).map_err(|_| Unknown::new("binary content contains a secret"))?;
+        let store = cx.secrets.ok_or_else(|| Unknown::new("the secrets of the content are not available"))?;
         Ok(sha256_hex(store.reveal(text).expose_secret().as_bytes()))
     }
 
-    /// Returns what the applied record keeps: the digest, or the text with placeholders.
+    /// Returns the value for the applied record: the digest, or the text with placeholders.
     pub fn desired(&self) -> Value {
         if self.secret {
             return json!({ "text": String::from_utf8_lossy(&self.bytes) });
@@ -86,7 +86,7 @@ fn describe(bytes: u64, sha256: Option<&str>, binary: bool) -> String {
     format!("{kind}{bytes} bytes{digest}")
 }
 
-/// A file that is to stand at a path.
+/// A declared file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Target {
     pub path: String,
@@ -96,18 +96,18 @@ pub(super) struct Target {
     pub mode: u32,
 }
 
-/// Returns the question about a path whose body does not matter.
+/// Returns the probe of a path whose content is not compared.
 pub(super) fn bare(path: &str) -> Probe {
     Probe::Path { path: path.to_owned(), want: None }
 }
 
-/// Returns the question about the directory of `path` itself, wherever a link leads, for kinds that ask of the path in a
-/// way of their own.
+/// Returns the probe of the parent directory of `path`, with links resolved, for kinds that observe the path with a
+/// probe of their own.
 pub(super) fn lead(path: &str) -> Probe {
     bare(&format!("{}/.", parent(path).unwrap_or_default().trim_end_matches('/')))
 }
 
-/// Ends with an error if others than root can lead `path` elsewhere, as [`lead`] found.
+/// Fails if users other than root can redirect `path`, according to the result of [`lead`].
 pub(super) fn not_barred(seen: &Observation, path: &str) -> Result<(), Unknown> {
     match path_state(seen, &lead(path)) {
         Err(unknown) if unknown.barred => Err(unknown),
@@ -120,20 +120,20 @@ impl Target {
         Probe::Path { path: self.path.clone(), want: self.body.want() }
     }
 
-    /// Returns the questions about the path and the directory that must hold it.
+    /// Returns the probes of the path and its parent directory.
     pub fn probes(&self) -> Vec<Probe> {
         let mut probes = vec![self.probe()];
         probes.extend(parent(&self.path).map(bare));
         probes
     }
 
-    /// Returns the action that brings the file. `validate` is a shell command that must accept the new body
-    /// before it goes live; empty accepts all.
+    /// Returns the action that installs the file. `validate` is a shell command that must accept the new content before
+    /// it is installed; an empty command accepts everything.
     pub fn write(&self, cx: &Context<'_>, backup: bool, validate: &str) -> Fragment {
         shell::write_file(&self.written(cx, backup, validate))
     }
 
-    /// Returns the action that gives the file, whose body is as declared, its owner and mode.
+    /// Returns the action that sets owner and mode of a file whose content matches.
     pub fn give(&self, cx: &Context<'_>) -> Fragment {
         shell::give_file(&self.written(cx, false, ""))
     }
@@ -161,8 +161,8 @@ impl Target {
         })
     }
 
-    /// Judges whether the file stands at its path as declared. `parent_made` says that the action makes
-    /// the directory itself.
+    /// Compares the file at the path with the declaration. `parent_made` means that the action creates the parent
+    /// directory itself.
     pub fn judge(&self, seen: &Observation, cx: &Context<'_>, parent_made: bool) -> Judgement {
         self.try_judge(seen, cx, parent_made).unwrap_or_else(|unknown| Judgement::unknown(&unknown))
     }
@@ -182,14 +182,14 @@ impl Target {
                     format!("`{}` is a directory", self.path),
                     type_basis(info),
                 )
-                .hint("a `file` step never replaces a directory; remove it with a `directory` step")),
+                .hint("a `file` step never replaces a directory; remove it with a `directory` step first")),
                 PathType::Symlink | PathType::Other => Ok(self.replace(info, cx)),
             },
         }
     }
 
     fn create(&self, _cx: &Context<'_>) -> Judgement {
-        let reason = format!("there is no file at `{}`", self.path);
+        let reason = format!("file `{}` does not exist", self.path);
         Judgement::change(reason, self.all_new(), Disruption::D0, json!({ "type": "absent" }))
     }
 
@@ -236,17 +236,17 @@ impl Target {
         let mut basis = json!({ "type": "file", "content": content });
         put_ownership(&mut basis, info);
         if changes.is_empty() {
-            return Ok(Judgement::ok("content, owner and mode are as declared", basis));
+            return Ok(Judgement::ok("content, owner and mode match", basis));
         }
         Ok(Judgement::change(differ(&changes), changes, Disruption::D0, basis))
     }
 
-    /// Judges whether nothing stands at the path.
+    /// Checks that nothing exists at the path.
     pub fn judge_absent(&self, seen: &Observation) -> Judgement {
         let info = match path_state(seen, &bare(&self.path)) {
             Err(unknown) => return Judgement::unknown(&unknown),
             Ok(PathState::Absent) => {
-                let reason = format!("there is no file at `{}`, as declared", self.path);
+                let reason = format!("file `{}` does not exist", self.path);
                 return Judgement::ok(reason, json!({ "type": "absent" }));
             }
             Ok(PathState::Present(info)) => info,
@@ -254,7 +254,7 @@ impl Target {
         if info.kind == PathType::Directory {
             let reason = format!("`{}` is a directory", self.path);
             return Judgement::blocked(BlockClass::Host, reason, type_basis(info))
-                .hint("a `file` step never removes a directory; remove it with a `directory` step");
+                .hint("a `file` step never removes a directory; remove it with a `directory` step instead");
         }
         let from = match info.kind {
             PathType::File => format!("file, {}", describe(info.size, None, false)),
@@ -284,7 +284,7 @@ pub(super) fn ownership(info: &PathInfo, owner: &str, group: &str, mode: u32) ->
     changes
 }
 
-/// Returns whether the body can stay as it is.
+/// Reports whether only owner, group or mode differ, so that the content can stay.
 pub(super) fn only_ownership(changes: &[Change]) -> bool {
     !changes.is_empty()
         && changes.iter().all(|c| matches!(c.attribute.as_str(), "owner" | "group" | "mode") && c.from.is_some())
@@ -303,7 +303,7 @@ pub(super) fn differ(changes: &[Change]) -> String {
     format!("{} {}", join(&names), if one { "differs" } else { "differ" })
 }
 
-/// Returns the type of what stands at a path in words.
+/// Returns the file type in words.
 pub(super) fn type_words(info: &PathInfo) -> String {
     match (info.kind, &info.target) {
         (PathType::File, _) => "file".to_owned(),
@@ -321,19 +321,19 @@ pub(super) fn type_basis(info: &PathInfo) -> Value {
     }
 }
 
-/// What the directory above a missing path means for it.
+/// State of the parent directory of a missing path.
 pub(super) enum Parent {
     There,
-    /// An earlier step brings it.
+    /// An earlier step creates it.
     Comes,
     Blocks(Box<Judgement>),
 }
 
-/// Returns whether the directory that `path` needs is there or comes.
+/// Reports whether the parent directory of `path` exists or will be created by an earlier step.
 pub(super) fn missing_parent(path: &str, seen: &Observation, predicted: Option<&Predicted>) -> Result<Parent, Unknown> {
     let Some(parent) = parent(path) else { return Ok(Parent::There) };
     match path_state(seen, &bare(parent))? {
-        // What a link points to is the host's business: the action fails clearly when it is no directory.
+        // The target of a link is not checked here: the action fails with a clear message if it is not a directory.
         PathState::Present(PathInfo { kind: PathType::Directory | PathType::Symlink, .. }) => Ok(Parent::There),
         PathState::Present(info) => Ok(Parent::Blocks(Box::new(
             Judgement::blocked(
@@ -347,11 +347,11 @@ pub(super) fn missing_parent(path: &str, seen: &Observation, predicted: Option<&
         PathState::Absent => Ok(Parent::Blocks(Box::new(
             Judgement::blocked(
                 BlockClass::Host,
-                format!("directory `{parent}` does not exist and no earlier step makes it"),
+                format!("directory `{parent}` does not exist and no earlier step creates it"),
                 json!({ "type": "absent", "parent": "absent" }),
             )
             .hint(format!(
-                "add a `directory` step for `{parent}` before this one, or say `provides` at the step that makes it"
+                "add a `directory` step for `{parent}` before this one, or set `provides` in the step that creates it"
             )),
         ))),
     }

@@ -1,5 +1,5 @@
-//! Runs the recorded cases under `tests/resources/KIND/*.json`: what a host answered → verdict, reason,
-//! changes and commands. `FORGE_BLESS=1` writes the expectations anew, to be read before they are kept.
+//! Runs the recorded cases in `tests/resources/KIND/*.json`: from probe results to verdict, reason, changes and
+//! commands. `FORGE_BLESS=1` rewrites the expectations; review them before you commit.
 
 #![expect(clippy::disallowed_methods, reason = "tests run programs and read their own files")]
 
@@ -21,10 +21,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, json};
 use std::path::{Path, PathBuf};
 
-/// A run's name as the engine makes it.
+/// A run name in the engine's format.
 pub(super) const RUN: &str = "20261121T093015-4f2a";
 
-/// The fewest cases that a kind may have.
+/// Minimum number of cases per kind.
 const LEAST: usize = 6;
 
 fn files(kind: &Kind) -> Vec<PathBuf> {
@@ -58,7 +58,7 @@ fn recorded_cases() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A no-op must say why, a change must name what changes, a block what to do or what is wrong.
+/// Every verdict has a reason, and only the verdict `change` lists changes.
 #[test]
 fn every_verdict_has_a_reason() {
     for kind in super::kinds() {
@@ -83,7 +83,7 @@ fn every_kind_has_its_required_cases() {
             .map(|file| serde_json::from_str::<Value>(&std::fs::read_to_string(file).unwrap()).unwrap())
             .map(|case| case["expect"]["verdict"].clone())
             .collect();
-        // A reboot is brought about by the host's window, never by the step.
+        // A reboot is performed by the host's window, never by the step.
         let acts = if kind.name == "reboot" { "pending" } else { "change" };
         for needed in ["ok", acts, "unknown"] {
             assert!(verdicts.contains(&json!(needed)), "{}: no case with verdict {needed}", kind.name);
@@ -91,7 +91,7 @@ fn every_kind_has_its_required_cases() {
     }
 }
 
-/// Every action is a script that both shells can read.
+/// Every action parses in both shells.
 #[test]
 fn every_action_is_posix_shell() {
     for kind in super::kinds() {
@@ -165,14 +165,14 @@ fn expectation(resource: &dyn Resource, judgement: &Judgement, cx: &Context<'_>)
         found["calls"] = judgement.calls.iter().map(crate::kube::Call::told).collect();
     } else if judgement.verdict == Verdict::Change {
         let action = resource.act(judgement, cx);
-        // Without the store: secrets stay placeholders in what is kept.
+        // Rendered without the store, so that secrets stay placeholders in recorded cases.
         let text = action.body.render(&SecretStore::default()).unwrap();
         found["commands"] = folded(text.expose_secret()).lines().collect();
     }
     found
 }
 
-/// The shell that all actions share is recorded by its name.
+/// Replaces shell code that all actions share by its name.
 fn folded(text: &str) -> String {
     let enter = text.replace(safe_path::ENTER, "\n# safe_path::ENTER\n");
     let stage = enter.replace(safe_path::STAGE, "\n# safe_path::STAGE\n");
@@ -186,7 +186,7 @@ fn verdict(verdict: Verdict) -> String {
     }
 }
 
-/// Turns what people write into checked fields: modes and durations become numbers, `${NAME}` a secret.
+/// Converts written values into checked fields: modes and durations become numbers, `${secret NAME}` a placeholder.
 pub(super) fn fields(table: &'static [Field], written: &Value) -> Fields {
     let written = written.as_object().expect("fields");
     let mut fields = Fields::default();
@@ -252,7 +252,7 @@ fn predicted(given: &Value) -> Option<Predicted> {
     Some(Predicted { will_exist, will_go, takes_more, after, ..Predicted::default() })
 }
 
-/// Answers exactly the questions that the resource asks, and those about its inputs.
+/// Answers exactly the probes of the resource, its former probes and its inputs.
 fn observation(
     resource: &dyn Resource,
     inputs: &[Input],
@@ -274,12 +274,12 @@ fn observation(
             None if probe == Probe::PackageManager => {
                 seen.insert(probe, Ok(Reading::PackageManager(PackageManagerState::default())));
             }
-            None => panic!("{name}: no answer to `{key}`"),
+            None => panic!("{name}: `{key}` is missing in `observation`"),
         }
         used.push(key);
     }
     for key in answers.as_object().into_iter().flatten().map(|(key, _)| key) {
-        assert!(used.contains(key), "{name}: nobody asked `{key}`");
+        assert!(used.contains(key), "{name}: `{key}` is not probed");
     }
     seen
 }
@@ -350,7 +350,7 @@ fn reading(probe: &Probe, answer: &Value) -> Result<Reading, Unknown> {
     Ok(serde_json::from_value(json!({ variant: value })).unwrap_or_else(|e| panic!("{answer}: {e}")))
 }
 
-/// `absent`, or number and members; `gid_of` names another group with the wanted number.
+/// Parses `absent`, or gid and members; `gid_of` is another group with the wanted gid.
 fn group(answer: &Value) -> Value {
     if answer == "absent" {
         return json!({ "group": null, "gid_of": null });
@@ -361,7 +361,7 @@ fn group(answer: &Value) -> Value {
     json!({ "group": if none { Value::Null } else { over(&GroupInfo::default(), &info) }, "gid_of": gid_of })
 }
 
-/// `absent`, `{"bad": WHY}`, or what the file says and, as `installed`, what is there of it.
+/// Parses `absent`, `{"bad": WHY}`, or the package's metadata with the installed state as `installed`.
 fn package_file(answer: &Value) -> Value {
     if answer == "absent" || answer.get("bad").is_some() {
         return answer.clone();
@@ -377,7 +377,7 @@ fn apt_entry(answer: &Value) -> Value {
     over(&AptEntry::default(), answer)
 }
 
-/// Lays what the case says over what a host says by default; a misspelt attribute is refused.
+/// Overlays the attributes of a case on the default observation; rejects unknown attributes.
 fn over<T: Serialize + DeserializeOwned>(base: &T, answer: &Value) -> Value {
     let mut value = serde_json::to_value(base).unwrap();
     let given = answer.as_object().unwrap_or_else(|| panic!("{answer}"));
@@ -392,7 +392,7 @@ fn over<T: Serialize + DeserializeOwned>(base: &T, answer: &Value) -> Value {
     value
 }
 
-/// A home with what stands in it.
+/// Parses a home directory with its authorized keys.
 fn keys(answer: &Value) -> Value {
     json!({
         "home": answer["home"],
@@ -402,7 +402,7 @@ fn keys(answer: &Value) -> Value {
     })
 }
 
-/// `absent`, or attributes; `text` stands for a body with its size and digest.
+/// Parses `absent`, or attributes; `text` sets content, size and digest.
 fn path(answer: &Value, want: Option<&str>) -> Value {
     if answer == "absent" {
         return json!("absent");

@@ -1,4 +1,4 @@
-//! `command`: a recipe's own check and the command that makes it hold.
+//! `command`: a check, and a command that runs if the check fails.
 
 use super::body::bare;
 use super::support::{account_name, bad_value, output, path_state};
@@ -11,30 +11,31 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "command",
-    summary: "A command that runs when its check says that it must.",
+    summary: "A command that runs if its check reports that it is needed.",
     example: include_str!("examples/command.yaml"),
     doc: "\
-For what no other kind can say. All parts are POSIX shell, run by `sh` with stdin closed, `LC_ALL=C` and umask 022.
+Use it if no other kind fits. All scripts are POSIX shell, run by `sh` with stdin closed, `LC_ALL=C` and umask 022.
 
-**`check` decides.** It only reads: it runs in every plan, and again right before and after the change. Exit
-status 0 means as desired, 1 (or one of `check_not`) means not; any other status means that the check could not
-tell, and the step is `unknown`. `creates: PATH` is the short form: as desired when something stands at the path.
-Without either the command is refused, since forge could not tell whether there is something to do. Nothing to do
-reads `check says it is as desired`.
+**`check` decides.** It must be read-only: it runs in every plan, and again right before and after the change. Exit code
+0 means that the desired state is reached, 1 (or a code in `check_not`) means that it is not. With any other exit code
+the step is `unknown`. `creates: PATH` is the short form: the desired state is reached if the path exists. A command
+without either is rejected, because forge could not detect whether it needs to run. An unchanged step reports
+`check reports the desired state`.
 
-**`verify`** is a second, sharper check: the step holds only when it exits 0 too.
+**`verify`** is an additional, stricter check: the step passes only if it exits 0, too.
 
-**A change** runs `apply` and then asks `check` and `verify` again: an `apply` that succeeds without making them
-true fails the step. It must be safe to run twice, for it may be killed half-way. Secrets belong into `env`.
+**A change** runs `apply` and then `check` and `verify` again: if they still fail, the step fails even though `apply`
+succeeded. `apply` must be idempotent, because it may be killed halfway. Pass secrets in `env`.
 
-A check that cannot be judged before an earlier step ran (its program is not installed yet) is planned as
-`change (predicted)`. So is one that holds now, where a step in its `restart_on` is about to change: its answer tells
-nothing of what will be then. When its turn comes it is asked anew, and the command runs only if it must.
+A check that cannot be evaluated before an earlier step runs (its program is not installed yet) is planned as
+`change (predicted)`. The same applies to a check that passes now while a step in its `restart_on` is about to change,
+because its current result does not predict the later one. When the step runs, forge evaluates the check again and runs
+the command only if necessary.
 
-**Disruption** is what the step's `disruption` says; forge cannot see what a command does. With `long: true` at
-the step it outlives a lost connection.
+**Disruption** is that of the step's `disruption` key; forge cannot detect what a command affects. With `long: true` in
+the step the command survives a lost connection.
 
-**Removal** runs `remove` when the check says that it is there; a command without `remove` cannot be removed.",
+**Removal** runs `remove` if the check passes. A command without `remove` cannot be removed.",
     fields: FIELDS,
     build,
 };
@@ -43,35 +44,31 @@ const FIELDS: &[Field] = &[
     Field::optional(
         "check",
         Type::Text,
-        "Read-only; exit status 0 as desired, 1 not, else unknown. Excludes `creates`.",
+        "Read-only script. Exit code 0: desired state, 1: not, others: unknown. Excludes `creates`.",
     ),
-    Field::optional("creates", Type::Path, "A path that exists once `apply` ran. Excludes `check`."),
+    Field::optional("creates", Type::Path, "Path that exists after `apply` ran. Excludes `check`."),
     Field::optional(
         "check_not",
         Type::List(&Type::Int { min: 1, max: 255 }),
-        "Further exit statuses of `check` that mean not as desired.",
+        "Additional exit codes of `check` that mean that the desired state is not reached.",
     ),
-    Field::optional("apply", Type::Text, "What brings the desired state about."),
-    Field::optional("verify", Type::Text, "Read-only; must exit 0 for the step to hold."),
-    Field::optional("remove", Type::Text, "What undoes it, for a removal."),
-    Field::optional("user", Type::Name, "The account that all parts run as. Default `root`."),
-    Field::optional("cwd", Type::Path, "The working directory. Default `/`."),
-    Field::optional("env", Type::Map(&Type::Text), "Environment variables; values may be secrets."),
+    Field::optional("apply", Type::Text, "Script that establishes the desired state."),
+    Field::optional("verify", Type::Text, "Read-only script. Must exit 0 for the step to pass."),
+    Field::optional("remove", Type::Text, "Script that undoes `apply`, for removal."),
+    Field::optional("user", Type::Name, "User that runs all scripts. Default `root`."),
+    Field::optional("cwd", Type::Path, "Working directory. Default `/`."),
+    Field::optional("env", Type::Map(&Type::Text), "Environment variables. Values may be secrets."),
     Field::optional(
         "check_timeout",
         Type::Duration,
-        "The longest that `check` or `verify` may take; `--timeout` when left out, else `60s`.",
+        "Timeout of `check` and `verify`. Default: `--timeout`, or `60s`.",
     ),
-    Field::optional(
-        "timeout",
-        Type::Duration,
-        "The longest that `apply` or `remove` may take; the step's own `timeout` when left out.",
-    ),
+    Field::optional("timeout", Type::Duration, "Timeout of `apply` and `remove`. Default: the step's `timeout`."),
 ];
 
-/// One argument of a program holds at most 128 KiB on Linux. Bytes, with room for revealed secrets.
+/// Maximum script size in bytes. Linux limits one argument to 128 KiB; the rest is reserved for revealed secrets.
 const SCRIPT_CAP: usize = 98_304;
-/// Characters of a script that a title shows.
+/// Maximum number of script characters in a title.
 const TITLE: usize = 60;
 
 #[derive(Debug)]
@@ -118,7 +115,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     command.user.as_deref().map_or(Ok(()), |user| account_name("user", user))?;
     if absent && command.remove.is_none() {
         return Err(Diag::error(Code::BadStep, "a command without `remove` cannot be removed")
-            .hint("add `remove:`, the command that undoes `apply`"));
+            .hint("add `remove:`, the script that undoes `apply`"));
     }
     Ok(Box::new(command))
 }
@@ -128,16 +125,16 @@ fn check(fields: &Fields) -> Result<Check, Diag> {
         (Some(_), Some(_)) => Err(Diag::error(Code::Exclusive, "`check` and `creates` exclude each other")),
         (Some(check), None) => Ok(Check::Script(fits("check", check)?)),
         (None, Some(path)) => Ok(Check::Creates(path.to_owned())),
-        (None, None) => Err(Diag::error(Code::CommandWithoutCheck, "a command needs a check")
-            .hint("add `check:`, a script that exits 0 when nothing is left to do, or `creates:`, a path")),
+        (None, None) => Err(Diag::error(Code::CommandWithoutCheck, "a command needs `check` or `creates`")
+            .hint("add `check:`, a script that exits 0 if nothing needs to run, or `creates:`, a path")),
     }
 }
 
 pub(super) fn fits(name: &str, script: &str) -> Result<String, Diag> {
     match script.len() {
         0..=SCRIPT_CAP => Ok(script.to_owned()),
-        bytes => Err(bad_value(format!("`{name}` has {bytes} bytes, a script may have {SCRIPT_CAP}"))
-            .hint("put it onto the host with a `file` step and run it from there")),
+        bytes => Err(bad_value(format!("`{name}` has {bytes} bytes, the maximum is {SCRIPT_CAP}"))
+            .hint("copy the script to the host with a `file` step and run it from there")),
     }
 }
 
@@ -146,13 +143,13 @@ pub(super) fn environment(fields: &Fields) -> Result<Vec<(String, String)>, Diag
     for (name, _) in &env {
         let starts = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
         if !starts || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-            return Err(bad_value(format!("`{name}` cannot name an environment variable")));
+            return Err(bad_value(format!("`{name}` is not a valid environment variable name")));
         }
     }
     Ok(env)
 }
 
-/// What the checks say.
+/// Combined result of the checks.
 enum Found {
     Holds(&'static str),
     Not(String),
@@ -184,7 +181,7 @@ impl Command {
     fn found(&self, seen: &Observation) -> Result<Found, Unknown> {
         let checked = match &self.check {
             Check::Creates(path) => match path_state(seen, &bare(path))? {
-                PathState::Present(_) => Found::Holds("what it creates is there"),
+                PathState::Present(_) => Found::Holds("the path in `creates` exists"),
                 PathState::Absent => Found::Not(format!("`{path}` does not exist")),
             },
             Check::Script(_) => self.status("check", output(seen, &self.check_probe())?)?,
@@ -198,12 +195,12 @@ impl Command {
 
     fn status(&self, part: &'static str, output: &Output) -> Result<Found, Unknown> {
         match output.status {
-            0 if part == "check" => Ok(Found::Holds("check says it is as desired")),
-            0 => Ok(Found::Holds("check and verify say it is as desired")),
+            0 if part == "check" => Ok(Found::Holds("check reports the desired state")),
+            0 => Ok(Found::Holds("check and verify report the desired state")),
             status if status == 1 || self.check_not.contains(&i64::from(status)) => {
                 Ok(Found::Not(format!("{part} exited with {status}")))
             }
-            status => Err(Unknown::new(format!("{part} could not tell: it exited with {status}"))
+            status => Err(Unknown::new(format!("{part} could not be evaluated: it exited with {status}"))
                 .said(last_line(output.stderr.raw()))),
         }
     }
@@ -224,13 +221,13 @@ impl Command {
         }
     }
 
-    /// What a check says before one of its inputs changes says nothing of after.
+    /// Evaluates a check that passes. Its result is not final if one of its inputs changes before the step.
     fn judge_holding(&self, why: String, basis: Value, cx: &Context<'_>) -> Judgement {
         match cx.inputs.iter().find(|input| input.changing) {
-            _ if self.absent => Judgement::ok(format!("{why}, as declared"), basis),
+            _ if self.absent => Judgement::ok(format!("already removed: {why}"), basis),
             None => Judgement::ok(why, basis),
             Some(input) => {
-                let reason = format!("its check holds now, and `{}` changes before", input.step);
+                let reason = format!("check passes now, but `{}` changes before this step", input.step);
                 let changes = vec![self.change("not known yet")];
                 Judgement::change(reason, changes, Disruption::D0, basis).predicted()
             }
@@ -239,7 +236,7 @@ impl Command {
 
     fn judge_unknown(&self, unknown: &Unknown, cx: &Context<'_>) -> Judgement {
         let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Judgement::unknown(unknown) };
-        let reason = format!("cannot be judged before `{step}` ran: {}", unknown.why);
+        let reason = format!("cannot be evaluated before `{step}` runs: {}", unknown.why);
         let changes = vec![self.change("not known yet")];
         Judgement::change(reason, changes, Disruption::D0, json!({ "check": "unknown" })).predicted()
     }
@@ -248,7 +245,7 @@ impl Command {
         Change::new("command", Some(from), Some(SecretStore::mask(self.script()).trim_end()))
     }
 
-    /// Returns what a change runs.
+    /// Returns the script that a change runs.
     fn script(&self) -> &str {
         match self.absent {
             true => self.remove.as_deref().unwrap_or_default(),
@@ -287,11 +284,11 @@ fi
 export HOME USER LOGNAME SHELL
 "#;
 
-/// The text travels in the environment, which only the account itself reads: what stands in an argument
-/// everybody on the host sees, and it may hold a secret.
+/// The script is passed in the environment, which only its user can read: every user on the host can read arguments,
+/// and the script may contain a secret.
 ///
-/// The outermost program is the limit, so that it ends everything below it. `setpriv`, as the checks use
-/// it, opens no login session, which would be written to the host's logs.
+/// `timeout` is the outermost program, so that it ends all processes below it. `setpriv`, which the checks use as well,
+/// opens no login session, so the host's logs stay free of session entries.
 const RUN: &str = r#"export FORGE_RUN="$script"
 set -- sh -c 'c=$FORGE_RUN; unset FORGE_RUN; eval "$c"'
 if [ -n "$user" ]; then
@@ -305,9 +302,9 @@ exit "$status"
 "#;
 
 const EXPLAIN: &[(&str, &str)] = &[
-    ("not found", "a program is missing on the host: add the `package` step that brings it before this one"),
-    ("was stopped after", "`timeout` says how long the command may take"),
-    ("does not exist", "add the `user` step before this one"),
+    ("not found", "a program is missing on the host: add a `package` step that installs it before this one"),
+    ("was stopped after", "increase `timeout`"),
+    ("does not exist", "add a `user` step before this one"),
     ("No space left on device", "the file system is full"),
 ];
 
@@ -316,7 +313,7 @@ impl Resource for Command {
         KIND.name
     }
 
-    /// A command has no name of its own: the first line of what it runs stands for it.
+    /// Returns the first line of the script, because a command has no name of its own.
     fn title(&self) -> String {
         let masked = SecretStore::mask(if self.apply.is_empty() { self.script() } else { &self.apply });
         let line = masked.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("command");
@@ -373,7 +370,7 @@ impl Resource for Command {
         }
     }
 
-    /// Two commands may well look alike.
+    /// Returns no claims: two commands may look the same.
     fn claims(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -390,7 +387,7 @@ mod tests {
     #[test]
     fn a_command_needs_a_check() {
         let diag = refused(&[("apply", json!("true"))], false);
-        assert_eq!((diag.code.id(), diag.message.as_str()), ("F0311", "a command needs a check"));
+        assert_eq!((diag.code.id(), diag.message.as_str()), ("F0311", "a command needs `check` or `creates`"));
         assert_eq!(refused(&[("check", json!("true"))], false).message, "a command needs `apply`");
         let both = [("check", json!("true")), ("creates", json!("/a")), ("apply", json!(""))];
         assert_eq!(refused(&both, false).message, "`check` and `creates` exclude each other");
@@ -405,12 +402,12 @@ mod tests {
     #[test]
     fn variables_have_names() {
         let fields = [("check", json!("")), ("apply", json!("")), ("env", json!({ "A B": "x" }))];
-        assert_eq!(refused(&fields, false).message, "`A B` cannot name an environment variable");
+        assert_eq!(refused(&fields, false).message, "`A B` is not a valid environment variable name");
     }
 
     #[test]
     fn an_overlong_script_is_refused() {
         let fields = [("check", json!("")), ("apply", json!("x".repeat(SCRIPT_CAP + 1)))];
-        assert_eq!(refused(&fields, false).message, "`apply` has 98305 bytes, a script may have 98304");
+        assert_eq!(refused(&fields, false).message, "`apply` has 98305 bytes, the maximum is 98304");
     }
 }

@@ -1,4 +1,4 @@
-//! Unified diffs of bodies.
+//! Unified diffs of file contents.
 
 use crate::probe::BODY_CAP;
 use similar::TextDiff;
@@ -6,11 +6,11 @@ use similar::TextDiff;
 /// Lines of context around each change.
 const CONTEXT: usize = 3;
 
-/// Returns the unified diff of two bodies without file headers; `None` when one of them is binary or too
-/// large to be read by anybody.
+/// Returns the unified diff of two bodies without file headers, `None` if one of them is binary or larger than
+/// `BODY_CAP`.
 ///
-/// Lines end at `\n` only, so that a changed line ending shows as a changed line: the `\r` stays in it, and
-/// the writer makes it visible.
+/// Lines end at `\n` only, so that a changed line ending appears as a changed line: the `\r` stays in the line, and the
+/// output escapes it.
 pub(super) fn unified(old: &[u8], new: &[u8]) -> Option<String> {
     let (old, new) = (readable(old)?, readable(new)?);
     let (old, new) = (lines(old), lines(new));
@@ -22,7 +22,7 @@ pub(super) fn unified(old: &[u8], new: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// Returns the text of a body that is fit to be shown line by line.
+/// Returns the text of a body that can be shown line by line.
 fn readable(body: &[u8]) -> Option<&str> {
     (body.len() as u64 <= BODY_CAP && !body.contains(&0)).then(|| std::str::from_utf8(body).ok()).flatten()
 }
@@ -31,7 +31,7 @@ fn lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// Returns whether no line-by-line view of `body` makes sense.
+/// Reports whether `body` is binary.
 pub(super) fn is_binary(body: &[u8]) -> bool {
     body.contains(&0) || std::str::from_utf8(body).is_err()
 }

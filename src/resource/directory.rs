@@ -14,28 +14,28 @@ pub(super) const KIND: Kind = Kind {
     summary: "A directory with its owner and mode.",
     example: include_str!("examples/directory.yaml"),
     doc: "\
-**Compared** are type, owner, group and mode of the directory itself; what lies in it is not looked at.
-Nothing to do reads `owner and mode are as declared`.
+**Compares** type, owner, group and mode of the directory itself, not its contents. An unchanged step reports
+`owner and mode match`.
 
-**A change** makes the directory, which appears with its final owner and mode, or gives them to the one that is there. The
-directory above must exist or come from an earlier step: forge makes no parents on the way. A file or a link
-at the path blocks the step; nothing is ever replaced by a directory. So does a directory of another account than the declared
-owner where others than root can rename what is in the directory above: they may have put it there.
+**A change** creates the directory with its final owner and mode, or sets them on the existing one. The parent directory
+must exist or be created by an earlier step: forge does not create parents. A file or link at the path blocks the step,
+because forge never replaces it. A directory that belongs to another user than the declared owner also blocks the step
+if users other than root can rename entries of the parent directory, because one of them may have put it there.
 
-**Removal** removes an empty directory. One that is not empty blocks the step unless `recursive: true`, which
-removes everything in it on the same file system. What no earlier step takes out of it is named by the plan already.
-Directories of the top level (`/etc`) are never removed.",
+**Removal** removes an empty directory. A directory with entries blocks the step unless `recursive: true`, which removes
+its contents on the same file system. The plan already lists entries that no earlier step removes. Top-level directories
+(`/etc`) are never removed.",
     fields: &[
-        Field::required("path", Type::Path, "Where the directory stands on the host."),
+        Field::required("path", Type::Path, "Path of the directory on the host."),
         OWNER,
         GROUP,
         Field::optional("mode", Type::Mode, "Permission bits. Default `\"0755\"`."),
-        Field::optional("recursive", Type::Bool, "Whether a removal takes what is in it too. Default `false`."),
+        Field::optional("recursive", Type::Bool, "Removal also removes the contents. Default `false`."),
     ],
     build,
 };
 
-/// Exits 0 when `$FORGE_PATH` holds nothing, 1 when it holds something.
+/// Exits 0 if `$FORGE_PATH` is empty, 1 if it has entries; prints up to 50 of them.
 const IS_EMPTY: &str = r#"cd -- "$FORGE_PATH" || exit 2
 n=0
 for entry in * .[!.]* ..?*; do
@@ -43,7 +43,7 @@ for entry in * .[!.]* ..?*; do
 done
 [ "$n" = 0 ]"#;
 
-/// Seconds that looking for entries may take.
+/// Time limit for listing entries, in seconds.
 const IS_EMPTY_LIMIT: u64 = 10;
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let path = required(fields, "path")?;
     let (owner, group) = owner_and_group(fields)?;
     if absent && path.matches('/').count() < 2 {
-        return Err(bad_value(format!("`{path}` is a directory of the top level, which is never removed")));
+        return Err(bad_value(format!("`{path}` is a top-level directory and is never removed")));
     }
     Ok(Box::new(Directory {
         path: path.to_owned(),
@@ -73,7 +73,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
 }
 
 impl Directory {
-    /// Returns the question whether it is empty, for a removal that must not take anything along.
+    /// Returns the probe for entries, for a removal that must not remove contents.
     fn emptiness(&self) -> Probe {
         Probe::Check {
             id: format!("whether `{}` is empty", self.path),
@@ -87,8 +87,8 @@ impl Directory {
 
     fn blocked(&self, info: &PathInfo) -> Judgement {
         let hint = match &info.target {
-            Some(target) => format!("declare `{}`, which the link names", target.raw()),
-            None => "remove it with a `file` step before this one".to_owned(),
+            Some(target) => format!("declare `{}`, the target of the link", target.raw()),
+            None => "remove it in a `file` step before this one".to_owned(),
         };
         let reason = format!("`{}` is a {}, not a directory", self.path, type_words(info));
         Judgement::blocked(BlockClass::Host, reason, type_basis(info)).hint(hint)
@@ -113,7 +113,7 @@ impl Directory {
             Change::new("group", None, Some(&self.group)),
             Change::new("mode", None, Some(&octal(self.mode))),
         ];
-        let reason = format!("there is no directory at `{}`", self.path);
+        let reason = format!("directory `{}` does not exist", self.path);
         Judgement::change(reason, changes, Disruption::D0, json!({ "type": "absent" }))
     }
 
@@ -122,7 +122,7 @@ impl Directory {
         put_ownership(&mut basis, info);
         let changes = ownership(info, &self.owner, &self.group, self.mode);
         match changes.is_empty() {
-            true => Judgement::ok("owner and mode are as declared", basis),
+            true => Judgement::ok("owner and mode match", basis),
             false if changes.iter().any(|change| change.attribute == "owner") && self.may_be_anothers(info, seen) => {
                 let (path, owner) = (&self.path, info.owner.raw());
                 let reason = format!(
@@ -134,14 +134,14 @@ impl Directory {
         }
     }
 
-    /// Returns whether others can put a directory of somebody else at the path: whoever may rename what is in the directory above.
+    /// Reports whether another user may have put the directory at the path: one who can rename entries of its parent.
     fn may_be_anothers(&self, info: &PathInfo, seen: &Observation) -> bool {
         let Some(above) = self.read_parent(seen) else { return false };
-        // The mode of a link says nothing, and only root's own is followed. The action judges the directory that it leads to.
+        // The mode of a link has no meaning, and only root's links are followed. The action checks the link's target.
         if above.kind != PathType::Directory {
             return false;
         }
-        // Its owner may give away what is theirs.
+        // The owner of the parent directory may give away their own entries.
         let is_open = above.owner.raw() != "root" || above.mode & 0o022 != 0 && above.mode & 0o1000 == 0;
         is_open && (info.owner != above.owner || above.owner.raw() == "root")
     }
@@ -154,7 +154,8 @@ impl Directory {
         }
     }
 
-    /// Names who may rename what is in the directory above: who is in a group is for people to know.
+    /// Returns a hint that lists the users who can rename entries of the parent directory. forge does not resolve the
+    /// members of a group.
     fn give_by_hand(&self, seen: &Observation) -> String {
         let (Some(parent), Some(above)) = (super::support::parent(&self.path), self.read_parent(seen)) else {
             return GIVE_BY_HAND.to_owned();
@@ -164,13 +165,13 @@ impl Directory {
             "root" => format!("group `{}`", above.group.raw()),
             owner => format!("user `{owner}`"),
         };
-        format!("{who} can rename what is in `{parent}`: {GIVE_BY_HAND}")
+        format!("{who} can rename entries of `{parent}`: {GIVE_BY_HAND}")
     }
 
     fn judge_absent(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
         match path_state(seen, &bare(&self.path))? {
             PathState::Absent => {
-                let reason = format!("there is no directory at `{}`, as declared", self.path);
+                let reason = format!("directory `{}` does not exist", self.path);
                 Ok(Judgement::ok(reason, json!({ "type": "absent" })))
             }
             PathState::Present(info) if info.kind == PathType::Directory => self.removal(seen, cx),
@@ -184,28 +185,28 @@ impl Directory {
             Judgement::change(reason, changes, Disruption::D0, json!({ "type": "directory", "empty": empty }))
         };
         if self.recursive {
-            return Ok(remove(format!("`{}` exists, and is removed with everything in it", self.path), Value::Null));
+            return Ok(remove(format!("`{}` exists and is removed with its contents", self.path), Value::Null));
         }
         let empty = output(seen, &self.emptiness())?;
         let after = cx.predicted.and_then(|p| p.after.as_deref());
         Ok(match (empty.status, after) {
             (0, _) => remove(format!("`{}` exists and is empty", self.path), json!(true)),
             (1, Some(_)) => match self.stays(empty.stdout.raw(), cx) {
-                // Only predicted: another turn of the same step may remove it.
+                // Only predicted: another instance of the same step may remove it.
                 Some(stays) => {
-                    let reason = format!("`{}` is not empty now, and no step before removes `{stays}`", self.path);
-                    remove(reason, json!(false)).predicted().hint(
-                        "let another step remove it before, or say `recursive: true`, which removes all that is in it",
-                    )
+                    let reason = format!("`{}` is not empty, and no earlier step removes `{stays}`", self.path);
+                    remove(reason, json!(false))
+                        .predicted()
+                        .hint("remove it in an earlier step, or set `recursive: true` to remove the contents, too")
                 }
                 None => {
-                    let reason = format!("`{}` is not empty now; steps that run before may empty it", self.path);
+                    let reason = format!("`{}` is not empty; earlier steps may empty it", self.path);
                     remove(reason, json!(false)).predicted()
                 }
             },
-            (1, None) => self.full("is not empty").hint("`recursive: true` removes it with everything in it"),
+            (1, None) => self.full("is not empty").hint("set `recursive: true` to remove it with its contents"),
             (status, _) => {
-                let why = format!("whether `{}` is empty could not be told (exit status {status})", self.path);
+                let why = format!("entries of `{}` could not be read (exit status {status})", self.path);
                 return Err(Unknown::new(why).said(empty.stderr.clone()));
             }
         })
@@ -216,7 +217,7 @@ impl Directory {
         Judgement::blocked(BlockClass::Host, format!("`{}` {is}", self.path), basis)
     }
 
-    /// Returns the first of the `/`-separated entries that no earlier step is going to remove, if that can be told.
+    /// Returns the first of the `/`-separated entries that no earlier step removes, if the plan can predict it.
     fn stays<'e>(&self, entries: &'e str, cx: &Context<'_>) -> Option<&'e str> {
         let predicted = cx.predicted.filter(|predicted| !predicted.takes_more)?;
         let goes = |entry: &str| predicted.will_go.contains(&format!("{}/{entry}", self.path));
@@ -233,10 +234,10 @@ impl Directory {
     }
 }
 
-const GIVE_BY_HAND: &str = "look at what the directory holds; `chown` it on the host, or remove it, and forge goes on";
+const GIVE_BY_HAND: &str = "check its contents, then run `chown` on the host or remove it, and run forge again";
 
-/// Where others may place entries, the directory gets owner and mode in a box and is renamed into place. Elsewhere it is
-/// private until it has them.
+/// If other users can write to the parent directory, the directory gets owner and mode in a staging directory and is
+/// renamed into place. Otherwise it is private until it has them.
 const MAKE: &str = r#"
 if [ ! -e "./$name" ] && [ ! -L "./$name" ]; then
   if [ -n "$shared" ]; then sweep; stage; fi
@@ -248,8 +249,8 @@ if [ ! -e "./$name" ] && [ ! -L "./$name" ]; then
 fi
 "#;
 
-/// Gives owner and mode to what was entered, not to what has the name then. Whoever may rename entries chooses which directory that
-/// is: one of a third account is not given away, with all that is in it.
+/// Sets owner and mode on the directory that was entered, because another directory may take its name afterwards. A
+/// user who can rename entries decides which directory that is, so forge rejects one that belongs to a third user.
 const GIVE: &str = r#"
 if [ -L "./$name" ]; then fail "$path is a symbolic link"; fi
 [ -d "./$name" ] || fail "$path is not a directory"
@@ -275,11 +276,11 @@ const EXPLAIN: &[(&str, &str)] = &[
     shell::NOT_FOLLOWED,
     ("forge does not give it away", GIVE_BY_HAND),
     ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
-    ("invalid group", "the group does not exist on the host: add a step that makes it before this one"),
-    ("Directory not empty", "`recursive: true` removes it with everything in it"),
+    ("invalid group", "the group does not exist on the host: add a `group` step before this one"),
+    ("Directory not empty", "set `recursive: true` to remove it with its contents"),
     ("a file system is mounted", "unmount it first"),
     ("Device or resource busy", "it is a mount point: unmount it first"),
-    ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),
+    ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),
 ];
 
 impl Resource for Directory {
@@ -347,13 +348,13 @@ mod tests {
             let fields = Fields([("path", json!(path))].into_iter().collect());
             assert_eq!(
                 build(&fields, true).unwrap_err().message,
-                format!("`{path}` is a directory of the top level, which is never removed")
+                format!("`{path}` is a top-level directory and is never removed")
             );
             assert!(build(&fields, false).is_ok());
         }
     }
 
-    /// Judges a directory of root's that is to be `app`'s, below what is at `parent`.
+    /// Evaluates a directory owned by root and declared for `app`, in the directory `parent`.
     fn given(parent: &str, above: PathInfo) -> Judgement {
         let path = format!("{parent}/app");
         let fields = Fields([("path", json!(path)), ("owner", json!("app"))].into_iter().collect());
@@ -383,9 +384,9 @@ mod tests {
             ..PathInfo::of_root()
         };
         let cases = [
-            (above("root", "syslog", 0o775), "root", "group `syslog` can rename what is in `/var/log`"),
-            (above("root", "root", 0o777), "root", "every user can rename what is in `/var/log`"),
-            (above("web", "web", 0o755), "root", "user `web` can rename what is in `/var/log`"),
+            (above("root", "syslog", 0o775), "root", "group `syslog` can rename entries of `/var/log`"),
+            (above("root", "root", 0o777), "root", "every user can rename entries of `/var/log`"),
+            (above("web", "web", 0o755), "root", "user `web` can rename entries of `/var/log`"),
         ];
         for (above, owner, who) in cases {
             let judgement = given("/var/log", above);

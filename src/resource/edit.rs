@@ -1,5 +1,5 @@
-//! A file of which a step declares only a part. Shared by `line` and `block`: the whole body is read, changed
-//! by a pure function, and put back in one step if it is still the body that was read.
+//! A file of which a step declares only a part. Shared by `line` and `block`: reads the whole file, changes it with a
+//! pure function, and writes it back atomically if the file has not changed since it was read.
 
 use super::body::{Parent, missing_parent, type_basis, type_words};
 use super::judgement::Edit;
@@ -15,35 +15,35 @@ use serde_json::json;
 pub(super) const CREATE: Field = Field::optional(
     "create",
     Type::Bool,
-    "Whether a missing file is made, for root with mode 0644. Default `false`: it must exist.",
+    "Create a missing file, owned by root with mode 0644. Default `false`: the file must exist.",
 );
 pub(super) const VALIDATE: Field = Field::optional(
     "validate",
     Type::Text,
-    "A shell command that must exit 0 before the new body goes live; `$FORGE_FILE` is the candidate's path: \
+    "Shell command that must exit 0 before the new content is installed. `$FORGE_FILE` is the path of the candidate: \
      next to the target, or below `/run` if users other than root can replace part of the path.",
 );
 pub(super) const BACKUP: Field =
-    Field::optional("backup", Type::Bool, "Whether the previous body is kept on the host. Default `true`.");
+    Field::optional("backup", Type::Bool, "Keep a backup of the previous content on the host. Default `true`.");
 
-/// Never the digest of a file, so that its body always comes.
+/// Matches no digest, so that the host always sends the content.
 const ANY: &str = "any";
 
 /// A file of which a part is declared.
 #[derive(Debug)]
 pub(super) struct Edited {
     pub path: String,
-    /// What the part is called in changes: `line`, `block`.
+    /// Name of the part in changes: `line`, `block`.
     pub part: &'static str,
     pub create: bool,
     validate: String,
     backup: bool,
 }
 
-/// What a part of a file came to.
+/// Result of comparing a part of a file.
 pub(super) struct Outcome {
     pub reason: String,
-    /// What was judged of the file; never the file as a whole, of which other steps declare other parts.
+    /// The compared part of the file, never the whole file, because other steps declare other parts.
     pub basis: Value,
     pub found: Found,
 }
@@ -53,11 +53,11 @@ pub(super) enum Found {
     Differs {
         from: Option<String>,
         to: Option<String>,
-        /// The whole new body.
+        /// The complete new content.
         text: String,
     },
-    /// Impossible with this body. `to` is what the part would be, if an earlier step changes the body so that it
-    /// becomes possible.
+    /// Impossible with the current content. `to` is the desired part, set if an earlier step may change the content so
+    /// that it becomes possible.
     Blocked {
         hint: String,
         to: Option<String>,
@@ -87,7 +87,7 @@ impl Edited {
         probes
     }
 
-    /// Judges the part with `edit`, which is given the lines of the file; `absent` says that it is to go.
+    /// Evaluates the part with `edit`, which gets the lines of the file; `absent` means that the part must be removed.
     pub fn judge(
         &self,
         seen: &Observation,
@@ -98,7 +98,7 @@ impl Edited {
         let judged = match path_state(seen, &self.probe()) {
             Err(unknown) => Err(unknown),
             Ok(PathState::Absent) if absent => {
-                let reason = format!("there is no file at `{}`, as declared", self.path);
+                let reason = format!("file `{}` does not exist", self.path);
                 Ok(Judgement::ok(reason, json!({ "type": "absent" })))
             }
             Ok(PathState::Absent) => self.missing(seen, cx, edit),
@@ -116,9 +116,9 @@ impl Edited {
         let basis = json!({ "type": "absent" });
         let comes = brought(cx.predicted, &Provision::Path(self.path.clone()));
         if !self.create && !comes {
-            let reason = format!("there is no file at `{}`", self.path);
+            let reason = format!("file `{}` does not exist", self.path);
             return Ok(Judgement::blocked(BlockClass::Host, reason, basis)
-                .hint("`create: true` makes it; else add the step that brings it before this one"));
+                .hint("set `create: true`, or add a step that creates it before this one"));
         }
         let parent = match self.create {
             true => missing_parent(&self.path, seen, cx.predicted)?,
@@ -127,18 +127,18 @@ impl Edited {
         if let Parent::Blocks(judgement) = parent {
             return Ok(*judgement);
         }
-        // An anchor is not to be found in a file that is not there: the part stands at its beginning then.
+        // A missing file has no anchor: the part becomes its first line.
         let (to, text) = match edit(&Lines::parse("")).found {
             Found::Differs { to, text, .. } => (to, Some(text)),
             Found::Blocked { to, .. } => (to, None),
             Found::AsDeclared => (None, None),
         };
         let Some(text) = text.filter(|_| !comes) else {
-            let reason = format!("there is no file at `{}` yet", self.path);
+            let reason = format!("file `{}` does not exist yet", self.path);
             let changes = vec![Change::new(self.part, None, to.as_deref())];
             return Ok(Judgement::change(reason, changes, Disruption::D0, basis).predicted());
         };
-        let reason = format!("there is no file at `{}`", self.path);
+        let reason = format!("file `{}` does not exist", self.path);
         let judgement = self.change(reason, basis, (None, to), ("", None), text);
         Ok(if matches!(parent, Parent::Comes) { judgement.predicted() } else { judgement })
     }
@@ -162,7 +162,7 @@ impl Edited {
                 self.change(reason, basis, (from, to), (body.raw(), Some(info)), text)
             }
             (Found::Blocked { to: Some(to), .. }, Some(step)) => {
-                let reason = format!("{reason} now, and `{step}` runs before");
+                let reason = format!("{reason}, but `{step}` runs before and may change that");
                 let changes = vec![Change::new(self.part, None, Some(&to))];
                 Judgement::change(reason, changes, Disruption::D0, basis).predicted()
             }
@@ -174,29 +174,29 @@ impl Edited {
         let reason = format!("`{}` is a {}, not a file", self.path, type_words(info));
         let judgement = Judgement::blocked(BlockClass::Host, reason, type_basis(info));
         match &info.target {
-            Some(target) => judgement.hint(format!("name the file itself, which the link says is `{}`", target.raw())),
+            Some(target) => judgement.hint(format!("set `path` to the target of the link, `{}`", target.raw())),
             None => judgement,
         }
     }
 
-    /// A body that did not come: too long, no text, or it could not be read.
+    /// Evaluates a file whose content was not sent: too long, not UTF-8, or unreadable.
     fn unfit(&self, info: &PathInfo) -> Result<Judgement, Unknown> {
         let reason = match info.sha256 {
             None => return Err(Unknown::new(format!("`{}` could not be read", self.path))),
             Some(_) if info.size > BODY_CAP => {
                 format!(
-                    "`{}` has {} bytes; a file of which a part is declared has at most {BODY_CAP}",
+                    "`{}` has {} bytes; the maximum for editing a part of a file is {BODY_CAP}",
                     self.path, info.size
                 )
             }
-            // A probe does not read root's private files in a directory that others can write to (probe/path.rs).
+            // Probes do not read root's private files in a directory that other users can write to (probe/path.rs).
             Some(_) => format!(
-                "`{}` is not UTF-8 text, or only root may read it in a directory that others can write to",
+                "`{}` is not UTF-8 text, or is readable only by root in a directory that other users can write to",
                 self.path
             ),
         };
         let basis = json!({ "type": "file", "unfit": true });
-        Ok(Judgement::blocked(BlockClass::Host, reason, basis).hint("declare it as a whole with a `file` step"))
+        Ok(Judgement::blocked(BlockClass::Host, reason, basis).hint("declare the whole file with a `file` step"))
     }
 
     fn change(
@@ -228,7 +228,7 @@ impl Edited {
     }
 
     pub fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
-        // A change without its body was predicted, and is judged again before it acts.
+        // A change without content was predicted, and is evaluated again before it runs.
         let body = judgement.edit.as_ref().map(|edit| {
             shell::rewrite_file(&Rewrite {
                 path: &self.path,
@@ -239,15 +239,15 @@ impl Edited {
                 body: edit.body.as_bytes(),
             })
         });
-        let body = body.unwrap_or_else(|| shell::refuse("the new body is not known"));
+        let body = body.unwrap_or_else(|| shell::refuse("the new content is not known"));
         Action { body, long: false, explain: EXPLAIN }
     }
 }
 
 const EXPLAIN: &[(&str, &str)] = &[
     shell::NOT_FOLLOWED,
-    ("has changed since", "something else writes this file; run forge again"),
-    ("No space left on device", "the file system is full; the old file is untouched"),
-    ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),
-    ("Operation not permitted", "the file may be immutable (`lsattr`)"),
+    ("has changed since", "another process writes this file; run forge again"),
+    ("No space left on device", "the file system is full; the old file is unchanged"),
+    ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),
+    ("Operation not permitted", "the file may be immutable; check with `lsattr`"),
 ];

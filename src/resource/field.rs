@@ -1,21 +1,22 @@
-//! Tables of fields: one table drives checking, "did you mean", JSON schema and the reference.
+//! Field tables of kinds. One table drives validation, "did you mean" suggestions, the JSON schema and the reference.
 
 use crate::model::Value;
 use indexmap::IndexMap;
 
-/// The type of a field as people write it.
+/// The declared type of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Type {
     Text,
-    /// Text without line breaks that may become part of one line of a file or an argument.
+    /// Text without line breaks, which may become part of a line of a file or of an argument.
     Line,
-    /// An absolute path on the host, normalised: no `..`, no trailing slash.
+    /// An absolute path on the host, normalized: no `..`, no trailing slash.
     Path,
-    /// A path inside the inventory's tree on the controller; read at load into the text or bytes it holds.
+    /// A path in the inventory's tree on the controller; replaced at load by the file's text or bytes.
     LocalFile,
-    /// A path inside the inventory's tree on the controller, for what is too large to be read at load: its full path.
+    /// A path in the inventory's tree on the controller, for files too large to read at load; replaced by the full
+    /// path.
     LocalPath,
-    /// A path inside the inventory's tree on the controller; read at load into the list of values that its YAML documents are.
+    /// A path in the inventory's tree on the controller; replaced at load by the list of YAML documents in the file.
     LocalDocuments,
     /// Permission bits as quoted octal text: `"0644"`.
     Mode,
@@ -34,9 +35,9 @@ pub enum Type {
     List(&'static Type),
     /// Text keys to values of one type.
     Map(&'static Type),
-    /// A value whose text is secret.
+    /// A secret text.
     Secret,
-    /// A name of a user, group, unit or package: `[A-Za-z0-9_.@:+-]+`, no leading dash.
+    /// Name of a user, group, unit or package: `[A-Za-z0-9_.@:+-]+`, no leading dash.
     Name,
     /// Any YAML value.
     Any,
@@ -50,7 +51,7 @@ pub struct Field {
     pub name: &'static str,
     pub ty: Type,
     pub required: bool,
-    /// Meaning, unit, default; Markdown, one or two sentences.
+    /// Meaning, unit and default as Markdown, one or two sentences.
     pub doc: &'static str,
 }
 
@@ -64,9 +65,8 @@ impl Field {
     }
 }
 
-/// Checked values of one table: keys are known, types fit, defaults are not filled in. Modes are
-/// numbers, durations are whole seconds, paths are normalised, local files are replaced by their content.
-/// Secrets stand as placeholders.
+/// Checked values of one table: keys are known, types match, defaults are not filled in. Modes are numbers, durations
+/// are whole seconds, paths are normalized, local files are replaced by their content, secrets by placeholders.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fields(pub IndexMap<&'static str, Value>);
 
@@ -92,7 +92,7 @@ impl Fields {
         self.int(name)?.try_into().ok()
     }
 
-    /// Returns a list of texts; numbers and booleans do not occur in lists of text.
+    /// Returns a list of texts. Lists of text contain no numbers or booleans.
     pub fn texts(&self, name: &str) -> Option<Vec<String>> {
         let list = self.0.get(name)?.as_array()?;
         Some(list.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect())

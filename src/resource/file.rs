@@ -1,4 +1,4 @@
-//! `file`: a regular file with its body, owner and mode.
+//! `file`: a regular file with content, owner and mode.
 
 use super::body::{Body, Target, bare, only_ownership};
 use super::shell;
@@ -11,32 +11,32 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "file",
-    summary: "A regular file with its content, owner and mode.",
+    summary: "A regular file with content, owner and mode.",
     example: include_str!("examples/file.yaml"),
     doc: "\
-The body is given as `content` (in the recipe), `template` (a file beside the recipe, rendered) or `source`
-(a file beside the recipe, taken byte for byte, also binary).
+The content is `content` (inline), `template` (a file next to the recipe, rendered) or `source` (a file next to the
+recipe, copied byte for byte, text or binary).
 
-**Compared** are type, SHA-256 of the body, owner, group and mode. Nothing to do reads
-`content, owner and mode are as declared`. A body that holds a secret is compared by digest and never shown, and only
-the owner may read the file where no `mode` is declared; `validate` warns of a declared one that lets every account read it.
+**Compares** type, SHA-256 of the content, owner, group and mode. An unchanged step reports
+`content, owner and mode match`. Content with a secret is compared by digest and never shown. Its default mode lets only
+the owner read the file; `validate` warns if the declared mode lets every user read it.
 
-**A change** writes the new file into a directory `.NAME.forge-RUN` beside the target, which only root may enter, gives it
-its owner and mode, lets `validate` judge it, syncs it and renames it over the target: whoever opens the path sees the
-whole old file or the whole new one. What a killed run left there is removed. When only owner or mode differ, the body is not
-rewritten, unless others than root may write to the directory.
+**A change** writes the new file in a directory `.NAME.forge-RUN` next to the target, which only root can enter, sets
+owner and mode, runs `validate`, syncs the file and renames it over the target: readers see the complete old or new
+file. Leftovers of killed runs are removed. If only owner or mode differ, the content is not rewritten, unless users
+other than root can write to the directory.
 
-**`validate`** finds the candidate at `$FORGE_FILE`, with its owner and mode, and must not change it. That is
-`.NAME.forge-RUN.new` next to the target, so that a relative `include` in it leads to the same files as in the target. A
-systemd unit has its own name, in the directory `.NAME.forge-RUN`. Where others than root can replace a part of the
-path, it is a copy with the file's own name, alone in a directory below `/run` that only root may enter: relative
-includes are not found there.
+**`validate`** finds the candidate at `$FORGE_FILE`, with its final owner and mode, and must not modify it. The
+candidate is `.NAME.forge-RUN.new` next to the target, so that relative includes resolve to the same files as in the
+target. A systemd unit keeps its name, in the directory `.NAME.forge-RUN`. If users other than root can replace part of
+the path, the candidate is a copy with the file's own name, alone in a directory below `/run` that only root can enter:
+relative includes do not resolve there.
 
-A symbolic link or special file at the path is replaced by the file, and the plan says so; a directory is
-never replaced. The previous body is kept under `/var/lib/forge/backups/RUN/PATH` unless `backup: false`.
-Hard links, ACLs and extended attributes of the old file do not carry over.
+A symbolic link or special file at the path is replaced by the file, and the plan shows it. A directory is never
+replaced. The previous content is backed up to `/var/lib/forge/backups/RUN/PATH` unless `backup: false`. Hard links,
+ACLs and extended attributes of the old file are not preserved.
 
-**The directory** above must exist, or an earlier step must make it; forge makes no parents on the way.
+**The parent directory** must exist or be created by an earlier step; forge does not create parents.
 
 **Removal** (`ensure: absent`, `otherwise: absent`) removes files, links and special files, never directories.",
     fields: FIELDS,
@@ -44,35 +44,35 @@ Hard links, ACLs and extended attributes of the old file do not carry over.
 };
 
 const FIELDS: &[Field] = &[
-    Field::required("path", Type::Path, "Where the file stands on the host."),
-    Field::optional("content", Type::Text, "The body. Excludes `template` and `source`."),
-    Field::optional("template", Type::LocalFile, "A file of the inventory's tree whose rendered text is the body."),
-    Field::optional("source", Type::LocalFile, "A file of the inventory's tree whose bytes are the body."),
+    Field::required("path", Type::Path, "Path of the file on the host."),
+    Field::optional("content", Type::Text, "Inline content. Excludes `template` and `source`."),
+    Field::optional("template", Type::LocalFile, "Template in the inventory's tree; its output is the content."),
+    Field::optional("source", Type::LocalFile, "File in the inventory's tree; its bytes are the content."),
     OWNER,
     GROUP,
     Field::optional(
         "mode",
         Type::Mode,
-        "Permission bits. Default `\"0644\"`, and `\"0600\"` where the body holds a secret.",
+        "Permission bits. Default `\"0644\"`, or `\"0600\"` if the content contains a secret.",
     ),
     Field::optional(
         "validate",
         Type::Text,
-        "A shell command that must exit 0 before the new body goes live; `$FORGE_FILE` is the candidate's path: \
-         next to the target, or below `/run` if users other than root can replace part of the path. \
-         `visudo -cf \"$FORGE_FILE\"`, `sshd -t -f \"$FORGE_FILE\"`.",
+        "Shell command that must exit 0 before the new content is installed. `$FORGE_FILE` is the path of the \
+         candidate: next to the target, or below `/run` if users other than root can replace part of the path. \
+         Examples: `visudo -cf \"$FORGE_FILE\"`, `sshd -t -f \"$FORGE_FILE\"`.",
     ),
-    Field::optional("backup", Type::Bool, "Whether the previous body is kept on the host. Default `true`."),
+    Field::optional("backup", Type::Bool, "Keep a backup of the previous content on the host. Default `true`."),
 ];
 
-/// What texts in the output of an action mean.
+/// Hints for texts in the output of an action.
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
     shell::NOT_FOLLOWED,
     ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
-    ("invalid group", "the group does not exist on the host: add a step that makes it before this one"),
-    ("No space left on device", "the file system is full; the old file is untouched"),
-    ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),
-    ("Operation not permitted", "the file may be immutable (`lsattr`)"),
+    ("invalid group", "the group does not exist on the host: add a `group` step before this one"),
+    ("No space left on device", "the file system is full; the old file is unchanged"),
+    ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),
+    ("Operation not permitted", "the file may be immutable; check with `lsattr`"),
 ];
 
 #[derive(Debug)]
@@ -96,14 +96,14 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }))
 }
 
-/// Reads the one field that holds the body; a file that is to be removed needs none.
+/// Reads the one field that holds the content; a removal needs none.
 fn body(fields: &Fields, absent: bool) -> Result<Body, Diag> {
     const BODIES: [&str; 3] = ["content", "template", "source"];
     let given: Vec<&str> = BODIES.into_iter().filter(|name| fields.has(name)).collect();
     match given.as_slice() {
         [] if absent => Ok(Body::new("")),
-        [] => Err(Diag::error(Code::MissingKey, "a file needs one of `content`, `template` and `source`")
-            .hint("an empty file is `content: \"\"`")),
+        [] => Err(Diag::error(Code::MissingKey, "a file needs `content`, `template` or `source`")
+            .hint("for an empty file, set `content: \"\"`")),
         [one] => Body::from_value(one, &fields.0[*one]),
         more => Err(Diag::error(Code::Exclusive, format!("{} exclude each other", super::support::ticked(more)))),
     }
@@ -159,9 +159,9 @@ impl Resource for File {
             let (path, mode) = (&self.target.path, octal(self.target.mode));
             Diag::warning(
                 Code::BadValue,
-                format!("`{path}` holds a secret, and mode {mode} lets every account read it"),
+                format!("`{path}` contains a secret, and mode {mode} lets every user read it"),
             )
-            .hint("declare `mode: \"0600\"`, or `\"0640\"` with a `group` of its readers")
+            .hint("set `mode: \"0600\"`, or `\"0640\"` with a `group` of its readers")
         })
     }
 
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn exactly_one_body() {
-        assert_eq!(refused(&[("path", json!("/a"))]), "a file needs one of `content`, `template` and `source`");
+        assert_eq!(refused(&[("path", json!("/a"))]), "a file needs `content`, `template` or `source`");
         assert_eq!(
             refused(&[("path", json!("/a")), ("content", json!("")), ("source", json!(""))]),
             "`content` and `source` exclude each other"
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(built(&json!("plain"), None), ("0644".to_owned(), None));
         assert_eq!(built(&secret, None), ("0600".to_owned(), None));
         assert_eq!(built(&secret, Some(0o640)), ("0640".to_owned(), None));
-        let why = "`/a` holds a secret, and mode 0644 lets every account read it";
+        let why = "`/a` contains a secret, and mode 0644 lets every user read it";
         assert_eq!(built(&secret, Some(0o644)), ("0644".to_owned(), Some(why.to_owned())));
     }
 
@@ -223,6 +223,6 @@ mod tests {
         let binary = fields(&[("path", json!("/a")), ("source", json!({ "base64": "AP8=" }))]);
         assert_eq!(body(&binary, false).unwrap().bytes(), b"\x00\xff");
         let broken = fields(&[("path", json!("/a")), ("source", json!({ "base64": "%" }))]);
-        assert_eq!(body(&broken, false).unwrap_err().message, "`source` is neither text nor bytes");
+        assert_eq!(body(&broken, false).unwrap_err().message, "`source` is neither text nor base64");
     }
 }

@@ -1,4 +1,4 @@
-//! `group`: a group of accounts.
+//! `group`: a user group.
 
 use super::shell::PATIENT;
 use super::support::{account_name, bad_value, group_state, join, required};
@@ -11,37 +11,37 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "group",
-    summary: "A group of accounts: number and members.",
+    summary: "A user group: gid and members.",
     example: include_str!("examples/group.yaml"),
     doc: "\
-**Compared** are the number and the members, where they are declared. Nothing to do names what was compared:
-`the group exists, and its gid and members are as declared`.
+**Compares** gid and members, if they are declared. An unchanged step reports what was compared:
+`the group exists, gid and members match`.
 
-`members` is the exact list of those that the group names, or with `append: true` the least. An account whose
-*primary* group this is does not stand in that list and is not counted. Members must have an account.
+`members` is the exact list of members, or the minimum with `append: true`. Users who have the group as their *primary*
+group are not part of that list. Members must have an account.
 
-**A change** uses `groupadd`, `groupmod` and `gpasswd`, which lock the account files; a lock held by another
-program is waited for. A number that another group has blocks the step and names that group.
-**Disruption** is D1 when the number of an existing group changes: files and running processes keep the old one.
+**A change** uses `groupadd`, `groupmod` and `gpasswd`, which lock the account files; forge waits for a lock held by
+another program. A gid that belongs to another group blocks the step, and the message names that group.
+**Disruption** is D1 if the gid of an existing group changes: files and running processes keep the old gid.
 
-**Removal** uses `groupdel`, which refuses while an account has it as its primary group. An account's own
-group goes with the account. `root` is never removed.",
+**Removal** uses `groupdel`, which fails while the group is a user's primary group. A user's own group is removed with
+the user. `root` is never removed.",
     fields: FIELDS,
     build,
 };
 
-/// A group that is gone by now went with its account.
+/// Tolerates a missing group, which may have been removed with its user.
 const GONE: &str = "! getent group -- \"$name\" >/dev/null || patient groupdel -- \"$name\" || exit 1\n";
 
-/// The highest number that is not reserved.
+/// The highest gid that is not reserved.
 const GID_MAX: i64 = 4_294_967_293;
 
 const FIELDS: &[Field] = &[
-    Field::required("name", Type::Name, "Name of the group."),
-    Field::optional("gid", Type::Int { min: 0, max: GID_MAX }, "Number of the group; the host chooses when left out."),
-    Field::optional("system", Type::Bool, "Whether a new group gets a number of the system range. Default `false`."),
-    Field::optional("members", Type::List(&Type::Name), "Accounts that belong to it. Not looked at when left out."),
-    Field::optional("append", Type::Bool, "Whether further members may stay. Default `false`."),
+    Field::required("name", Type::Name, "Group name."),
+    Field::optional("gid", Type::Int { min: 0, max: GID_MAX }, "Group ID. Default: chosen by the host."),
+    Field::optional("system", Type::Bool, "Create the group with a gid in the system range. Default `false`."),
+    Field::optional("members", Type::List(&Type::Name), "Members of the group. Default: not compared."),
+    Field::optional("append", Type::Bool, "Keep other members. Default `false`."),
 ];
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ struct Group {
     name: String,
     gid: Option<u32>,
     system: bool,
-    /// Sorted, each once.
+    /// Sorted and deduplicated.
     members: Option<Vec<String>>,
     append: bool,
     absent: bool,
@@ -65,7 +65,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     members.iter().flatten().try_for_each(|member| account_name("members", member))?;
     let append = fields.bool("append").unwrap_or(false);
     if append && members.is_none() {
-        return Err(bad_value("`append` needs `members`").hint("name the members that must be there"));
+        return Err(bad_value("`append` needs `members`").hint("list the members that must be in the group"));
     }
     Ok(Box::new(Group {
         name,
@@ -90,7 +90,7 @@ impl Group {
 
     fn judge_removal(&self, state: &GroupState) -> Judgement {
         let Some(group) = &state.group else {
-            return Judgement::ok("there is no such group, as declared", json!({ "group": null }));
+            return Judgement::ok("the group does not exist", json!({ "group": null }));
         };
         let changes = vec![Change::new("group", Some(&self.name), None)];
         Judgement::change("the group exists", changes, Disruption::D0, json!({ "group": { "gid": group.gid } }))
@@ -113,7 +113,7 @@ impl Group {
         changes.extend(self.gid.map(|gid| Change::new("gid", None, Some(&gid.to_string()))));
         let members = self.members.as_ref().filter(|members| !members.is_empty());
         changes.extend(members.map(|members| Change::new("members", None, Some(&members.join(", ")))));
-        Judgement::change("there is no such group", changes, Disruption::D0, json!({ "group": null }))
+        Judgement::change("the group does not exist", changes, Disruption::D0, json!({ "group": null }))
     }
 
     fn compare(&self, group: &GroupInfo) -> Judgement {
@@ -140,22 +140,22 @@ impl Group {
         Judgement::change(format!("{}{more}", super::body::differ(&changes)), changes, disruption, basis)
     }
 
-    /// Returns the members that are to be there, given those that are.
+    /// Returns the desired members, given the current ones.
     fn wanted(&self, found: &[String]) -> Option<Vec<String>> {
         let members = self.members.clone()?;
         Some(if self.append { sorted(members.into_iter().chain(found.to_vec()).collect()) } else { members })
     }
 
-    /// An earlier step may give the other group another number; else this one cannot have it.
+    /// Evaluates a gid that belongs to another group: blocked, unless an earlier step may change that group's gid.
     fn taken(&self, other: &str, judgement: Judgement, cx: &Context<'_>) -> Judgement {
         let gid = self.gid.unwrap_or_default();
-        let reason = format!("gid {gid} belongs to the group `{other}`");
+        let reason = format!("gid {gid} belongs to group `{other}`");
         if cx.predicted.is_some_and(|p| p.after.is_some()) {
             let reason = format!("{reason}, which an earlier step may change").into();
             return Judgement { reason, ..judgement }.predicted();
         }
         Judgement::blocked(BlockClass::Rule, reason, judgement.basis)
-            .hint(format!("choose another `gid`, or give `{other}` another one in a step before this one"))
+            .hint(format!("choose another `gid`, or change the gid of `{other}` in a step before this one"))
     }
 
     fn action(&self, judgement: &Judgement) -> Fragment {
@@ -179,7 +179,7 @@ impl Group {
         action.code(if self.system { " --system" } else { "" }).code(" -- \"$name\" || exit 1\n")
     }
 
-    /// With `append` each is added on its own, so that nobody who joins meanwhile is lost.
+    /// With `append` each member is added separately, so that members added concurrently are not lost.
     fn put_members(&self, action: Fragment) -> Fragment {
         let members = self.members.as_deref().unwrap_or_default();
         let one = |action: Fragment, member: &String| {
@@ -202,18 +202,18 @@ fn number(action: Fragment, gid: Option<u32>) -> Fragment {
     }
 }
 
-/// Returns why nothing is to do.
+/// Returns the reason of an unchanged group.
 fn settled(compared: &[&str]) -> String {
     match compared {
         [] => "the group exists".to_owned(),
-        ["gid"] => "the group exists, and its gid is as declared".to_owned(),
-        several => format!("the group exists, and its {} are as declared", join(several)),
+        ["gid"] => "the group exists, gid matches".to_owned(),
+        several => format!("the group exists, {} match", join(several)),
     }
 }
 
 const EXPLAIN: &[(&str, &str)] = &[
-    ("primary group of user", "an account has it as its primary group: change or remove that account first"),
-    ("already exists", "the number belongs to another group: see `getent group` on the host"),
+    ("primary group of user", "the group is a user's primary group: change or remove that user first"),
+    ("already exists", "the gid belongs to another group: run `getent group` on the host"),
     ("does not exist", "a member has no account: add its `user` step before this one"),
     ("cannot lock", "another program holds the lock of the account files"),
 ];
@@ -266,10 +266,10 @@ mod tests {
     #[test]
     fn what_cannot_be_a_group_is_refused() {
         assert_eq!(refused(&[("name", json!("root"))], true), "`root` is never removed");
-        assert_eq!(refused(&[("name", json!("100"))], false), "`name` is a number; hosts are compared by name");
+        assert_eq!(refused(&[("name", json!("100"))], false), "`name` is a number, not a name");
         assert_eq!(
             refused(&[("name", json!("hpc")), ("members", json!(["a", "b:c"]))], false),
-            "`members` holds a `:`, which separates owner and group"
+            "`members` contains `:`, which separates owner and group"
         );
         assert_eq!(refused(&[("name", json!("hpc")), ("append", json!(true))], false), "`append` needs `members`");
     }

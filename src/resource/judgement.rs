@@ -1,4 +1,4 @@
-//! What a judge says, and what an actor renders.
+//! Results of evaluating a resource, and the commands of a change.
 
 use crate::model::{Disruption, Untrusted, Value, Verdict};
 use crate::probe::{Probe, Reading};
@@ -16,11 +16,11 @@ pub struct Change {
     /// `content`, `mode`, `version`, `enabled` …
     #[schemars(with = "String")]
     pub attribute: CompactString,
-    /// What was seen, `None` for nothing there (or secret).
+    /// Observed value; `None` if nothing exists (or the value is secret).
     pub from: Option<Untrusted>,
-    /// What is desired, `None` for removal (or secret).
+    /// Desired value; `None` for a removal (or if the value is secret).
     pub to: Option<Untrusted>,
-    /// A unified diff of a body, without file headers; empty when `from` and `to` say it all.
+    /// A unified diff of a file's content, without file headers; empty if `from` and `to` are sufficient.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<Untrusted>,
     /// Whether the values are withheld because they are secret.
@@ -40,43 +40,43 @@ impl Change {
     }
 }
 
-/// What a judge says of one resource.
+/// The evaluation of one resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     pub verdict: Verdict,
-    /// Why, as a lowercase fragment; also for a no-op ("content, owner and mode are as declared").
+    /// The reason as a lowercase fragment, also if nothing changes ("content, owner and mode match").
     pub reason: Untrusted,
     pub changes: Vec<Change>,
-    /// Of carrying the changes out.
+    /// Disruption class of applying the changes.
     pub disruption: Disruption,
-    /// The judged attributes as they were seen, in canonical form. Its digest is the step's basis.
+    /// The compared attributes as observed, in canonical form. Its digest is the step's basis.
     pub basis: Value,
-    /// Whether the verdict rests on what an earlier step is going to bring about.
+    /// Whether the verdict depends on the predicted effects of an earlier step.
     pub predicted: bool,
-    /// Whether only a reboot brings it into force: what is pending, or what is once the change is made.
+    /// Whether only a reboot makes it effective: a pending state, or the state after the change.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_reboot: bool,
-    /// The container images that it runs, as far as they are known: of a chart once it was rendered.
+    /// The container images that it runs, as far as they are known; those of a chart once it is rendered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
-    /// What to do about it next, for `blocked` and `unknown`.
+    /// What the user should do next, for `blocked` and `unknown`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// The file that a change rewrites, where it is made from the one that was seen.
+    /// The file that a change rewrites, if the new content is based on the observed one.
     #[serde(skip)]
     pub edit: Option<Box<Edit>>,
-    /// What brings it about through the cluster's API, for kinds of scope `cluster`: in this order.
+    /// API calls that make the change, in this order, for kinds of scope `cluster`.
     #[serde(skip)]
     pub calls: Vec<crate::kube::Call>,
 }
 
-/// A new body that was made from the one that was seen. Steps of one script build on each other's.
+/// New content based on the observed content. Steps of one script build on each other's edits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edit {
-    /// SHA-256 of the body that was seen; `None` when there was no file.
+    /// SHA-256 of the observed content; `None` if the file did not exist.
     pub old: Option<String>,
     pub body: String,
-    /// The question that it was judged from, and its answer once the change is made.
+    /// The probe that it was evaluated from, and its reading after the change.
     pub probe: Probe,
     pub becomes: Reading,
 }
@@ -102,12 +102,12 @@ impl Judgement {
         Self { verdict: Verdict::Change, changes, disruption, ..Self::ok(reason, basis) }
     }
 
-    /// What is configured and waits to come into force.
+    /// Returns a judgement for a state that is configured, but not effective yet.
     pub fn pending(reason: impl Into<Untrusted>, basis: Value) -> Self {
         Self { verdict: Verdict::Pending, ..Self::ok(reason, basis) }
     }
 
-    /// A step that could not be judged.
+    /// Returns a judgement for a step that could not be evaluated.
     pub fn unknown(why: &crate::probe::Unknown) -> Self {
         let said = why.said.as_ref().filter(|s| !s.is_empty()).map(|s| format!(": {}", s.raw().trim()));
         if why.barred {
@@ -121,7 +121,7 @@ impl Judgement {
         Self { verdict: Verdict::Blocked(class), ..Self::ok(reason, basis) }
     }
 
-    /// Returns the judgement with every secret in its words and values masked: what a host holds may well be
+    /// Returns the judgement with every secret in its texts and values masked, because the state of a host may contain
     /// the secret itself.
     pub fn scrubbed(mut self, secrets: &crate::model::SecretStore) -> Self {
         if secrets.is_empty() {
@@ -140,7 +140,7 @@ impl Judgement {
         self
     }
 
-    /// Says that only a reboot brings it into force.
+    /// Marks the judgement as effective only after a reboot.
     pub fn by_reboot(mut self) -> Self {
         self.by_reboot = true;
         self
@@ -157,63 +157,63 @@ impl Judgement {
     }
 }
 
-/// What a judge may know beside the observation.
+/// Everything that an evaluation may use in addition to the observation.
 #[derive(Clone, Debug, Default)]
 pub struct Context<'a> {
-    /// What earlier steps with the verdict `change` will bring into being.
+    /// Predicted effects of earlier steps with the verdict `change`.
     pub predicted: Option<&'a Predicted>,
-    /// The record of the last verified apply of this very step on this host, as JSON.
+    /// The record of the last verified apply of this step on this host, as JSON.
     pub record: Option<&'a Value>,
-    /// For services: the inputs that its `restart_on` names.
+    /// For services: the inputs listed in `restart_on`.
     pub inputs: &'a [Input],
-    /// Names the run for backups and units: `20261121T093015-4f2a`.
+    /// The run's name for backups and units: `20261121T093015-4f2a`.
     pub run: &'a str,
-    /// The host's key for digests of secret values (hex), when known.
+    /// The host's key for digests of secret values (hex), if known.
     pub key: Option<&'a str>,
-    /// Reveals placeholders for digests of secret bodies.
+    /// Reveals placeholders for digests of secret content.
     pub secrets: Option<&'a crate::model::SecretStore>,
 }
 
-/// What earlier steps of the plan will bring into being or change.
+/// Predicted effects of earlier steps of the plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Predicted {
     /// Things that will exist.
     pub will_exist: BTreeSet<Provision>,
-    /// Paths that earlier steps are going to remove.
+    /// Paths that earlier steps will remove.
     pub will_go: BTreeSet<String>,
-    /// Whether some earlier step may remove what cannot be named before: a package, a command.
+    /// Whether an earlier step may remove things that cannot be predicted: a package, a command.
     pub takes_more: bool,
-    /// Whether some earlier step that this one may depend on has changes (for commands: their check may
-    /// answer differently then). Holds the step's name.
+    /// The name of an earlier step with changes that this one may depend on, if any. A command's check, for example,
+    /// may then have another result.
     pub after: Option<String>,
-    /// Recipes, on any host, with a step that is going to change and exports values.
+    /// Recipes, on any host, with a step that will change and exports values.
     pub exporters: BTreeSet<String>,
 }
 
 impl Predicted {
-    /// Returns whether a step of `recipe` is going to make its exports.
+    /// Reports whether a step of `recipe` will produce its exports.
     pub fn will_export(&self, recipe: &str) -> bool {
         self.exporters.contains(recipe)
     }
 }
 
-/// One thing a service's running state depends on.
+/// One input that the running state of a service depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {
     /// The step in `restart_on`, as `recipe/step`.
     pub step: String,
-    /// Paths whose ctime counts, each of which is among the service's probes.
+    /// Paths whose ctime is compared, each of which is among the service's probes.
     pub paths: Vec<String>,
-    /// File that is touched before the step is applied, where its own paths may not tell that it was.
+    /// A file that is touched before the step is applied, for steps whose own paths may not show that it was.
     pub trace: Option<String>,
-    /// Digest of what the step declares.
+    /// Digest of the step's declaration.
     pub digest: String,
     /// Whether the plan changes this input.
     pub changing: bool,
 }
 
 impl Input {
-    /// Returns every path whose ctime tells of a change, the trace last.
+    /// Returns every path whose ctime indicates a change, the trace last.
     pub fn watched(&self) -> impl Iterator<Item = &str> {
         self.paths.iter().chain(&self.trace).map(String::as_str)
     }
@@ -227,19 +227,20 @@ impl Input {
 #[derive(Clone, Debug)]
 pub struct Delivery {
     pub artifact: crate::artifact::Artifact,
-    /// Prints how many bytes of it an earlier try left on the host, and their SHA-256: `0 -` for none.
+    /// Prints size and SHA-256 of the partial file that an earlier attempt left on the host, `0 -` for none.
     pub part: Fragment,
-    /// Takes the rest from descriptor 7, checks the whole and puts it in place. Reads `$FORGE_OFFSET` and `$FORGE_SIZE`.
+    /// Reads the rest from descriptor 7, verifies the whole file and installs it. Reads `$FORGE_OFFSET` and
+    /// `$FORGE_SIZE`.
     pub body: Fragment,
 }
 
 /// The commands of a change.
 #[derive(Clone, Debug, Default)]
 pub struct Action {
-    /// Shell that carries it out; ends with a non-zero status on failure.
+    /// Shell code of the change; exits with a non-zero code on failure.
     pub body: Fragment,
-    /// Whether it runs as a transient unit on the host, with log and reattachment.
+    /// Whether it runs as a transient unit on the host, with a log and reattachment.
     pub long: bool,
-    /// What texts in its output mean: a substring and the hint to print with it.
+    /// Substrings of its output, each with a hint to print.
     pub explain: &'static [(&'static str, &'static str)],
 }

@@ -1,4 +1,4 @@
-//! `line`: one line of a file that others own too.
+//! `line`: one line of a file that also has other owners.
 
 use super::edit::{BACKUP, CREATE, Edited, Found, Outcome, VALIDATE};
 use super::lines::{AFTER, Anchor, BEFORE, Lines, Pattern, no_secret, numbered};
@@ -11,51 +11,53 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "line",
-    summary: "One line of a text file whose other lines are somebody else's.",
+    summary: "One line of a text file that also has other owners.",
     example: include_str!("examples/line.yaml"),
     doc: "\
-For a file that a package or an administrator owns. A file that is yours as a whole is declared with `file`: then
-nothing in it can differ unseen.
+For a file that a package or an administrator owns. Declare a file that you own completely with `file`, so that forge
+detects every difference in it.
 
 **Compared** are the lines that equal `line` or match the regular expression `match` (Rust's `regex`, searched anywhere
-in the line, without its ending). If one of them is there and equals `line`, nothing is to do: `line 12 is as declared`.
-One that differs is replaced where it stands. If there is none, the line is inserted: after the last line that matches
-`after`, before the first that matches `before`, else at the end. Where a line stands that is there already does not
-matter. An anchor that matches nothing blocks the step.
+in the line, without its line ending). If exactly one such line exists and equals `line`, nothing changes; an unchanged
+step reports `line 12 matches`. A line that differs is replaced in place. If there is none, the line is inserted: after
+the last line that matches `after`, before the first line that matches `before`, otherwise at the end. The position of
+an existing line does not matter. An anchor without a match blocks the step.
 
-**Several lines** of which one differs block the step and are named: which of them counts depends on the program that
-reads the file. With `duplicates: remove` the first becomes the line and the others go. Equal copies of the line are left alone.
+**Several lines** that match, of which at least one differs, block the step; the reason names them. Which of them takes
+effect depends on the program that reads the file. With `duplicates: remove` the first becomes the line and the others
+are removed. Identical copies of the line are not changed.
 
-**A change** is judged on the whole body and shown as its diff. The new body is written in a directory next to the file
-that only root may enter, gets the owner, mode, ACLs and extended attributes of the old one, is judged by `validate` as
-with [`file`](file.md), synced and renamed over it, if the file is still the one that was looked at. Line endings stay:
-in a file with CRLF the new line gets one too; a missing newline at the end is only added where a line is appended. The
-previous body is kept under `/var/lib/forge/backups/RUN/PATH` unless `backup: false`.
+**A change** is computed for the whole body and shown as a diff. forge writes the new body in a directory next to the
+file that only root can enter, copies owner, mode, ACLs and extended attributes from the old file, runs `validate` as
+for [`file`](file.md), syncs the new file and renames it over the old one, provided that the old one has not changed
+since it was observed. Line endings are preserved: in a file with CRLF the new line gets CRLF too. A missing newline at
+the end of the file is added only if a line is appended. The previous body is saved under
+`/var/lib/forge/backups/RUN/PATH` unless `backup: false`.
 
-**Limits.** The file is UTF-8 text of at most 64 KiB, and no symbolic link; anything else blocks the step. Secrets are
-refused, since the file is shown as a diff. Several steps may declare lines and blocks of one file, but not beside a
-`file` step that declares it as a whole.
+**Limits.** The file must be UTF-8 text of at most 64 KiB and not a symbolic link; anything else blocks the step.
+Secrets are rejected, because the file is shown as a diff. Several steps may declare lines and blocks of one file, but
+not together with a `file` step that declares the whole file.
 
-**Removal** removes every line that equals `line`; a step that has only `match` removes what matches. The
-file stays, also when it is empty then.",
+**Removal** removes every line that equals `line`; a step that has only `match` removes the lines that match. The file
+remains, even if it becomes empty.",
     fields: FIELDS,
     build,
 };
 
 const FIELDS: &[Field] = &[
     Field::required("path", Type::Path, "The file."),
-    Field::optional("line", Type::Line, "The line as it must stand there. Required, except for a removal by `match`."),
+    Field::optional("line", Type::Line, "The line. Required, except for removal by `match`."),
     Field::optional(
         "match",
         Type::Line,
-        "A regular expression for the line that this one takes the place of: `^#?PermitRootLogin\\b`.",
+        "A regular expression that finds the line to replace: `^#?PermitRootLogin\\b`.",
     ),
     AFTER,
     BEFORE,
     Field::optional(
         "duplicates",
         Type::Enum(&["refuse", "remove"]),
-        "What becomes of several lines that match. Default `refuse`.",
+        "What to do if several lines match. Default `refuse`.",
     ),
     CREATE,
     VALIDATE,
@@ -80,9 +82,9 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }
     let pattern = Pattern::field(fields, "match")?;
     match (&line, &pattern, absent) {
-        (None, _, false) => return Err(Diag::error(Code::MissingKey, "a line needs `line`")),
+        (None, _, false) => return Err(Diag::error(Code::MissingKey, "`line` is required")),
         (None, None, true) => {
-            return Err(Diag::error(Code::MissingKey, "a line that is to be removed needs `line` or `match`"));
+            return Err(Diag::error(Code::MissingKey, "`line` or `match` is required to remove a line"));
         }
         _ => {}
     }
@@ -114,20 +116,20 @@ impl Line {
         match own.as_slice() {
             [] => self.insert(lines),
             all if found.iter().all(|line| *line == self.wanted()) => {
-                let verb = if all.len() == 1 { "is" } else { "are" };
-                Outcome { reason: format!("{} {verb} as declared", numbered(all)), basis, found: Found::AsDeclared }
+                let verb = if all.len() == 1 { "matches" } else { "match" };
+                Outcome { reason: format!("{} {verb}", numbered(all)), basis, found: Found::AsDeclared }
             }
             [one] => self.replace(lines, *one, &[], format!("{} differs", numbered(&[*one])), basis),
             [first, others @ ..] if self.merge => {
-                let reason = format!("{} are to become one", numbered(&own));
+                let reason = format!("{} are merged into one", numbered(&own));
                 self.replace(lines, *first, others, reason, basis)
             }
             several => Outcome {
-                reason: format!("{} match, and not all are as declared", numbered(several)),
+                reason: format!("{} match, but not all equal the declared line", numbered(several)),
                 basis,
                 found: Found::Blocked {
                     hint:
-                        "make `match` narrower, or say `duplicates: remove`: the first becomes the line, the others go"
+                        "make `match` narrower, or set `duplicates: remove` to replace the first and remove the others"
                             .to_owned(),
                     to: None,
                 },
@@ -141,13 +143,13 @@ impl Line {
             Err(reason) => Outcome {
                 reason,
                 basis: json!({ "lines": [], "anchor": false }),
-                found: Found::Blocked { hint: "the line has no place: correct the anchor, or leave it out".into(), to },
+                found: Found::Blocked { hint: "fix the anchor, or omit it".into(), to },
             },
             Ok(at) => {
                 let mut new = lines.clone();
                 new.insert(at, [self.wanted()]);
                 let reason = match &self.pattern {
-                    None => "the line is not there".to_owned(),
+                    None => "the line is missing".to_owned(),
                     Some(pattern) => format!("no line matches `{}`", pattern.source()),
                 };
                 let found = Found::Differs { from: None, to, text: new.text() };
@@ -172,13 +174,13 @@ impl Line {
         let found: Vec<&str> = own.iter().map(|at| lines.get(*at)).collect();
         let basis = json!({ "lines": found });
         if own.is_empty() {
-            return Outcome { reason: "there is no such line, as declared".into(), basis, found: Found::AsDeclared };
+            return Outcome { reason: "the line does not exist".into(), basis, found: Found::AsDeclared };
         }
         let mut new = lines.clone();
         own.iter().rev().for_each(|at| new.remove(*at));
-        let verb = if own.len() == 1 { "is" } else { "are" };
+        let verb = if own.len() == 1 { "exists" } else { "exist" };
         let found = Found::Differs { from: Some(found.join("\n")), to: None, text: new.text() };
-        Outcome { reason: format!("{} {verb} still there", numbered(&own)), basis, found }
+        Outcome { reason: format!("{} still {verb}", numbered(&own)), basis, found }
     }
 }
 
@@ -219,7 +221,7 @@ impl Resource for Line {
         vec![self.file.path.clone()]
     }
 
-    /// Two steps are about the same line if they look for it with the same expression, or are the same line.
+    /// Two steps claim the same line if they have the same expression, or the same line.
     fn claims(&self) -> Vec<(&'static str, String)> {
         let own = self.pattern.as_ref().map_or(self.wanted(), Pattern::source);
         vec![("line", format!("{} of {}", own, self.file.path))]
@@ -241,12 +243,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_one_line_is_refused() {
-        assert_eq!(refused(&[], false), "a line needs `line`");
-        assert_eq!(refused(&[], true), "a line that is to be removed needs `line` or `match`");
+        assert_eq!(refused(&[], false), "`line` is required");
+        assert_eq!(refused(&[], true), "`line` or `match` is required to remove a line");
         assert_eq!(refused(&[("line", json!(""))], false), "`line` is empty");
         assert_eq!(
             refused(&[("line", json!("a")), ("match", json!("*"))], false),
-            "`match` is no regular expression: repetition operator missing expression"
+            "`match` is not a valid regular expression: repetition operator missing expression"
         );
         assert_eq!(
             refused(&[("line", json!("a")), ("after", json!("x")), ("before", json!("y"))], false),
@@ -256,7 +258,7 @@ mod tests {
         let token = secrets.insert("token", secrecy::SecretString::from("x".to_owned()));
         assert_eq!(
             refused(&[("line", json!(token.0))], false),
-            "`line` of a `line` holds a secret, and the file would be shown as a diff"
+            "`line` of a `line` contains a secret, and the file is shown as a diff"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The text of a file as lines that keep their endings, and where a new line goes.
+//! The text of a file as lines with their endings, and the position of a new line.
 
 use super::support::bad_value;
 use super::{Field, Fields, Type};
@@ -6,18 +6,18 @@ use crate::diag::{Code, Diag};
 use crate::model::SecretStore;
 use regex::Regex;
 
-/// One line and how it ends: `\n`, `\r\n`, or not at all.
+/// One line and its ending: `\n`, `\r\n`, or none.
 #[derive(Clone, Debug, PartialEq)]
 struct Line {
     text: String,
     end: &'static str,
 }
 
-/// A text that is edited line by line; what is not touched stays byte for byte.
+/// A text that is edited line by line; untouched lines are preserved byte for byte.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lines {
     lines: Vec<Line>,
-    /// How new lines end: as the first line does.
+    /// Ending of new lines, the same as the first line's.
     end: &'static str,
 }
 
@@ -32,7 +32,7 @@ impl Lines {
         self.lines.iter().flat_map(|line| [line.text.as_str(), line.end]).collect()
     }
 
-    /// Returns the indices of lines that `wanted` holds of.
+    /// Returns the indices of lines for which `wanted` is true.
     pub fn find(&self, wanted: impl Fn(&str) -> bool) -> Vec<usize> {
         self.lines.iter().enumerate().filter(|(_, line)| wanted(&line.text)).map(|(at, _)| at).collect()
     }
@@ -58,7 +58,7 @@ impl Lines {
         }
     }
 
-    /// Puts lines before the one at `at`, or at the end. Every new line is a whole one, and so is the one before it.
+    /// Inserts lines before index `at`, or at the end. Every new line gets an ending, and so does the line before it.
     pub fn insert<'t>(&mut self, at: usize, texts: impl IntoIterator<Item = &'t str>) {
         let at = at.min(self.lines.len());
         if let Some(before) = at.checked_sub(1).and_then(|before| self.lines.get_mut(before))
@@ -79,7 +79,7 @@ fn line(whole: &str) -> Line {
     Line { text: text.to_owned(), end }
 }
 
-/// A declared regular expression over one line, with the text it was written as.
+/// A declared regular expression for one line, with its source text.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern(Regex);
 
@@ -89,8 +89,8 @@ impl Pattern {
         Regex::new(text).map(Self).map(Some).map_err(|error| {
             let message = error.to_string();
             let why = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            bad_value(format!("`{name}` is no regular expression: {why}"))
-                .hint("the syntax is that of the Rust crate `regex`: no look-around, no back-references")
+            bad_value(format!("`{name}` is not a valid regular expression: {why}"))
+                .hint("use the syntax of the Rust crate `regex`, without look-around and back-references")
         })
     }
 
@@ -103,20 +103,20 @@ impl Pattern {
     }
 }
 
-/// Where something goes that is not in the file yet.
+/// Position of a new line or block.
 #[derive(Clone, Debug)]
 pub(super) enum Anchor {
     End,
-    /// Behind the last line that matches.
+    /// After the last line that matches.
     After(Pattern),
-    /// In front of the first line that matches.
+    /// Before the first line that matches.
     Before(Pattern),
 }
 
 pub(super) const AFTER: Field =
-    Field::optional("after", Type::Line, "A regular expression: it is inserted after the last line that matches.");
+    Field::optional("after", Type::Line, "A regular expression: insert after the last line that matches.");
 pub(super) const BEFORE: Field =
-    Field::optional("before", Type::Line, "A regular expression: it is inserted before the first line that matches.");
+    Field::optional("before", Type::Line, "A regular expression: insert before the first line that matches.");
 
 impl Anchor {
     pub fn fields(fields: &Fields) -> Result<Self, Diag> {
@@ -128,7 +128,7 @@ impl Anchor {
         }
     }
 
-    /// Returns the index that something new gets, or why there is none.
+    /// Returns the index of a new line, or the reason why there is none.
     pub fn place(&self, lines: &Lines) -> Result<usize, String> {
         let missing = |name: &str, pattern: &Pattern| format!("no line matches `{name}` (`{}`)", pattern.source());
         match self {
@@ -145,16 +145,16 @@ impl Anchor {
     }
 }
 
-/// Refuses secrets in what is edited into a file: the body of that file travels, and is shown as a diff.
+/// Rejects secrets in edits of a file: forge transfers the body of that file and shows it as a diff.
 pub(super) fn no_secret(kind: &str, fields: &Fields) -> Result<(), Diag> {
     let held = fields.0.iter().find(|(_, value)| value.as_str().is_some_and(SecretStore::mentions));
     held.map_or(Ok(()), |(name, _)| {
-        Err(bad_value(format!("`{name}` of a `{kind}` holds a secret, and the file would be shown as a diff"))
+        Err(bad_value(format!("`{name}` of a `{kind}` contains a secret, and the file is shown as a diff"))
             .hint("declare the whole file with a `file` step: its body is compared by digest and never shown"))
     })
 }
 
-/// Returns line numbers as people count them: `line 3`, `lines 3 and 9`.
+/// Returns line numbers, counted from 1: `line 3`, `lines 3 and 9`.
 pub(super) fn numbered(at: &[usize]) -> String {
     let numbers: Vec<String> = at.iter().map(|at| (at + 1).to_string()).collect();
     let word = if at.len() == 1 { "line" } else { "lines" };
@@ -200,7 +200,7 @@ mod tests {
     fn a_bad_expression_says_what_is_wrong_with_it() {
         let fields = Fields([("match", json!("a(b"))].into_iter().collect());
         let diag = Pattern::field(&fields, "match").unwrap_err();
-        assert_eq!(diag.message, "`match` is no regular expression: unclosed group");
+        assert_eq!(diag.message, "`match` is not a valid regular expression: unclosed group");
     }
 
     #[test]

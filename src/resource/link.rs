@@ -14,24 +14,24 @@ pub(super) const KIND: Kind = Kind {
     summary: "A symbolic link with its target.",
     example: include_str!("examples/link.yaml"),
     doc: "\
-**Compared** are the target, as it is written in the link, and owner and group where they are declared. Nothing to do
-reads `the link points to TARGET, as declared`.
+**Compared** are the target, as text, and owner and group if they are declared. An unchanged step reports `the link
+points to TARGET`.
 
-**The target** is absolute, or relative to the folder of the link. It need not exist; if nothing is there, and no
-earlier step brings it, the reason says so.
+**The target** is absolute, or relative to the directory of the link. It need not exist; if it does not, and no earlier
+step creates it, the reason says so.
 
-**A change** makes a new link beside the path and renames it over what stands there: whoever opens the path sees the old
-target or the new one. A link to another target is replaced. A file or a special file blocks the step unless
-`force: true`; it is kept under `/var/lib/forge/backups/RUN/PATH` then. A directory is never replaced. The
-directory above must exist, or an earlier step must make it.
+**A change** makes a new link next to the path and renames it over the existing entry, so that a process that opens the
+path gets either the old target or the new one. A link to another target is replaced. A file or a special file blocks
+the step unless `force: true`; forge then saves it under `/var/lib/forge/backups/RUN/PATH`. A directory is never
+replaced. The parent directory must exist, or an earlier step must create it.
 
-**Removal** removes the link, wherever it points, and not its target. Something else at the path blocks the step.",
+**Removal** removes the link, wherever it points, but not its target. Anything else at the path blocks the step.",
     fields: &[
-        Field::required("path", Type::Path, "Where the link stands on the host."),
-        Field::required("target", Type::Line, "What it points to: an absolute path, or one from the link's folder."),
-        Field::optional("force", Type::Bool, "Whether a file at the path is replaced. Default `false`."),
-        Field::optional("owner", Type::Name, "Name of the owner of the link itself. Not looked at when left out."),
-        Field::optional("group", Type::Name, "Name of its group. Not looked at when left out."),
+        Field::required("path", Type::Path, "Path of the link on the host."),
+        Field::required("target", Type::Line, "Target: an absolute path, or one relative to the link's directory."),
+        Field::optional("force", Type::Bool, "Replace a file at the path. Default `false`."),
+        Field::optional("owner", Type::Name, "Owner of the link itself. Default: not compared."),
+        Field::optional("group", Type::Name, "Group of the link itself. Default: not compared."),
     ],
     build,
 };
@@ -53,10 +53,10 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         return Err(bad_value("`/` is not a link"));
     }
     if target.is_empty() {
-        return Err(bad_value("`target` is empty, and no link can be"));
+        return Err(bad_value("`target` is empty"));
     }
     if target == path {
-        return Err(bad_value(format!("`{path}` would be a link to itself")));
+        return Err(bad_value(format!("`{path}` cannot link to itself")));
     }
     let name = |field: &str| fields.text(field).map(str::to_owned);
     let (owner, group) = (name("owner"), name("group"));
@@ -66,7 +66,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
 }
 
 impl Link {
-    /// Returns where the kernel looks for the target. It is left as it is: what `..` leads to depends on links.
+    /// Returns the path at which the kernel looks for the target. It is not normalized: `..` depends on other links.
     fn resolved(&self) -> String {
         match (self.target.starts_with('/'), parent(&self.path)) {
             (true, _) | (_, None) => self.target.clone(),
@@ -75,12 +75,12 @@ impl Link {
         }
     }
 
-    /// Returns what to add to a reason when nothing stands at the target. What could not be seen is not said.
+    /// Returns a note for the reason if nothing exists at the target. A target that could not be observed gets no note.
     fn dangling(&self, seen: &Observation, cx: &Context<'_>) -> &'static str {
         let resolved = self.resolved();
         let gone = matches!(path_state(seen, &bare(&resolved)), Ok(PathState::Absent));
         let comes = brought(cx.predicted, &Provision::Path(resolved));
-        if gone && !comes { "; nothing is there" } else { "" }
+        if gone && !comes { "; its target does not exist" } else { "" }
     }
 
     fn judge_present(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
@@ -88,7 +88,7 @@ impl Link {
         let info = match path_state(seen, &bare(&self.path))? {
             PathState::Present(info) => info,
             PathState::Absent => {
-                let reason = format!("there is no link at `{}`", self.path);
+                let reason = format!("link `{}` does not exist", self.path);
                 return Ok(match missing_parent(&self.path, seen, cx.predicted)? {
                     Parent::There => self.create(reason, dangling, json!({ "type": "absent" })),
                     Parent::Comes => self.create(reason, dangling, json!({ "type": "absent" })).predicted(),
@@ -99,15 +99,15 @@ impl Link {
         Ok(match info.kind {
             PathType::Symlink => self.compare(info, dangling),
             PathType::Directory => {
-                self.blocked(info, "a `link` step never replaces a directory: move away what is in it")
+                self.blocked(info, "a `link` step never replaces a directory: move its contents and remove it")
             }
             PathType::File | PathType::Other if !self.force => {
-                self.blocked(info, "`force: true` replaces it and keeps a copy")
+                self.blocked(info, "set `force: true` to replace it and keep a backup")
             }
             PathType::File | PathType::Other => {
                 let mut basis = type_basis(info);
                 basis["content"] = json!(info.sha256);
-                let reason = format!("`{}` is a {}, which is replaced", self.path, type_words(info));
+                let reason = format!("`{}` is a {} and is replaced", self.path, type_words(info));
                 let mut judgement = self.create(reason, dangling, basis);
                 judgement.changes.insert(0, Change::new("type", Some(&type_words(info)), Some("symbolic link")));
                 judgement
@@ -143,7 +143,7 @@ impl Link {
         compare("owner", info.owner.raw(), self.owner.as_ref());
         compare("group", info.group.raw(), self.group.as_ref());
         match changes.is_empty() {
-            true => Judgement::ok(format!("the link points to `{}`, as declared{dangling}", self.target), basis),
+            true => Judgement::ok(format!("the link points to `{}`{dangling}", self.target), basis),
             false => {
                 let reason = format!("{}{dangling}", super::body::differ(&changes));
                 Judgement::change(reason, changes, Disruption::D0, basis)
@@ -154,18 +154,18 @@ impl Link {
     fn judge_absent(&self, seen: &Observation) -> Result<Judgement, Unknown> {
         Ok(match path_state(seen, &bare(&self.path))? {
             PathState::Absent => {
-                let reason = format!("there is no link at `{}`, as declared", self.path);
+                let reason = format!("link `{}` does not exist", self.path);
                 Judgement::ok(reason, json!({ "type": "absent" }))
             }
             PathState::Present(info) if info.kind == PathType::Symlink => {
                 let changes = vec![Change::new("link", info.target.as_ref().map(|target| target.raw()), None)];
                 Judgement::change(format!("`{}` exists", self.path), changes, Disruption::D0, type_basis(info))
             }
-            PathState::Present(info) => self.blocked(info, "an `absent` step removes whatever stands at a path"),
+            PathState::Present(info) => self.blocked(info, "use an `absent` step to remove anything at a path"),
         })
     }
 
-    /// Returns `OWNER:GROUP` as `chown` reads it, empty when neither is declared.
+    /// Returns `OWNER:GROUP` in the syntax of `chown`, or an empty text if neither is declared.
     fn ownership(&self) -> String {
         match (&self.owner, &self.group) {
             (None, None) => String::new(),
@@ -178,7 +178,7 @@ impl Link {
 const EXPLAIN: &[(&str, &str)] = &[
     shell::NOT_FOLLOWED,
     ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
-    ("invalid group", "the group does not exist on the host: add a step that makes it before this one"),
+    ("invalid group", "the group does not exist on the host: add a `group` step before this one"),
     ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),
 ];
 
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn what_cannot_be_a_link_is_refused() {
         assert_eq!(refused("/", "/srv"), "`/` is not a link");
-        assert_eq!(refused("/a", ""), "`target` is empty, and no link can be");
-        assert_eq!(refused("/a/b", "/a/b"), "`/a/b` would be a link to itself");
+        assert_eq!(refused("/a", ""), "`target` is empty");
+        assert_eq!(refused("/a/b", "/a/b"), "`/a/b` cannot link to itself");
     }
 }

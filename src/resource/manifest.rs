@@ -1,4 +1,4 @@
-//! `manifest`: objects of a cluster's API, as they are declared.
+//! `manifest`: declared objects of a cluster's API.
 
 mod rules;
 
@@ -16,44 +16,46 @@ use std::collections::BTreeSet;
 
 pub(super) const KIND: Kind = Kind {
     name: "manifest",
-    summary: "Objects of the cluster's API: applied server-side, pruned when they are no longer declared.",
+    summary: "Objects of the cluster's API: applied server-side, and pruned when they are no longer declared.",
     example: include_str!("examples/manifest.yaml"),
     doc: "\
-Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md)), on no host. Objects stand in `objects`, in a `file` of YAML documents,
-or in both. A `List` counts as what is in it.
+Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md)), not on a host. Declare objects in
+`objects`, in a `file` of YAML documents, or in both. A `List` counts as its items.
 
-**Compared** is what the API says that a server-side apply as `forge` would come to, so that quantities, defaults and what webhooks add are no
-difference; then nothing is written. A plan tells each field that differs, and who set it, where the API knows: what is declared is taken over.
-A field that is not declared any more goes. What somebody *added* with `kubectl` or another tool for people, and nobody declares, is taken out
-again; what controllers add is theirs.
+**Compared** is the result of a server-side dry-run apply as `forge`. Quantities, defaults and fields that webhooks add
+therefore do not count as differences, and forge writes nothing if there are none. A plan lists each field that differs
+and, if the API knows it, who set it; declared fields are taken over. A field that is no longer declared is removed. An
+undeclared field that was *added* with `kubectl` or another interactive tool is removed too. Fields that controllers add
+stay.
 
-**Objects that the step declared before** and does not any more are deleted, and the plan says so, if forge still has a hand in them. Namespaces and
-CustomResourceDefinitions stay, since all that is in them would go too.
+**Objects that the step declared before** and no longer declares are deleted if forge still manages any of their fields;
+the plan lists them. Namespaces and CustomResourceDefinitions stay, because deleting them would delete their contents.
 
-**Refused before anything is contacted** are images without tag or digest or with `latest`, values of a ConfigMap that are no text, and those whose
-key ends in `.json` and that are not strict JSON. Values of a Secret, and those that hold one of forge's secrets, are never shown; whether they differ is.
+**Rejected before forge contacts the cluster** are images without tag or digest or with the tag `latest`, ConfigMap
+values that are not text, and values of keys that end in `.json` and are not strict JSON. Values of a Secret, and values
+that contain one of forge's secrets, are never shown; a plan shows only whether they differ.
 
-**Order**: namespaces and definitions of kinds first, each of which is waited for, then the others as written.
-**Removal** deletes the objects, last first, and waits until they are gone.",
+**Order**: namespaces and CustomResourceDefinitions first, waiting for each, then the other objects as written.
+**Removal** deletes the objects in reverse order and waits until they are gone.",
     fields: FIELDS,
     build,
 };
 
 const FIELDS: &[Field] = &[
-    Field::optional("objects", Type::Any, "A list of objects, or one."),
+    Field::optional("objects", Type::Any, "A list of objects, or one object."),
     Field::optional(
         "file",
         Type::LocalDocuments,
-        "A file of YAML documents, each an object. Templates in it are not rendered.",
+        "A file of YAML documents, one object each. Templates in it are not rendered.",
     ),
-    Field::optional("namespace", Type::Name, "Namespace of those objects that name none and stand in one."),
+    Field::optional("namespace", Type::Name, "Namespace of namespaced objects that do not name one."),
     Field::optional(
         "wait",
         Type::Enum(&["Available", "Ready", "Complete", "Established"]),
-        "A condition that is waited for after a change, and that is part of what is declared: `Available` of Deployments, `Complete` of Jobs, \
-         `Established` of CustomResourceDefinitions, `Ready` of custom resources.",
+        "Condition to wait for after a change; it is part of the declared state: `Available` of Deployments, \
+         `Complete` of Jobs, `Established` of CustomResourceDefinitions, `Ready` of custom resources.",
     ),
-    Field::optional("limit", Type::Duration, "How long `wait` may take. Default `5m`."),
+    Field::optional("limit", Type::Duration, "Timeout of `wait`. Default `5m`."),
 ];
 
 #[derive(Debug)]
@@ -70,7 +72,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         fields.0.get(field).into_iter().for_each(|value| flatten(value, &mut written));
     }
     if written.is_empty() {
-        return Err(bad_value("a manifest needs at least one object").hint("give `objects`, `file`, or both"));
+        return Err(bad_value("a manifest needs at least one object").hint("set `objects`, `file`, or both"));
     }
     let mut objects = Vec::with_capacity(written.len());
     for object in written {
@@ -78,7 +80,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }
     twice(&objects)?;
     objects.iter().try_for_each(|declared| rules::check(&declared.id, &declared.object))?;
-    // What others stand on comes first; the rest stays in order.
+    // Prerequisites come first; the other objects keep their order.
     objects.sort_by_key(|declared| rank(&declared.id));
     Ok(Box::new(Manifest {
         objects,
@@ -127,7 +129,7 @@ fn declared(mut object: Value, namespace: Option<&str>) -> Result<Declared, Diag
 fn twice(objects: &[Declared]) -> Result<(), Diag> {
     let mut seen = BTreeSet::new();
     match objects.iter().find(|declared| !seen.insert(declared.id.claim())) {
-        Some(again) => Err(bad_value(format!("{} stands twice in the manifest", again.id))),
+        Some(again) => Err(bad_value(format!("{} is declared twice in the manifest", again.id))),
         None => Ok(()),
     }
 }
@@ -140,7 +142,7 @@ fn rank(id: &ObjectId) -> u8 {
     }
 }
 
-/// What records keep of an object: all of it while that is short, else its digest.
+/// Returns the form of an object that records store: the whole object if it is short, otherwise its digest.
 fn kept(declared: &Declared) -> Value {
     const SHORT: usize = 2048;
     let text = declared.object.to_string();
@@ -221,7 +223,7 @@ mod tests {
         assert_eq!(refused(json!([])), "a manifest needs at least one object");
         assert_eq!(refused(json!([{ "kind": "ConfigMap" }])), "an object of the manifest has no `apiVersion`");
         let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "namespace": "n" } });
-        assert_eq!(refused(json!([map, map])), "ConfigMap n/a stands twice in the manifest");
+        assert_eq!(refused(json!([map, map])), "ConfigMap n/a is declared twice in the manifest");
     }
 
     #[test]

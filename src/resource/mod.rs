@@ -1,7 +1,7 @@
-//! Resource kinds: one file each. A kind says which probes it needs, judges an observation, and renders
+//! Resource kinds: one file each. A kind lists the probes that it needs, evaluates an observation, and renders
 //! the commands of a change.
 //!
-//! Architecture Invariant: resources do no I/O. The same judge serves plan, the moment before a change,
+//! Architecture Invariant: resources do no I/O. The same `judge` serves plan, the check right before a change,
 //! verification after it, and drift.
 
 mod absent;
@@ -66,44 +66,44 @@ pub(crate) use support::unit_name;
 use crate::diag::Diag;
 use crate::probe::{Observation, Probe};
 
-/// One concrete resource: every template rendered, every value typed.
+/// One concrete resource: all templates are rendered and all values are typed.
 pub trait Resource: std::fmt::Debug + Send + Sync {
-    /// Returns the kind's name as recipes spell it: `file`, `package` …
+    /// Returns the kind's name as spelled in recipes: `file`, `package` …
     fn kind(&self) -> &'static str;
 
-    /// Returns what it is about, for people and for conflict checks: `/etc/motd`, `nginx`.
+    /// Returns the subject of the resource, for output and for conflict checks: `/etc/motd`, `nginx`.
     fn title(&self) -> String;
 
-    /// Returns the questions whose answers [`judge`](Self::judge) reads.
+    /// Returns the probes whose results [`judge`](Self::judge) reads.
     fn probes(&self) -> Vec<Probe>;
 
-    /// Compares what is desired with what was seen. Pure; a no-op says why in `reason`.
+    /// Compares the desired state with the observed state. Pure; a no-op gives its reason in `reason`.
     fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement;
 
-    /// Renders the commands that bring about what `judgement` found to change. Pure.
+    /// Renders the commands of the changes that `judgement` found. Pure.
     fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action;
 
-    /// Returns the artifact that it puts on the host, if it does.
+    /// Returns the artifact that the resource installs on the host, if any.
     fn artifact(&self) -> Option<&crate::artifact::Artifact> {
         None
     }
 
-    /// Returns a warning of what is declared, for who reads the inventory; whatever a host says, it holds.
+    /// Returns a warning about the declaration itself, independent of any host.
     fn caution(&self) -> Option<Diag> {
         None
     }
 
-    /// Returns how the controller sends the artifact, where a change needs it.
+    /// Returns how the controller sends the artifact if a change needs it.
     fn delivery(&self, _judgement: &Judgement) -> Option<Delivery> {
         None
     }
 
-    /// Returns what an exit status of its commands means, where the resource declares that.
+    /// Returns the declared meaning of an exit status of its commands, if any.
     fn meaning(&self, _status: i32) -> Option<&str> {
         None
     }
 
-    /// Returns the seconds that its change may take, where the resource itself declares that.
+    /// Returns the declared timeout of its change in seconds, if any.
     fn limit_s(&self) -> Option<u64> {
         None
     }
@@ -111,45 +111,45 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
     /// Returns the canonical desired value for the applied record, secrets as placeholders.
     fn desired(&self) -> crate::model::Value;
 
-    /// Returns questions about what the record of the last verified apply names and this does not any more: what it made,
-    /// it takes away.
+    /// Returns probes of objects that the record of the last verified apply names and this resource no longer declares:
+    /// a resource removes the objects that it made.
     fn former(&self, _record: &crate::model::Value) -> Vec<Probe> {
         Vec::new()
     }
 
-    /// Returns what later steps may assume once it is applied: paths, units, users, packages.
+    /// Returns the things that later steps may rely on once it is applied: paths, units, users, packages.
     fn provides(&self) -> Vec<Provision>;
 
-    /// Returns the inputs that a service depends on when a step of this resource stands in its
-    /// `restart_on`: paths whose ctime and digest tell of a change.
+    /// Returns the inputs that a service depends on if its `restart_on` lists a step of this resource: paths whose
+    /// ctime and digest show a change.
     fn inputs(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Returns the part of [`desired`](Self::desired) that a process may notice: its digest is what a
-    /// restart is derived from. A hold or a backup is no reason to restart.
+    /// Returns the part of [`desired`](Self::desired) that a process can notice. Restarts are derived from its digest,
+    /// so a hold or a backup does not cause a restart.
     fn input_value(&self) -> crate::model::Value {
         self.desired()
     }
 
-    /// Returns what the applied record keeps of a verified start, so that the next judge can tell whether
-    /// the running process has its inputs. Only services have one. `None` while it is not known.
+    /// Returns the data about a verified start that the applied record stores, so that the next evaluation can tell
+    /// whether the running process has its inputs. Only services have one. `None` while it is not known.
     fn started(&self, _seen: &Observation, _cx: &Context<'_>) -> Option<crate::state::Started> {
         None
     }
 
-    /// Returns the claims that no other step of the host may make differently: `("path", "/etc/motd")`.
+    /// Returns the claims that no other step of the host may declare differently: `("path", "/etc/motd")`.
     fn claims(&self) -> Vec<(&'static str, String)> {
         vec![(self.kind(), self.title())]
     }
 
-    /// Returns what is declared of each of the [`claims`](Self::claims): where there are several, what holds for each.
+    /// Returns the declared value of the [`claims`](Self::claims): if there are several, the value of each.
     fn claimed(&self) -> crate::model::Value {
         self.desired()
     }
 
-    /// Returns the claims of which this is one part among others: other parts may stand beside it, but no step
-    /// that claims the whole.
+    /// Returns the claims that this resource shares: steps that declare other parts of it may exist, but no step that
+    /// claims the whole.
     fn shares(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -162,30 +162,30 @@ pub enum Provision {
     Unit(String),
     User(String),
     Package(String),
-    /// An object of the cluster's API, as records name it: `core/Namespace//web`.
+    /// An object of the cluster's API, as named in records: `core/Namespace//web`.
     Object(String),
-    /// A kind that the cluster's API comes to know: `nvidia.com/ClusterPolicy`.
+    /// A kind that the cluster's API starts to serve: `nvidia.com/ClusterPolicy`.
     Served(String),
 }
 
-/// A kind as the registry knows it: its name, fields and constructor.
+/// A registered kind: its name, fields and constructor.
 pub struct Kind {
     pub name: &'static str,
     /// One sentence for the reference.
     pub summary: &'static str,
-    /// Steps in YAML that show it, as they stand below `steps:` of a recipe.
+    /// Example steps in YAML, in the form of a recipe's `steps:`.
     pub example: &'static str,
-    /// Several paragraphs of Markdown for the reference: behaviour, what a no-op means, proof.
+    /// Several paragraphs of Markdown for the reference: behaviour, meaning of a no-op, proof.
     pub doc: &'static str,
     pub fields: &'static [Field],
-    /// Builds the resource from checked fields. `absent` is said by `ensure: absent` or `otherwise: absent`.
+    /// Builds the resource from checked fields. `ensure: absent` and `otherwise: absent` set `absent`.
     pub build: fn(&Fields, absent: bool) -> Built,
 }
 
-/// A resource, or what is wrong with its fields.
+/// A resource, or the error in its fields.
 pub type Built = Result<Box<dyn Resource>, crate::diag::Diag>;
 
-/// Every kind, in the order of the reference.
+/// Returns every kind, in the order of the reference.
 pub fn kinds() -> &'static [Kind] {
     static KINDS: &[Kind] = &[
         file::KIND,
@@ -226,7 +226,7 @@ pub fn kinds() -> &'static [Kind] {
     KINDS
 }
 
-/// Kinds whose steps run through the cluster's API and on no host.
+/// Kinds whose steps run through the cluster's API instead of on a host.
 pub const OF_CLUSTER: &[&str] = &[
     namespace::KIND.name,
     node::KIND.name,
@@ -236,12 +236,12 @@ pub const OF_CLUSTER: &[&str] = &[
     helm_release::KIND.name,
 ];
 
-/// Whether the steps of a kind run through the cluster's API.
+/// Reports whether the steps of a kind run through the cluster's API.
 pub fn is_of_cluster(kind: &str) -> bool {
     OF_CLUSTER.contains(&kind)
 }
 
-/// Returns the kind of that name.
+/// Returns the kind with that name.
 pub fn kind(name: &str) -> Option<&'static Kind> {
     kinds().iter().find(|kind| kind.name == name)
 }

@@ -13,39 +13,39 @@ pub(super) const KIND: Kind = Kind {
     summary: "A namespace of the cluster: labels and annotations.",
     example: include_str!("examples/namespace.yaml"),
     doc: "\
-Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md)), on no host.
+Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md)), not on a host.
 
-**Compared** is what the API says that a server-side apply as `forge` would come to. Nothing to do says `Namespace web is
-as declared`, and nothing is written. Labels and annotations that others set stay; what somebody added with `kubectl` or another
-tool for people, and nobody declares, is found and taken out. A label that is not declared any more goes.
+**Compared** is the result of a server-side dry-run apply as `forge`. An unchanged step reports `Namespace web
+matches` and writes nothing. Labels and annotations that other controllers set stay. An undeclared field that was added
+with `kubectl` or another interactive tool is removed, and so is a label that is no longer declared.
 
-**Removal** is refused while anything stands in the namespace, and names it; with `contents: delete` all of it goes too. What
-every namespace has does not count, nor what is going already: objects that are being deleted, and those whose owners are gone, as the
-pods of a deleted Deployment are for a while. `default` and those of Kubernetes itself are never removed.",
+**Removal** is blocked while the namespace contains objects; the reason lists them. With `contents: delete` the contents
+are deleted too. Objects that every namespace has do not count, nor do objects that are being deleted or whose owners
+are gone, such as pods of a deleted Deployment. `default` and the namespaces of Kubernetes itself are never removed.",
     fields: FIELDS,
     build,
 };
 
 const FIELDS: &[Field] = &[
     Field::required("name", Type::Name, "Name of the namespace."),
-    Field::optional("labels", Type::Map(&Type::Text), "Labels it has."),
-    Field::optional("annotations", Type::Map(&Type::Text), "Annotations it has."),
+    Field::optional("labels", Type::Map(&Type::Text), "Labels of the namespace."),
+    Field::optional("annotations", Type::Map(&Type::Text), "Annotations of the namespace."),
     Field::optional(
         "contents",
         Type::Enum(&["keep", "delete"]),
-        "When it is removed: whether what stands in it may go too. Default `keep`: then only an empty one is removed.",
+        "Whether removal deletes the contents too. Default `keep`: only an empty namespace is removed.",
     ),
 ];
 
 #[derive(Debug)]
 struct Namespace {
     declared: Declared,
-    /// Whether its contents may go with it.
+    /// Whether removal deletes the contents too.
     whole: bool,
     absent: bool,
 }
 
-/// Returns whether text can name an object of most kinds: a DNS label.
+/// Reports whether text is a DNS label, which is valid as the name of most kinds.
 fn is_label(name: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     name.len() <= 63 && name.bytes().all(inner) && !name.starts_with('-') && !name.ends_with('-') && !name.is_empty()
@@ -54,8 +54,8 @@ fn is_label(name: &str) -> bool {
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = required(fields, "name")?.to_owned();
     if !is_label(&name) {
-        return Err(bad_value(format!("`{name}` cannot name a namespace"))
-            .hint("use small letters, digits and `-`, at most 63"));
+        return Err(bad_value(format!("`{name}` is not a valid namespace name"))
+            .hint("use lower-case letters, digits and `-`, at most 63"));
     }
     if absent && (name == "default" || name.starts_with("kube-")) {
         return Err(bad_value(format!("`{name}` is never removed")));
@@ -77,7 +77,7 @@ impl Namespace {
         Probe::Contents { namespace: self.declared.id.name.clone() }
     }
 
-    /// What stands in it keeps it.
+    /// Blocks the removal of a namespace that is not empty.
     fn kept(&self, judgement: Judgement, seen: &Observation, cx: &Context<'_>) -> Judgement {
         if judgement.verdict != Verdict::Change || self.whole {
             return judgement;
@@ -89,14 +89,14 @@ impl Namespace {
         if contents.first.is_empty() {
             return judgement;
         }
-        // An earlier step may take away what stands there.
+        // An earlier step may remove the contents.
         if cx.predicted.is_some_and(|predicted| predicted.after.is_some()) {
             return judgement.predicted();
         }
         let more = if contents.more { " and more" } else { "" };
-        let reason = format!("it is not empty: {}{more}", contents.first.join(", "));
+        let reason = format!("the namespace is not empty: {}{more}", contents.first.join(", "));
         Judgement::blocked(BlockClass::Busy, reason, judgement.basis)
-            .hint("remove these first, or say `contents: delete` where all of it may go")
+            .hint("remove these first, or set `contents: delete` to delete all contents")
     }
 }
 
@@ -121,7 +121,7 @@ impl Resource for Namespace {
 
     fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
         let objects = std::slice::from_ref(&self.declared);
-        // All that is in it goes too.
+        // The contents are deleted too.
         let disruption = if self.absent && self.whole { Disruption::D1 } else { Disruption::D0 };
         let judgement = judge(&Want { objects, absent: self.absent, wait: None, disruption }, seen, cx);
         match self.absent && object_state(seen, &self.declared.probe()).is_ok() {
@@ -162,8 +162,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_a_namespace_is_refused() {
-        assert_eq!(refused("Web", false), "`Web` cannot name a namespace");
-        assert_eq!(refused("-a", false), "`-a` cannot name a namespace");
+        assert_eq!(refused("Web", false), "`Web` is not a valid namespace name");
+        assert_eq!(refused("-a", false), "`-a` is not a valid namespace name");
         assert_eq!(refused("kube-system", true), "`kube-system` is never removed");
     }
 }

@@ -1,4 +1,4 @@
-//! `package_file`: a package out of a file, `.deb` or `.rpm`.
+//! `package_file`: a package from a `.deb` or `.rpm` file.
 
 mod act;
 mod judge;
@@ -15,27 +15,28 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "package_file",
-    summary: "A package out of a `.deb` or `.rpm` file, with what it depends on.",
+    summary: "A package from a `.deb` or `.rpm` file, with its dependencies.",
     example: include_str!("examples/package_file.yaml"),
     doc: "\
-The file is `source`, a file of the inventory's tree of at most 16 MiB, or `path`, a file on the host (for large ones,
-which an earlier step brings). Of a file on the host, name and version are read from it; for a `source` both
-are declared, and compared with what the file says of itself before it is installed.
+The file is `source`, a file of the inventory's tree of at most 16 MiB, or `path`, a file on the host (for large files,
+which an earlier step provides). forge reads name and version from a file on the host. For a `source`, declare both;
+they are compared with the file's own metadata before it is installed.
 
-**Compared** is the installed version with the file's. Nothing to do reads `forge-tool 1.0 is installed`. The file
-itself is not needed then, if `name` and `version` are declared.
+**Compared** is the installed version with the file's. An unchanged step reports `forge-tool 1.0 is installed`. In
+that case the file itself is not needed if `name` and `version` are declared.
 
-**A change** is one transaction of apt or dnf, which brings what the package depends on from the declared
-repositories; locks of others are waited for and named, and what an interrupted dpkg left is finished first. A lower
-version than the installed one is refused without `allow_downgrade: true`, and a held package is never changed:
-both block the step. **`sha256`** is compared before anything is installed: for a `source` when the inventory is read.
-A file on the host that others than root can change or replace is not installed. No signature of such a file is checked, unless dnf's `localpkg_gpgcheck` is on: the digest is what pins it.
+**A change** is one transaction of apt or dnf, which installs the dependencies from the declared repositories. It waits
+for other lock holders and prints them, and first finishes an interrupted dpkg run. Two cases block the step: a version
+lower than the installed one without `allow_downgrade: true`, and a held package. **`sha256`** is checked before
+anything is installed, for a `source` when the inventory is loaded. A file on the host is not installed if users other
+than root can change or replace it. forge does not verify the signature of the file, unless dnf's `localpkg_gpgcheck` is
+on: use `sha256` to pin the file.
 
-**Disruption** is D1 when an installed version changes or goes.
+**Disruption** is D1 if an installed version changes or is removed.
 
-**Removal** takes exactly this package, and needs `name` unless the file is on the host.
+**Removal** removes only this package, and needs `name` unless the file is on the host.
 
-The proof below is that of a `.deb`. What is said of a `.rpm` is **recorded**, as that of [`package`](package.md) on dnf.",
+The proof below covers a `.deb`. `.rpm` files are covered by **recorded** output, as for [`package`](package.md).",
     fields: FIELDS,
     build,
 };
@@ -46,7 +47,7 @@ const FIELDS: &[Field] = &[
     Field::optional("name", Type::Name, "Name of the package; required with `source`."),
     Field::optional("version", Type::Version, "Version of the package; required with `source`."),
     Field::optional("sha256", Type::Line, "SHA-256 of the file in hex."),
-    Field::optional("allow_downgrade", Type::Bool, "Whether a higher installed version may go. Default `false`."),
+    Field::optional("allow_downgrade", Type::Bool, "Allow replacing a higher installed version. Default `false`."),
     lock::FIELD,
 ];
 
@@ -66,7 +67,7 @@ struct PackageFile {
 enum From {
     Source(Body),
     Path(String),
-    /// A removal by name.
+    /// Removal by name, without a file.
     Nothing,
 }
 
@@ -78,7 +79,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let (from, manager) = from(fields, absent && name.is_some())?;
     if matches!(from, From::Source(_)) && (name.is_none() || (package_version.is_none() && !absent)) {
         return Err(Diag::error(Code::MissingKey, "`source` needs `name` and `version`")
-            .hint("`dpkg-deb --field FILE`, or `rpm -qp FILE`, shows both"));
+            .hint("run `dpkg-deb --field FILE` or `rpm -qp FILE` to see both"));
     }
     let sha256 = fields.text("sha256").map(digest).transpose()?;
     if let (From::Source(body), Some(wanted)) = (&from, &sha256) {
@@ -100,7 +101,7 @@ fn from(fields: &Fields, by_name: bool) -> Result<(From, Manager), Diag> {
     match (fields.0.get("source"), fields.text("path")) {
         (Some(_), Some(_)) => Err(Diag::error(Code::Exclusive, "`source` and `path` exclude each other")),
         (None, None) if by_name => Ok((From::Nothing, Manager::Dpkg)),
-        (None, None) => Err(Diag::error(Code::MissingKey, "a package file needs `source` or `path`")),
+        (None, None) => Err(Diag::error(Code::MissingKey, "`source` or `path` is required")),
         (Some(source), None) => {
             let body = Body::from_value("source", source)?;
             let manager = format_of(body.bytes()).ok_or_else(|| bad_value("`source` is neither a .deb nor a .rpm"))?;
@@ -110,14 +111,14 @@ fn from(fields: &Fields, by_name: bool) -> Result<(From, Manager), Diag> {
             let manager = match path.rsplit_once('.') {
                 Some((_, "deb")) => Manager::Dpkg,
                 Some((_, "rpm")) => Manager::Rpm,
-                _ => return Err(bad_value(format!("`{path}` ends neither in .deb nor in .rpm"))),
+                _ => return Err(bad_value(format!("`{path}` does not end in .deb or .rpm"))),
             };
             Ok((From::Path(path.to_owned()), manager))
         }
     }
 }
 
-/// Tells the format by the first bytes.
+/// Detects the format by the first bytes.
 fn format_of(bytes: &[u8]) -> Option<Manager> {
     if bytes.starts_with(b"!<arch>\ndebian-binary") {
         return Some(Manager::Dpkg);
@@ -138,7 +139,7 @@ fn check_digest(body: &Body, wanted: &str) -> Result<(), Diag> {
     match found == *wanted {
         true => Ok(()),
         false => Err(bad_value(format!("`source` has the sha256 {found}, declared is {wanted}"))
-            .hint("take the right file, or the right digest")),
+            .hint("fix the file or `sha256`")),
     }
 }
 
@@ -230,12 +231,12 @@ mod tests {
     #[test]
     fn what_cannot_be_a_package_file_is_refused() {
         let deb = json!("!<arch>\ndebian-binary   ");
-        assert_eq!(refused(&[]), "a package file needs `source` or `path`");
+        assert_eq!(refused(&[]), "`source` or `path` is required");
         assert_eq!(
             refused(&[("path", json!("/a.deb")), ("source", deb.clone())]),
             "`source` and `path` exclude each other"
         );
-        assert_eq!(refused(&[("path", json!("/a.tar"))]), "`/a.tar` ends neither in .deb nor in .rpm");
+        assert_eq!(refused(&[("path", json!("/a.tar"))]), "`/a.tar` does not end in .deb or .rpm");
         assert_eq!(refused(&[("source", json!("#!/bin/sh"))]), "`source` is neither a .deb nor a .rpm");
         assert_eq!(refused(&[("source", deb.clone())]), "`source` needs `name` and `version`");
         assert_eq!(refused(&[("path", json!("/a.deb")), ("sha256", json!("abc"))]), "`sha256` is not 64 hex digits");

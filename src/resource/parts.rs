@@ -1,10 +1,10 @@
-//! A resource made of parts that are judged apart: a file and what is in force, two units and a timer.
+//! Resources with parts that are evaluated separately: a file and the loaded state, two units and a timer.
 
 use super::{Change, Judgement};
 use crate::model::{Untrusted, Value, Verdict};
 use serde_json::{Map, Value as Json};
 
-/// Judgements of the parts of one resource, with the name of each.
+/// Judgements of the parts of one resource, each with its name.
 #[derive(Default)]
 pub(super) struct Parts(Vec<(&'static str, Judgement)>);
 
@@ -14,8 +14,8 @@ impl Parts {
         self
     }
 
-    /// Returns one judgement over all parts. What could not be judged or cannot be done decides alone; then
-    /// changes of all parts, then what is pending. A part whose reason is empty leaves it to the others.
+    /// Combines the parts into one judgement. An unknown or blocked part decides alone; otherwise changes of all parts
+    /// come first, then pending parts. A part with an empty reason adds nothing to the combined reason.
     pub fn judgement(self) -> Judgement {
         let of = |wanted: fn(Verdict) -> bool| self.0.iter().find(|(_, part)| wanted(part.verdict));
         let stopped = of(|v| v == Verdict::Unknown).or_else(|| of(|v| matches!(v, Verdict::Blocked(_))));
@@ -40,13 +40,13 @@ impl Parts {
             changes: parts().flat_map(|(name, part)| part.changes.iter().map(|c| labelled(name, c))).collect(),
             disruption: parts().map(|(_, part)| part.disruption).max().unwrap_or_default(),
             basis: self.basis(),
-            // What one part rests on may change more than what is seen of the others.
+            // A prediction of one part may affect the others.
             predicted: parts().any(|(_, part)| part.predicted),
-            // What one part changes and what another one waits for come into force together.
+            // A change of one part and a pending part take effect together.
             by_reboot: self.0.iter().any(|(_, part)| part.by_reboot),
             images: self.0.iter().flat_map(|(_, part)| part.images.clone()).collect(),
             hint: parts().find_map(|(_, part)| part.hint.clone()),
-            // An edit is of one file made by one part: none of the kinds of several parts has one.
+            // An edit is a file change of one part; no kind with several parts has one.
             edit: None,
             calls: Vec::new(),
         }
@@ -57,7 +57,7 @@ impl Parts {
     }
 }
 
-/// Says which part an attribute is of; a part of the attribute's own name adds nothing.
+/// Prefixes an attribute with its part, unless both have the same name.
 fn labelled(part: &str, change: &Change) -> Change {
     let attribute = match part == change.attribute {
         true => part.into(),
@@ -66,8 +66,8 @@ fn labelled(part: &str, change: &Change) -> Change {
     Change { attribute, ..change.clone() }
 }
 
-/// Returns the part of a judgement that concerns `name`, with its attributes as the part's own actor knows them;
-/// `None` when nothing of it changes.
+/// Returns the changes of the part `name`, with attributes as the part itself names them; `None` if the part has no
+/// changes.
 pub(super) fn part(judgement: &Judgement, name: &str) -> Option<Judgement> {
     let own = |change: &Change| {
         let attribute = match change.attribute.strip_prefix(name)? {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     fn ok() -> Judgement {
-        Judgement::ok("as declared", json!("o"))
+        Judgement::ok("matches", json!("o"))
     }
 
     fn pending() -> Judgement {
@@ -119,7 +119,7 @@ mod tests {
         let all = Parts::default().with("file", ok()).with("loaded", pending()).judgement();
         assert_eq!((all.verdict, all.reason.raw()), (Verdict::Pending, "waits"));
         let all = Parts::default().with("file", ok()).with("loaded", ok()).judgement();
-        assert_eq!((all.verdict, all.reason.raw()), (Verdict::Ok, "as declared; as declared"));
+        assert_eq!((all.verdict, all.reason.raw()), (Verdict::Ok, "matches; matches"));
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         let waits = |other| Parts::default().with("a", pending().by_reboot()).with("b", other).judgement().by_reboot;
         assert!(waits(ok()) && waits(change("x")));
         let blocked = Judgement::blocked(BlockClass::Rule, "never", json!("b"));
-        assert!(!waits(blocked), "what cannot be done is brought into force by nothing");
+        assert!(!waits(blocked), "a blocked change never takes effect");
         assert!(!Parts::default().with("a", pending()).judgement().by_reboot);
     }
 

@@ -1,4 +1,4 @@
-//! `reboot`: whether the host was booted since something changed, and with what.
+//! `reboot`: whether the host has booted since a change, and into which kernel.
 
 use super::body::bare;
 use super::support::{output, path_state, unit_state};
@@ -11,41 +11,40 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "reboot",
-    summary: "Whether the host was booted since something changed, and runs the kernel that it should.",
+    summary: "Whether the host has booted since a change and runs the declared kernel.",
     example: include_str!("examples/reboot.yaml"),
     doc: "\
-It says for what a host has to be rebooted where no single step can tell by itself. Without fields it needs
-`restart_on`.
+Use this step for reboots that no single step can derive by itself. Without fields it needs `restart_on`.
 
-**Compared** is what was booted with what is there now. A reboot is needed when
+**Compared** is the booted state with the current state. A reboot is needed if
 
 1. a file of a step in `restart_on` has a *ctime* later than the boot;
-2. `kernel` is declared and another one runs;
-3. something stands at `flag`.
+2. `kernel` is declared and another kernel is running;
+3. the path `flag` exists.
 
-Each of these is a question to the host, never the event of a change: a run that was killed before the reboot is
-completed by the next one. The time of the boot is when systemd says that its own scope began. Nothing to do reads
-`booted since then`.
+Each of these is observed on the host and never derived from the event of a change: if a run is killed before the
+reboot, the next run completes it. The boot time is the time at which systemd's own scope started. An unchanged step
+reports `booted since the last change`.
 
-**It changes nothing itself.** Where a reboot is needed the step is `pending`, as one that is `effective: { by: [reboot] }`:
-all such steps of a host share one reboot, planned, printed and only made where `rollout.reboot` is `allow` (see
-[rollout](../../rollout.md)). When a step in `restart_on` is going to change, it is planned as `pending` already.
-What `needs` this step runs after the reboot.
+**The step itself changes nothing.** If a reboot is needed, it is `pending`, like a step with `effective: { by: [reboot]
+}`. All such steps of a host share one reboot, which is planned and printed, and performed only if `rollout.reboot` is
+`allow` (see [rollout](../../rollout.md)). If a step in `restart_on` is about to change, the plan already shows this
+step as `pending`. Steps that list this step in `needs` run after the reboot.
 
-**Disruption** is that of the reboot: D3.
+**Disruption** is that of the reboot, D3.
 
-What writes its file anew at each boot is no reason to reboot: it would be one for ever. After a reboot that did
-not help the step stays `pending` and the run ends with 10.
+Do not list steps whose files are rewritten at each boot: they would always require a reboot. If a reboot does not help,
+the step stays `pending` and the run exits with 10.
 
 **Removal** does nothing.",
     fields: &[
-        Field::optional("kernel", Type::Line, "The release of the kernel that must run, as `uname -r` prints it."),
-        Field::optional("flag", Type::Path, "A path at which something stands while a reboot is wanted: `/run/reboot-required`."),
+        Field::optional("kernel", Type::Line, "Required release of the running kernel, as printed by `uname -r`."),
+        Field::optional("flag", Type::Path, "A path that exists while a reboot is required: `/run/reboot-required`."),
     ],
     build,
 };
 
-/// The scope of systemd itself: it is active from the moment at which userspace began.
+/// systemd's own scope: it is active from the start of userspace.
 const INIT: &str = "init.scope";
 
 #[derive(Debug)]
@@ -76,7 +75,7 @@ fn init() -> Probe {
 }
 
 impl Reboot {
-    /// Returns why the host must be rebooted: what is seen, and what is only going to be.
+    /// Returns the reasons for a reboot: observed ones, and those that earlier steps will cause.
     fn reasons(&self, seen: &Observation, cx: &Context<'_>) -> Result<(Vec<String>, Vec<String>), Unknown> {
         let mut is = Vec::new();
         is.extend(self.other_kernel(seen)?);
@@ -94,27 +93,27 @@ impl Reboot {
         let runs = answer.stdout.raw().trim();
         match (answer.status, runs) {
             (0, runs) if runs == wanted => Ok(None),
-            (0, runs) if !runs.is_empty() => Ok(Some(format!("kernel {runs} runs, and {wanted} is declared"))),
-            _ => Err(Unknown::new("`uname -r` did not say which kernel runs")),
+            (0, runs) if !runs.is_empty() => Ok(Some(format!("kernel {runs} is running, but {wanted} is declared"))),
+            _ => Err(Unknown::new("`uname -r` did not print the running kernel")),
         }
     }
 
     fn flagged(&self, seen: &Observation) -> Result<Option<String>, Unknown> {
         let Some(flag) = &self.flag else { return Ok(None) };
         match path_state(seen, &bare(flag))? {
-            PathState::Present(_) => Ok(Some(format!("`{flag}` asks for one"))),
+            PathState::Present(_) => Ok(Some(format!("`{flag}` exists"))),
             PathState::Absent => Ok(None),
         }
     }
 }
 
-/// Returns the path of an input whose status changed after the boot.
+/// Returns a reason if a path of an input changed after the boot.
 fn newer(input: &Input, seen: &Observation) -> Result<Option<String>, Unknown> {
     for path in input.watched() {
         let PathState::Present(info) = path_state(seen, &bare(path))? else { continue };
         let booted = unit_state(seen, &init())?.active_since;
         if booted <= 0.0 {
-            return Err(Unknown::new("systemd does not say when the host was booted"));
+            return Err(Unknown::new("systemd does not report the boot time"));
         }
         if info.ctime > booted {
             return Ok(Some(match input.is_trace(path) {
@@ -149,7 +148,7 @@ impl Resource for Reboot {
 
     fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
         if self.absent {
-            return Judgement::ok("a reboot leaves nothing behind", Value::Null);
+            return Judgement::ok("nothing to remove", Value::Null);
         }
         let pending = |why: &[String], seen: bool| {
             let reason = format!("needs a reboot: {}", why.join("; "));
@@ -159,11 +158,11 @@ impl Resource for Reboot {
             Err(unknown) => Judgement::unknown(&unknown),
             Ok((is, _)) if !is.is_empty() => pending(&is, true),
             Ok((_, coming)) if !coming.is_empty() => pending(&coming, false).predicted(),
-            Ok(_) => Judgement::ok("booted since then", json!({ "booted": true })),
+            Ok(_) => Judgement::ok("booted since the last change", json!({ "booted": true })),
         }
     }
 
-    /// There is nothing to run: the window reboots the host.
+    /// Returns an empty action: the window reboots the host.
     fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {
         Action { body: Fragment::new(), long: false, explain: &[] }
     }
@@ -176,7 +175,7 @@ impl Resource for Reboot {
         Vec::new()
     }
 
-    /// Several recipes may have their reasons; the reboot is one.
+    /// Claims nothing: several recipes may require the same reboot.
     fn claims(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }

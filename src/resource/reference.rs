@@ -1,4 +1,4 @@
-//! The reference page of a kind, made from its table.
+//! The reference page of a kind, generated from its table of fields.
 
 use super::{Field, Kind, Type};
 use std::fmt::Write;
@@ -24,7 +24,7 @@ fn table(page: &mut String, fields: &[Field]) {
     }
 }
 
-/// A bar would end the cell.
+/// Escapes a cell: a bar would end it.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
@@ -42,8 +42,8 @@ fn words(ty: &Type) -> String {
         Type::Line => "one line of text".into(),
         Type::Path => "absolute path".into(),
         Type::LocalFile => "file of the inventory's tree".into(),
-        Type::LocalPath => "file of the inventory's tree, of any size".into(),
-        Type::LocalDocuments => "file of the inventory's tree, of YAML documents".into(),
+        Type::LocalPath => "file of the inventory's tree, any size".into(),
+        Type::LocalDocuments => "YAML file of the inventory's tree".into(),
         Type::Mode => "octal text".into(),
         Type::Bool => "`true` or `false`".into(),
         Type::Int { min, max } => format!("whole number, {min} to {max}"),
@@ -66,8 +66,8 @@ mod tests {
     #[test]
     fn a_page_has_a_row_for_each_field() {
         let page = markdown(super::super::kind("unit").unwrap());
-        assert!(page.starts_with("# `unit`\n\nA unit file of systemd, or a drop-in"), "{page}");
-        assert!(page.contains("| `name` | name, required | Name of the unit; without a type it is a `.service`. |\n"));
+        assert!(page.starts_with("# `unit`\n\nA systemd unit file or a drop-in"), "{page}");
+        assert!(page.contains("| `name` | name, required | Name of the unit; the default type is `.service`. |\n"));
         assert!(page.contains("### Inside `drop_in`\n\n| field"));
     }
 }

@@ -1,13 +1,13 @@
-//! JSON Schema (draft 2020-12) of a kind's fields, made from its table.
+//! JSON Schema (draft 2020-12) of a kind's fields, generated from its table.
 
 use super::{Field, Kind, Type};
 use crate::model::Value;
 use serde_json::{Map, json};
 
-/// What a template may stand for: text that is rendered before it is checked.
+/// Pattern of text that contains a template, which is rendered before it is checked.
 const TEMPLATE: &str = r"\{\{|\{%";
 
-/// Returns the schema of what stands below the kind's key in a step.
+/// Returns the schema of the value of the kind's key in a step.
 pub fn kind_schema(kind: &Kind) -> Value {
     let mut schema = table(kind.fields);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
@@ -33,7 +33,7 @@ fn field(field: &Field) -> Value {
     schema
 }
 
-/// A template may stand wherever a scalar does, so every scalar allows text that holds one.
+/// Returns the schema of a type. Every scalar also allows text that contains a template.
 fn typed(ty: &Type) -> Value {
     match ty {
         Type::Text | Type::Line | Type::LocalFile | Type::LocalPath | Type::LocalDocuments | Type::Secret => {

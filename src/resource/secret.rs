@@ -1,4 +1,4 @@
-//! `secret`: a Secret of the cluster, from values that nobody else sees.
+//! `secret`: a Secret of the cluster, with values that are never shown.
 
 use super::object::{Declared, Want, claim, former, judge};
 use super::support::{bad_value, required};
@@ -11,42 +11,44 @@ use serde_json::{Map, json};
 
 pub(super) const KIND: Kind = Kind {
     name: "secret",
-    summary: "A Secret of the cluster: keys and their values, which nobody else sees.",
+    summary: "A Secret of the cluster: keys and their values, which are never shown.",
     example: include_str!("examples/secret.yaml"),
     doc: "\
-Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md)), on no host.
+Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md)), not on a host.
 
-**Compared** is what the API says that a server-side apply as `forge` would come to, as for a [manifest](manifest.md). Of values only is told
-whether they differ; plans, journals and records hold none of them, and the API gets them over TLS, never as an argument or a file. A key that
-is not declared any more goes; one that somebody added with `kubectl` or another tool for people is found and taken out.
+**Compared** is the result of a server-side dry-run apply as `forge`, as for a [manifest](manifest.md). For values, the
+output shows only whether they differ. Plans, journals and records contain no values, and forge sends them to the API
+over TLS, never as an argument or a file. A key that is no longer declared is removed; an undeclared key that was added
+with `kubectl` or another interactive tool is removed too.
 
-A value belongs into a parameter of the type `secret`. One that is written in a recipe as it is, is masked all the same, but whoever reads the
-recipe reads it.
+Declare values as parameters of the type `secret`. A value that is written directly in a recipe is masked too, but
+everyone who can read the recipe can read it.
 
-**Removal** deletes it.",
+**Removal** deletes the Secret.",
     fields: FIELDS,
     build,
 };
 
 const FIELDS: &[Field] = &[
     Field::required("name", Type::Name, "Name of the Secret."),
-    Field::required("namespace", Type::Name, "Its namespace; it must exist, or an earlier step make it."),
-    Field::optional("values", Type::Map(&Type::Text), "Keys with their text, as those who use it read it."),
+    Field::required("namespace", Type::Name, "Its namespace. It must exist, or an earlier step must create it."),
+    Field::optional("values", Type::Map(&Type::Text), "Keys with their values as text."),
     Field::optional(
         "data",
         Type::Map(&Type::Text),
-        "Keys with their bytes in base64, for what is no text. A key stands in `values` or here.",
+        "Keys with their values in base64, for binary values. Declare a key either here or in `values`.",
     ),
     Field::optional(
         "type",
         Type::Line,
-        "What others take it for: `kubernetes.io/dockerconfigjson`, `kubernetes.io/tls` … Default `Opaque`. The API lets nobody change it later.",
+        "Type of the Secret: `kubernetes.io/dockerconfigjson`, `kubernetes.io/tls` … Default `Opaque`. \
+         The API does not allow changing it later.",
     ),
-    Field::optional("labels", Type::Map(&Type::Text), "Labels it has."),
-    Field::optional("annotations", Type::Map(&Type::Text), "Annotations it has."),
+    Field::optional("labels", Type::Map(&Type::Text), "Labels of the Secret."),
+    Field::optional("annotations", Type::Map(&Type::Text), "Annotations of the Secret."),
 ];
 
-/// Keys without which a Secret of a type is of no use.
+/// Required keys of each type of Secret.
 const NEEDED: [(&str, &[&str]); 4] = [
     ("kubernetes.io/dockerconfigjson", &[".dockerconfigjson"]),
     ("kubernetes.io/tls", &["tls.crt", "tls.key"]),
@@ -93,20 +95,18 @@ type Pairs = [(String, String)];
 fn check(id: &ObjectId, kind: &str, values: &Pairs, data: &Pairs) -> Result<(), Diag> {
     let has = |key: &str| values.iter().chain(data).any(|(known, _)| known == key);
     if values.is_empty() && data.is_empty() {
-        return Err(bad_value(format!("{id} holds nothing")).hint("give `values`: a map of keys to texts"));
+        return Err(bad_value(format!("{id} has no values")).hint("set `values`: a map of keys to texts"));
     }
     if let Some((key, _)) = data.iter().find(|(key, _)| values.iter().any(|(other, _)| other == key)) {
-        return Err(bad_value(format!("`{key}` of {id} stands in `values` and in `data`")));
+        return Err(bad_value(format!("`{key}` of {id} is in both `values` and `data`")));
     }
     let needed = NEEDED.iter().find(|(known, _)| *known == kind).map_or(&[][..], |(_, keys)| keys);
     if let Some(lacking) = needed.iter().find(|key| !has(key)) {
-        return Err(bad_value(format!("{id} is of the type `{kind}` and has no `{lacking}`")));
+        return Err(bad_value(format!("{id} has type `{kind}` and needs the key `{lacking}`")));
     }
     let bytes = |text: &str| base64::engine::general_purpose::STANDARD.decode(text).is_ok();
     match data.iter().find(|(_, text)| !crate::model::SecretStore::mentions(text) && !bytes(text)) {
-        Some((key, _)) => {
-            Err(bad_value(format!("`{key}` of {id} is not base64")).hint("what is text belongs into `values`"))
-        }
+        Some((key, _)) => Err(bad_value(format!("`{key}` of {id} is not base64")).hint("declare text in `values`")),
         None => Ok(()),
     }
 }
@@ -172,12 +172,12 @@ mod tests {
 
     #[test]
     fn what_is_no_secret_is_refused() {
-        assert_eq!(refused(json!({})), "Secret web/token holds nothing");
+        assert_eq!(refused(json!({})), "Secret web/token has no values");
         let twice = json!({ "values": { "a": "1" }, "data": { "a": "MQ==" } });
-        assert_eq!(refused(twice), "`a` of Secret web/token stands in `values` and in `data`");
+        assert_eq!(refused(twice), "`a` of Secret web/token is in both `values` and `data`");
         assert_eq!(refused(json!({ "data": { "a": "hello!" } })), "`a` of Secret web/token is not base64");
         let tls = json!({ "type": "kubernetes.io/tls", "values": { "tls.crt": "x" } });
-        assert_eq!(refused(tls), "Secret web/token is of the type `kubernetes.io/tls` and has no `tls.key`");
+        assert_eq!(refused(tls), "Secret web/token has type `kubernetes.io/tls` and needs the key `tls.key`");
     }
 
     #[test]

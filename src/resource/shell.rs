@@ -1,19 +1,19 @@
-//! Shell that several kinds share. Every action is one subshell with its values as positional
-//! parameters: nothing leaks into the fragments beside it, and no value is read as code.
+//! Shell code that several kinds share. Every action is one subshell with its values as positional parameters: no
+//! variable affects other fragments, and no value is evaluated as code.
 
 use crate::script::{Fragment, safe_path};
 
-/// Opens an action whose new files are private until they are given away.
+/// Opens an action whose new files are private until their owner and mode are set.
 const OPEN_PRIVATE: &str = "(\numask 077\n";
-/// Opens an action that runs other people's programs, which expect the usual mask.
+/// Opens an action that runs other programs, which expect the usual umask.
 const OPEN_USUAL: &str = "(\numask 022\n";
 
 const FAIL: &str = "fail() { printf 'forge: %s\\n' \"$*\" >&2; exit 1; }\nset --";
 
-/// What to do about a link that others can replace.
-pub(super) const ELSEWHERE: &str = "declare the path that the link leads to, or put the link where only root can write";
+/// Hint for a link that users other than root can replace.
+pub(super) const ELSEWHERE: &str = "declare the target path of the link, or let only root write to its directory";
 
-/// The same for the output of an action.
+/// Explanation with the same hint for the output of an action.
 pub(super) const NOT_FOLLOWED: (&str, &str) = ("forge does not follow it", ELSEWHERE);
 
 /// Begins a private action; the caller appends the words, then code, and [`close`]s it.
@@ -31,8 +31,8 @@ pub(super) fn close(action: Fragment) -> Fragment {
     action.code(")\n")
 }
 
-/// Appends the words that [`safe_path`] works with, and enters the directory of `$path`. Checks what must hold before
-/// a file there is written or removed, clears what killed runs left, and defines `keep`. Reads `$path`, `$run` and `$keep`.
+/// Appends the functions of [`safe_path`] and enters the directory of `$path`. Checks the preconditions of writing or
+/// removing a file there, removes leftovers of killed runs, and defines `keep`. Reads `$path`, `$run` and `$keep`.
 fn prepare(action: Fragment) -> Fragment {
     action.code(safe_path::ENTER).code(safe_path::STAGE).code(PREPARE)
 }
@@ -52,7 +52,7 @@ keep() {
 }
 "#;
 
-/// What [`write_file`] needs to know.
+/// Parameters of [`write_file`].
 pub(super) struct Write<'a> {
     pub path: &'a str,
     pub owner: &'a str,
@@ -65,14 +65,15 @@ pub(super) struct Write<'a> {
     pub body: &'a [u8],
 }
 
-/// Returns the action that puts a body at a path in one step: readers see the old file or the new one.
+/// Returns the action that replaces a file atomically: readers see either the old file or the new one.
 pub(super) fn write_file(write: &Write<'_>) -> Fragment {
     let action = prepare(written(write)).code("stage\n").then(candidate(write.body)).code(GIVE_CANDIDATE);
     close(action.then(go_live(write.validate)))
 }
 
-/// Returns the action that gives a file whose body is as declared its owner and mode. Where others may replace the file, it is
-/// written anew: what is at its name need not be what was judged, and its owner may hold it open for writing.
+/// Returns the action that sets owner and mode of a file whose body matches. If users other than root can replace the
+/// file, it is written again: the file at its name may not be the observed one, and its owner may have it open for
+/// writing.
 pub(super) fn give_file(write: &Write<'_>) -> Fragment {
     let action = prepare(written(write)).code(GIVE).code("stage\n");
     close(action.then(candidate(write.body)).code(GIVE_CANDIDATE).then(go_live(write.validate)))
@@ -97,10 +98,10 @@ const GIVE: &str = r#"if [ -z "$shared" ]; then
 fi
 "#;
 
-/// Writes a body into the box, as `./$name`.
+/// Writes a body into the staging directory, as `./$name`.
 fn candidate(body: &[u8]) -> Fragment {
     Fragment::new()
-        // `set -C` opens with O_EXCL: what is written is new.
+        // `set -C` opens with O_EXCL, so the file is always new.
         .code("set -C\nprintf %s")
         .data(body)
         .code(" | base64 -d > \"./$name\" || fail \"cannot write $dir/$box/$name\"\nset +C\n")
@@ -110,7 +111,7 @@ const GIVE_CANDIDATE: &str = r#"chown -- "$own" "./$name" || fail "cannot give $
 chmod -- "$mode" "./$name" || fail "cannot set the mode of $path"
 "#;
 
-/// Puts the candidate at the path, if `validate` accepts it.
+/// Installs the candidate at the path if `validate` accepts it.
 fn go_live(validate: &str) -> Fragment {
     match validate.is_empty() {
         true => Fragment::new().code(GO_LIVE),
@@ -118,11 +119,12 @@ fn go_live(validate: &str) -> Fragment {
     }
 }
 
-/// A validator takes a name, not a directory that was entered. Where others can replace a part of the path, it gets the
-/// name of a copy elsewhere: the candidate itself is in the box, where nobody else can change it. Elsewhere it gets a name
-/// beside the target, since programs look for included files in the directory of the file that they read. That name begins
-/// with a dot and ends in `.new`: programs that read a whole directory (`sudoers.d`, `cron.d`, `logrotate.d`, `*.conf`)
-/// ignore it. systemd ignores it too, and tells the type of a unit from its name: a unit is validated in the box.
+/// A validator takes a file name, not an open directory. If users other than root can replace a part of the path, it
+/// gets a copy in another directory: the candidate itself is in the staging directory, where no other user can change
+/// it. Otherwise it gets a name next to the target, because programs look for included files in the directory of the
+/// file that they read. That name begins with a dot and ends in `.new`, so programs that read a whole directory
+/// (`sudoers.d`, `cron.d`, `logrotate.d`, `*.conf`) ignore it. systemd ignores it too and derives the type of a unit
+/// from its name, so a unit is validated in the staging directory.
 const VALIDATE: &str = r#"shown='' sibling='' apart=''
 show_candidate() {
   if [ -n "$shared$foreign" ]; then
@@ -154,9 +156,8 @@ mv -fT -- "./$name" "../$name" || fail "cannot rename $dir/$box/$name to $path"
 sync -- .. || fail "cannot sync $dir"
 "#;
 
-/// Returns the action that puts an edited body at a path in one step, with the owner and mode of the file that is
-/// there. `edit` defines a function of that name, which is given `words`, prints the new body and reads the old one
-/// at `$from`.
+/// Returns the action that atomically replaces a file with an edited body and keeps its owner and mode. `edit` defines
+/// a function of that name, which takes `words`, reads the old body from `$from` and prints the new one.
 pub(super) fn edit_file<const N: usize>(path: &str, run: &str, edit: &'static str, words: [String; N]) -> Fragment {
     let action = words.into_iter().fold(private().word(path).word(run), Fragment::word);
     let action = prepare(action.code("\npath=$1 run=$2 keep=yes\nshift 2"))
@@ -170,10 +171,10 @@ pub(super) fn edit_file<const N: usize>(path: &str, run: &str, edit: &'static st
     close(action)
 }
 
-/// What [`rewrite_file`] needs to know.
+/// Parameters of [`rewrite_file`].
 pub(super) struct Rewrite<'a> {
     pub path: &'a str,
-    /// SHA-256 of the body that the new one was made from; empty when there was no file.
+    /// SHA-256 of the body on which the new one is based; empty if the file did not exist.
     pub old: &'a str,
     pub run: &'a str,
     pub backup: bool,
@@ -181,8 +182,8 @@ pub(super) struct Rewrite<'a> {
     pub body: &'a [u8],
 }
 
-/// Returns the action that puts a new body into a file that keeps all else: owner, mode, ACLs, extended attributes.
-/// It writes nothing when the file is another one than was judged.
+/// Returns the action that replaces the body of a file and keeps owner, mode, ACLs and extended attributes. It writes
+/// nothing if the file changed since it was observed.
 pub(super) fn rewrite_file(write: &Rewrite<'_>) -> Fragment {
     let action = private()
         .word(write.path)
@@ -202,9 +203,9 @@ pub(super) fn rewrite_file(write: &Rewrite<'_>) -> Fragment {
     )
 }
 
-/// Sets `from` to the file that is at the path, or to `/dev/null` if there is none. Where others may replace it, that is a
-/// copy in the box: a hard link would change the ctime of the file, and a service that reads it would be restarted although
-/// nothing was written.
+/// Sets `from` to the file at the path, or to `/dev/null` if it does not exist. If users other than root can replace
+/// the file, `from` is a copy in the staging directory: a hard link would change the ctime of the file, and a service
+/// that reads it would be restarted although nothing was written.
 const OLD_FILE: &str = r#"
 from=/dev/null
 if [ -e "../$name" ] || [ -L "../$name" ]; then
@@ -225,7 +226,7 @@ if [ "$from" != /dev/null ]; then
 fi
 "#;
 
-/// Ends unless the body at `$path` has the digest `$old`, or nothing is there when that is empty.
+/// Fails unless the body at `$path` has the digest `$old`, or the file does not exist if `$old` is empty.
 const SAME: &str = r#"have=
 if [ "$from" != /dev/null ]; then have=$(sha256sum < "$from") || fail "cannot read $path"; fi
 [ "${have%% *}" = "$old" ] || fail "$path has changed since it was looked at: nothing was written"
@@ -238,18 +239,18 @@ else
 fi
 "#;
 
-/// What [`relink`] needs to know.
+/// Parameters of [`relink`].
 pub(super) struct Relink<'a> {
     pub path: &'a str,
     pub target: &'a str,
-    /// As `chown` reads it, empty for what comes by itself.
+    /// Owner and group in the syntax of `chown`; empty for the default.
     pub own: &'a str,
     pub run: &'a str,
-    /// Whether something else than a link is replaced, and kept.
+    /// Whether to replace, and back up, a file that is not a link.
     pub force: bool,
 }
 
-/// Returns the action that puts a symbolic link at a path in one step.
+/// Returns the action that replaces a symbolic link atomically.
 pub(super) fn relink(link: &Relink<'_>) -> Fragment {
     let action = private()
         .word(link.path)
@@ -261,7 +262,7 @@ pub(super) fn relink(link: &Relink<'_>) -> Fragment {
     close(prepare(action).code(RELINK))
 }
 
-/// A link cannot be synced by its name: with its folder it is.
+/// A link cannot be synced by its name; syncing its directory is enough.
 const RELINK: &str = r#"if [ "$keep" != yes ] && [ -e "./$name" ] && [ ! -L "./$name" ]; then fail "$path is not a link"; fi
 stage
 ln -s -- "$target" "./$name" || fail "cannot make $dir/$box/$name"
@@ -276,7 +277,7 @@ pub(super) fn refuse(why: &str) -> Fragment {
     close(usual().word(why).code("\nfail \"$1\"\n"))
 }
 
-/// Opens an action about a directory: `path`, with `own`, `mode` and `run` where they count.
+/// Opens an action on a directory: `path`, with `own`, `mode` and `run` if they are used.
 pub(super) fn at_directory(path: &str, own: &str, mode: u32, run: &str) -> Fragment {
     private()
         .word(path)
@@ -289,8 +290,8 @@ pub(super) fn at_directory(path: &str, own: &str, mode: u32, run: &str) -> Fragm
         .code("dir=${path%/*} name=${path##*/}\nenter \"$dir\"\n")
 }
 
-/// Ends if a file system is mounted at `./$name` or below it, one from elsewhere in the same file system too: what is
-/// removed there would be another's. The kernel tells where this is.
+/// Fails if a file system, including a bind mount of the same file system, is mounted at `./$name` or below it: a
+/// removal would delete files of that mount. The kernel reports the real path of the directory.
 pub(super) const NO_MOUNTS: &str = r#"
 real=$(readlink -n /proc/self/cwd; printf x)
 real=${real%x}
@@ -304,13 +305,13 @@ done < /proc/self/mountinfo
 const REMOVE_TREE: &str = r#"rm -rf --one-file-system -- "./$name" || fail "cannot remove $path"
 "#;
 
-/// Returns the action that removes a directory with everything in it.
+/// Returns the action that removes a directory with all its contents.
 pub(super) fn remove_tree(path: &str) -> Fragment {
     let refuse = "if [ -L \"./$name\" ]; then fail \"$path is a symbolic link\"; fi";
     close(at_directory(path, "", 0, "").code(refuse).code(NO_MOUNTS).code(REMOVE_TREE))
 }
 
-/// Returns the action that removes a file, keeping its body when `backup` says so.
+/// Returns the action that removes a file, with a backup of its body if `backup` is set.
 pub(super) fn remove_file(path: &str, run: &str, backup: bool) -> Fragment {
     let action = private().word(path).word(run).word(yes(backup)).code("\npath=$1 run=$2 keep=$3");
     let action = prepare(action).code(if backup { REMOVE_KEPT } else { REMOVE });
@@ -331,7 +332,7 @@ fn yes(flag: bool) -> &'static str {
     if flag { "yes" } else { "no" }
 }
 
-/// The account tools exit with 1 or 10 when another program holds the lock of a file they write: `patient` tries again
+/// The account tools exit with 1 or 10 if another program holds the lock of a file that they write; `patient` retries
 /// for ten seconds.
 pub(super) const PATIENT: &str = r#"
 patient() {

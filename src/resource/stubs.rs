@@ -1,5 +1,5 @@
-//! Actions carried out with stand-ins for apt, dpkg, dnf, systemctl, mount and modprobe, which note how they were
-//! called: order, holds and what happens on failure. What the real programs do is proven on the fleet.
+//! Runs actions with stand-ins for apt, dpkg, dnf, systemctl, mount and modprobe, which log their calls: order, holds
+//! and behaviour on failure. The fleet tests cover the real programs.
 
 #![expect(clippy::disallowed_methods, reason = "tests run programs and read their own files")]
 
@@ -16,13 +16,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// A folder of stand-ins and the log of their calls.
+/// A directory of stand-ins and the log of their calls.
 struct Stubs {
     dir: tempfile::TempDir,
 }
 
 impl Stubs {
-    /// Each stand-in notes its name and arguments and then runs its own code.
+    /// Each stand-in logs its name and arguments and then runs its own code.
     fn new(programs: &[(&str, &str)]) -> Self {
         let stubs = Self { dir: tempfile::tempdir().unwrap() };
         for (name, code) in programs {
@@ -39,7 +39,7 @@ impl Stubs {
         self.dir.path().join("log")
     }
 
-    /// Returns the calls that change something, in order.
+    /// Returns the calls that make changes, in order.
     fn calls(&self, quiet: &[&str]) -> Vec<String> {
         let log = std::fs::read_to_string(self.log_path()).unwrap_or_default();
         let loud = |line: &&str| !quiet.iter().any(|prefix| line.starts_with(prefix));
@@ -50,7 +50,7 @@ impl Stubs {
         self.act_on(name, written, absent, changes, Value::Null)
     }
 
-    /// Acts on what was judged with that basis.
+    /// Runs the action of a judgement with that basis.
     fn act_on(&self, name: &str, written: Value, absent: bool, changes: &[&str], basis: Value) -> Output {
         let kind = kind(name).unwrap();
         let resource = (kind.build)(&fields(kind.fields, &written), absent).unwrap();
@@ -80,7 +80,7 @@ const QUIET: [&str; 4] = ["dpkg-query", "apt-cache", "apt-mark showhold", "syste
 const APT: &str = "apt-get -y -q -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confdef \
                    -o Dpkg::Options::=--force-confold";
 
-/// dpkg with everything finished, apt that knows version 1 of everything.
+/// dpkg without unfinished packages, and apt that offers version 1 of every package.
 fn apt(get: &'static str, mark: &'static str, query: &'static str) -> Stubs {
     Stubs::new(&[
         ("apt-get", get),
@@ -154,7 +154,7 @@ fn lists_are_updated_only_for_what_they_do_not_know() {
     assert_eq!(stubs.calls(&QUIET), [format!("{APT} install --no-remove -- nginx=2")]);
 }
 
-/// dpkg says `half-configured` until `dpkg --configure -a` has run.
+/// dpkg reports `half-configured` until `dpkg --configure -a` has run.
 #[test]
 fn an_interrupted_dpkg_is_finished_first() {
     let query = "if grep -q 'dpkg --force' \"${0%/*}/log\"; then echo 'ii |nginx'; else echo 'iF |nginx'; fi";
@@ -198,7 +198,7 @@ fn a_removal_that_would_take_others_along_stops() {
     );
 }
 
-/// This very process holds the lock, so the action must name it and give up at its limit.
+/// The test process holds the lock, so the action must print its pid and give up at the timeout.
 #[test]
 fn another_holder_of_the_lock_is_named_and_waited_for() {
     let stubs = apt("", "", FINISHED);
@@ -214,7 +214,7 @@ fn another_holder_of_the_lock_is_named_and_waited_for() {
     assert!(stubs.calls(&QUIET).is_empty());
 }
 
-/// An open but unlocked file holds nobody up.
+/// A file that is open but not locked does not block.
 #[test]
 fn an_open_lock_file_is_no_lock() {
     let stubs = apt("", "", FINISHED);
@@ -225,7 +225,7 @@ fn an_open_lock_file_is_no_lock() {
     assert_eq!((output.status.code(), said(&output).as_str()), (Some(0), ""));
 }
 
-/// A systemctl whose unit has the given states, one per question, the last for ever.
+/// A systemctl whose unit reports the given states, one per query; the last one repeats.
 fn systemd(states: &str) -> Stubs {
     let code = format!(
         r#"case $* in

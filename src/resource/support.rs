@@ -1,4 +1,4 @@
-//! What all kinds share: typed answers out of an observation, words for lists, common diagnostics.
+//! Functions that all kinds share: typed probe results, word lists, common diagnostics.
 
 use super::{Field, Predicted, Provision, Type};
 use crate::diag::{Code, Diag};
@@ -13,11 +13,11 @@ macro_rules! answer {
         answer!($name, $variant, $variant);
     };
     ($name:ident, $variant:ident, $ty:ident) => {
-        /// Returns the typed answer to `probe`.
+        /// Returns the typed result of `probe`.
         pub(super) fn $name<'a>(seen: &'a Observation, probe: &Probe) -> Result<&'a $ty, Unknown> {
             match seen.get(probe)? {
                 Reading::$variant(state) => Ok(state),
-                _ => Err(Unknown::new("the host answered another question")),
+                _ => Err(Unknown::new("the host returned the result of another probe")),
             }
         }
     };
@@ -43,11 +43,11 @@ answer!(contents, Contents);
 answer!(proof, Proof, ProofState);
 answer!(release_state, Release, ReleaseState);
 
-/// The suffixes that make a name a unit name.
+/// The suffixes of unit names.
 const UNIT_TYPES: [&str; 11] =
     ["service", "socket", "timer", "target", "path", "mount", "automount", "swap", "slice", "scope", "device"];
 
-/// Returns the full name of a unit: without a type it is a service.
+/// Returns the full name of a unit; without a type it is a service.
 pub(crate) fn unit_name(name: &str) -> String {
     match name.rsplit_once('.') {
         Some((_, suffix)) if UNIT_TYPES.contains(&suffix) => name.to_owned(),
@@ -56,7 +56,7 @@ pub(crate) fn unit_name(name: &str) -> String {
 }
 
 impl Predicted {
-    /// Returns whether an earlier step brings `thing`, or a package that may bring it.
+    /// Reports whether an earlier step provides `thing`, or a package that may provide it.
     pub fn will_bring(&self, thing: &Provision) -> bool {
         self.will_exist.iter().any(|brought| match (brought, thing) {
             (Provision::Package(_), _) => true,
@@ -66,7 +66,7 @@ impl Predicted {
     }
 }
 
-/// Returns whether `predicted` brings `thing`.
+/// Reports whether `predicted` provides `thing`.
 pub(super) fn brought(predicted: Option<&Predicted>, thing: &Provision) -> bool {
     predicted.is_some_and(|p| p.will_bring(thing))
 }
@@ -91,12 +91,12 @@ pub(super) fn sha256_hex(bytes: &[u8]) -> String {
     crate::model::hex(&Sha256::digest(bytes))
 }
 
-/// Returns permission bits as people write them.
+/// Returns permission bits as four octal digits.
 pub(super) fn octal(mode: u32) -> String {
     format!("{mode:04o}")
 }
 
-/// Returns the folder that holds `path`, `None` for the root.
+/// Returns the parent directory of `path`, `None` for the root.
 pub(super) fn parent(path: &str) -> Option<&str> {
     match path.rsplit_once('/') {
         Some((_, "")) | None => None,
@@ -105,12 +105,12 @@ pub(super) fn parent(path: &str) -> Option<&str> {
     }
 }
 
-/// The field that names the owner of a file.
+/// The field for the owner of a file.
 pub(super) const OWNER: Field = Field::optional("owner", Type::Name, "Name of the owner. Default `root`.");
-/// The field that names its group.
+/// The field for the group of a file.
 pub(super) const GROUP: Field = Field::optional("group", Type::Name, "Name of the group. Default `root`.");
 
-/// Returns owner and group of a file, `root` where nothing is said.
+/// Returns owner and group of a file, by default `root`.
 pub(super) fn owner_and_group(fields: &super::Fields) -> Result<(String, String), Diag> {
     let (owner, group) = (fields.text("owner").unwrap_or("root"), fields.text("group").unwrap_or("root"));
     account_name("owner", owner)?;
@@ -118,7 +118,7 @@ pub(super) fn owner_and_group(fields: &super::Fields) -> Result<(String, String)
     Ok((owner.to_owned(), group.to_owned()))
 }
 
-/// Returns the `path` of what is a file.
+/// Returns the `path` of a file.
 pub(super) fn file_path(fields: &super::Fields) -> Result<String, Diag> {
     match required(fields, "path")? {
         "/" => Err(bad_value("`/` is not a file")),
@@ -126,33 +126,32 @@ pub(super) fn file_path(fields: &super::Fields) -> Result<String, Diag> {
     }
 }
 
-/// Refuses a secret in the fields of a kind whose files, or what a program says of them, every account on the host can read.
+/// Rejects secrets in kinds whose files or status every account on the host can read.
 pub(super) fn refuse_secrets(kind: &str, fields: &super::Fields, hint: &str) -> Result<(), Diag> {
     let held = fields.0.iter().find(|(_, value)| SecretStore::mentions(&value.to_string()));
     held.map_or(Ok(()), |(name, _)| {
-        let message = format!("`{name}` of a `{kind}` holds a secret, and every account on the host can read it");
+        let message = format!("`{name}` of a `{kind}` contains a secret, and every account on the host can read it");
         Err(bad_value(message).hint(hint))
     })
 }
 
-/// Returns the diagnostic of a value that does not fit.
+/// Returns the diagnostic of an invalid value.
 pub(super) fn bad_value(message: impl Into<String>) -> Diag {
     Diag::error(Code::BadValue, message)
 }
 
-/// Returns the text of a required field; the checker has seen to it, so its absence is reported as such.
+/// Returns the text of a required field. The checker has verified that it exists; otherwise this is an error.
 pub(super) fn required<'a>(fields: &'a super::Fields, name: &str) -> Result<&'a str, Diag> {
-    fields.text(name).ok_or_else(|| Diag::error(Code::MissingKey, format!("`{name}` is missing")))
+    fields.text(name).ok_or_else(|| Diag::error(Code::MissingKey, format!("`{name}` is required")))
 }
 
-/// Refuses a name that chown, usermod and the like would read as something else than one name.
+/// Rejects a name that chown, usermod or similar tools would not treat as a single name.
 pub(super) fn account_name(field: &str, name: &str) -> Result<(), Diag> {
     if name.contains(':') {
-        return Err(bad_value(format!("`{field}` holds a `:`, which separates owner and group")));
+        return Err(bad_value(format!("`{field}` contains `:`, which separates owner and group")));
     }
     if name.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(bad_value(format!("`{field}` is a number; hosts are compared by name"))
-            .hint("write the name of the account"));
+        return Err(bad_value(format!("`{field}` is a number, not a name")).hint("use the name of the account"));
     }
     Ok(())
 }
@@ -186,10 +185,10 @@ mod tests {
 
     #[test]
     fn owners_are_names() {
-        assert_eq!(account_name("owner", "0").unwrap_err().message, "`owner` is a number; hosts are compared by name");
+        assert_eq!(account_name("owner", "0").unwrap_err().message, "`owner` is a number, not a name");
         assert_eq!(
             account_name("owner", "a:b").unwrap_err().message,
-            "`owner` holds a `:`, which separates owner and group"
+            "`owner` contains `:`, which separates owner and group"
         );
         assert!(account_name("owner", "www-data").is_ok());
     }

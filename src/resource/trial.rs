@@ -1,4 +1,4 @@
-//! Actions carried out for real: judged with real probes, run by the shells of this machine, judged again.
+//! Runs actions for real: evaluates with real probes, runs the scripts in this machine's shells, evaluates again.
 
 #![expect(clippy::disallowed_methods, clippy::print_stderr, reason = "tests run programs and read their own files")]
 
@@ -23,16 +23,16 @@ mod paths;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// What every value must survive.
+/// Text that every value must preserve.
 const NASTY: &str = "it's \"-- $(id) `id` \\ ü\u{202e} \n\t*";
 
-/// A place of its own: forge's folders and the like lie inside it.
+/// An isolated directory with forge's own directories in it.
 struct Trial {
     dir: tempfile::TempDir,
     secrets: SecretStore,
-    /// Replacements in the scripts, so that nothing outside the place is touched.
+    /// Replacements in the scripts, so that nothing outside the directory is changed.
     moved: Vec<(&'static str, String)>,
-    /// Shell run before a script, in a mount namespace of its own.
+    /// Shell code that runs before a script, in a separate mount namespace.
     inside: Option<String>,
 }
 
@@ -90,14 +90,14 @@ impl Trial {
         resource.judge(&self.ask(resource.probes()), &self.context())
     }
 
-    /// Carries out what is to change; returns the output of the action.
+    /// Applies the changes and returns the output of the action.
     fn change(&self, shell: &str, resource: &dyn Resource) -> Output {
         let judgement = self.judge(resource);
         assert_eq!(judgement.verdict, Verdict::Change, "{}", judgement.reason.raw());
         self.act(shell, resource.act(&judgement, &self.context()).body)
     }
 
-    /// Applies and proves: a change, then nothing to do; returns why not.
+    /// Applies a change and asserts that no change remains; returns the reason of the no-op.
     fn converge(&self, shell: &str, resource: &dyn Resource) -> String {
         let output = self.change(shell, resource);
         assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr));
@@ -115,7 +115,7 @@ impl Trial {
 
 const SHELLS: [&str; 2] = ["dash", "bash"];
 
-/// These tests give files away, so they need root; elsewhere they say that they did not run.
+/// Reports whether the tests run as root, which they need to change owners; prints a note if they are skipped.
 fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -138,7 +138,7 @@ fn a_file_with_a_nasty_name_and_body() {
         let path = trial.path(&NASTY.replace('/', "_"));
         let written = json!({ "path": path, "content": NASTY, "owner": "nobody", "group": "daemon", "mode": "4750" });
         let file = trial.build("file", &written, false);
-        assert_eq!(trial.converge(shell, file.as_ref()), "content, owner and mode are as declared");
+        assert_eq!(trial.converge(shell, file.as_ref()), "content, owner and mode match");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), NASTY);
         assert_eq!(mode(&path), 0o4750);
         std::fs::write(&path, "drifted").unwrap();
@@ -260,7 +260,7 @@ fn directories_come_and_go() {
         let path = trial.path(&NASTY.replace('/', "_"));
         let written = json!({ "path": path, "owner": "nobody", "mode": "1770" });
         let directory = trial.build("directory", &written, false);
-        assert_eq!(trial.converge(shell, directory.as_ref()), "owner and mode are as declared");
+        assert_eq!(trial.converge(shell, directory.as_ref()), "owner and mode match");
         std::fs::write(format!("{path}/.hidden"), "").unwrap();
         let gone = trial.build("directory", &written, true);
         assert_eq!(trial.judge(gone.as_ref()).reason.raw(), format!("`{path}` is not empty"));
@@ -288,7 +288,7 @@ fn commands_are_checked_run_and_checked_again() {
             "user": "nobody", "cwd": trial.dir.path(), "env": { "WANT": "${secret join}" },
         });
         let command = trial.build("command", &written, false);
-        assert_eq!(trial.converge(shell, command.as_ref()), "check and verify say it is as desired");
+        assert_eq!(trial.converge(shell, command.as_ref()), "check and verify report the desired state");
         let body = std::fs::read_to_string(trial.path("out")).unwrap();
         assert!(body.starts_with("it's $secret nobody /"), "{body}");
         assert_eq!(mode(&trial.path("out")), 0o644);
@@ -312,7 +312,7 @@ fn a_command_fails_with_its_own_status_or_at_its_limit() {
     assert_eq!(said, "forge: user no-such-user does not exist\n");
 }
 
-/// Returns a trial whose `/etc` is a copy, so that accounts can come and go.
+/// Returns a trial whose `/etc` is a copy, so that accounts can be created and removed.
 fn with_own_etc() -> Option<Trial> {
     let mut trial = Trial::new();
     let etc = trial.path("etc");
@@ -343,7 +343,7 @@ fn accounts_come_change_and_go() {
         json!({ "name": "forge-trial", "groups": [], "shell": "/usr/sbin/nologin", "group": "daemon", "locked": true });
     assert_eq!(
         trial.converge("dash", trial.build("user", &other, false).as_ref()),
-        "the account exists, and its group, groups, shell and password are as declared"
+        "the account exists, group, groups, shell and password match"
     );
     let more = json!({ "name": "forge-trial", "groups": ["audio"], "append": true });
     trial.converge("dash", trial.build("user", &more, false).as_ref());
@@ -354,7 +354,7 @@ fn accounts_come_change_and_go() {
     trial.converge("dash", trial.build("user", &system, false).as_ref());
 }
 
-/// `userdel` takes the account's own group along: the step of the group comes after it.
+/// `userdel` removes the account's own group too; the step of the group comes after it.
 #[test]
 fn a_group_that_went_with_its_account_is_gone() {
     if !is_root() {
@@ -403,7 +403,7 @@ fn a_unit_is_verified_under_its_own_name() {
     assert!(Path::new(&units).join("forge-trial.service").exists(), "{}", String::from_utf8_lossy(&taken.stderr));
 }
 
-/// A trial whose fstab lies in its own place.
+/// Returns a trial with its own fstab.
 fn with_fstab(text: Option<&str>) -> (Trial, String) {
     let mut trial = Trial::new();
     let path = trial.path("fstab");

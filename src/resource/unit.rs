@@ -1,4 +1,4 @@
-//! `unit`: a unit file or a drop-in of systemd, read by its manager.
+//! `unit`: a systemd unit file or drop-in, loaded by the manager.
 
 use super::body::{Body, Target, bare};
 use super::shell;
@@ -12,34 +12,33 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "unit",
-    summary: "A unit file of systemd, or a drop-in for one, that the manager has read.",
+    summary: "A systemd unit file or a drop-in, loaded by the manager.",
     example: include_str!("examples/unit.yaml"),
     doc: "\
-With `content` the whole unit stands in `/etc/systemd/system/NAME`; with `drop_in` a part of it stands in
-`/etc/systemd/system/NAME.d/DROPIN.conf`.
+With `content` the step declares the whole unit in `/etc/systemd/system/NAME`; with `drop_in` it declares a part of the
+unit in `/etc/systemd/system/NAME.d/DROPIN.conf`.
 
-**Compared** are the file like one of kind `file` (root, 0644) and `NeedDaemonReload` of the unit: a file that
-is right but not read is a change. Nothing to do reads `content, owner and mode are as declared, and systemd
-has read it`.
+**Compared** are the file, as with kind `file` (root, 0644), and `NeedDaemonReload` of the unit: a file that matches but
+is not loaded is a change. An unchanged step reports `content, owner and mode match, and systemd has loaded it`.
 
-**A change** checks a whole unit with `systemd-analyze verify` where it is installed (only errors count, not
-warnings; the programs that the unit starts must exist), puts the file in place in one step as `file` does,
-and reloads the manager. It restarts nothing: name this step in the `restart_on` of a `service`. A mask
-(a link to `/dev/null`) at the path is replaced, and the plan says so.
+**A change** checks a whole unit with `systemd-analyze verify` if it is installed (only errors fail, not warnings; the
+programs that the unit starts must exist), replaces the file atomically as `file` does, and reloads the manager. It
+restarts nothing: list this step in the `restart_on` of a `service`. A mask (a link to `/dev/null`) at the path is
+replaced, and the plan says so.
 
-**Secrets** are refused: `systemctl cat` and `systemctl show` tell every account what a unit holds. Write them with a `file`
-step of mode 0600, and name that file in `EnvironmentFile=` or `LoadCredential=`.
+**Secrets** are rejected, because every account can read units with `systemctl cat` and `systemctl show`. Write them
+with a `file` step of mode 0600, and name that file in `EnvironmentFile=` or `LoadCredential=`.
 
-**Removal** removes the file and reloads the manager; it stops nothing.",
+**Removal** removes the file and reloads the manager; it does not stop the unit.",
     fields: &[
-        Field::required("name", Type::Name, "Name of the unit; without a type it is a `.service`."),
+        Field::required("name", Type::Name, "Name of the unit; the default type is `.service`."),
         Field::optional("content", Type::Text, "The whole unit. Excludes `drop_in`."),
         Field::optional(
             "drop_in",
             Type::Table(DROP_IN),
-            "A part that adds to or overrides the unit. Excludes `content`.",
+            "A part that extends or overrides the unit. Excludes `content`.",
         ),
-        Field::optional("backup", Type::Bool, "Whether the previous body is kept on the host. Default `true`."),
+        Field::optional("backup", Type::Bool, "Keep a backup of the previous body on the host. Default `true`."),
     ],
     build,
 };
@@ -49,11 +48,11 @@ const DROP_IN: &[Field] = &[
     Field::required("content", Type::Text, "The part of the unit, with its section headers."),
 ];
 
-/// `systemctl cat` and `systemctl show` tell everybody what a unit holds, whatever its file's mode.
+/// Every user can read units with `systemctl cat` and `systemctl show`, whatever the mode of the file.
 pub(super) const SECRET_HINT: &str =
     "write it with a `file` step of mode 0600, and name that file in `EnvironmentFile=` or `LoadCredential=`";
 
-/// Where units of the administrator stand.
+/// Directory of the administrator's units.
 const UNITS: &str = "/etc/systemd/system";
 
 #[derive(Debug)]
@@ -69,11 +68,13 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     refuse_secrets(KIND.name, fields, SECRET_HINT)?;
     let name = unit_name(required(fields, "name")?);
     let (path, content) = match (fields.text("content"), fields.table("drop_in")) {
-        (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`content` and `drop_in` exclude each other")),
+        (Some(_), Some(_)) => {
+            return Err(Diag::error(Code::Exclusive, "`content` and `drop_in` exclude each other"));
+        }
         (Some(content), None) => (format!("{UNITS}/{name}"), content),
         (None, Some(table)) => drop_in(&name, table)?,
         (None, None) if absent => (format!("{UNITS}/{name}"), ""),
-        (None, None) => return Err(Diag::error(Code::MissingKey, "a unit needs `content` or `drop_in`")),
+        (None, None) => return Err(Diag::error(Code::MissingKey, "`content` or `drop_in` is required")),
     };
     let target = Target { path, body: Body::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
     let drop_in = fields.has("drop_in");
@@ -85,12 +86,12 @@ fn drop_in<'a>(unit: &str, table: &'a serde_json::Map<String, Value>) -> Result<
     let name = text("name").ok_or_else(|| Diag::error(Code::MissingKey, "`drop_in` needs `name`"))?;
     let name = name.strip_suffix(".conf").unwrap_or(name);
     if name.is_empty() || name.starts_with('.') {
-        return Err(bad_value(format!("`{name}` cannot name a drop-in: systemd ignores hidden files")));
+        return Err(bad_value(format!("`{name}` is not a valid drop-in name: systemd ignores hidden files")));
     }
     Ok((format!("{UNITS}/{unit}.d/{name}.conf"), text("content").unwrap_or_default()))
 }
 
-/// Returns whether an input's path is a unit or a drop-in.
+/// Reports whether an input's path is a unit or a drop-in.
 pub(super) fn is_unit(path: &str) -> bool {
     path.strip_prefix(UNITS).is_some_and(|rest| rest.starts_with('/'))
 }
@@ -111,12 +112,12 @@ impl Unit {
         Probe::Unit { name: self.name.clone() }
     }
 
-    /// A template has no state of its own; systemd refuses to be asked for it.
+    /// A template has no state, and systemd rejects queries for it.
     fn is_template(&self) -> bool {
         self.name.contains("@.")
     }
 
-    /// Adds what the manager has not read to a judgement of the file.
+    /// Adds the need for a daemon-reload to a judgement of the file.
     fn with_manager(&self, file: Judgement, seen: &Observation) -> Result<Judgement, Unknown> {
         if self.is_template() || !matches!(file.verdict, Verdict::Ok | Verdict::Change) {
             return Ok(file);
@@ -125,10 +126,10 @@ impl Unit {
         let mut basis = file.basis.clone();
         basis["daemon_reload"] = json!(unread);
         Ok(match (file.verdict, unread) {
-            (Verdict::Ok, false) => Judgement::ok(format!("{}, and systemd has read it", file.reason.raw()), basis),
+            (Verdict::Ok, false) => Judgement::ok(format!("{}, and systemd has loaded it", file.reason.raw()), basis),
             (Verdict::Ok, true) => {
                 let change = Change::new("daemon-reload", Some("needed"), Some("done"));
-                Judgement::change("systemd has not read it", vec![change], file.disruption, basis)
+                Judgement::change("systemd has not loaded it", vec![change], file.disruption, basis)
             }
             _ => Judgement { basis, ..file },
         })
@@ -156,11 +157,11 @@ dir=${1%/*}
 [ -d "$dir" ] || mkdir -m 0755 -- "$dir" || fail "cannot make $dir"
 "#;
 
-/// systemd tells a unit's type from its file's name, which the candidate has.
+/// systemd derives a unit's type from its file name, which the candidate has.
 const VERIFY: &str = r#"command -v systemd-analyze >/dev/null 2>&1 || exit 0
 systemd-analyze verify --man=no "$FORGE_FILE""#;
 
-/// Reloads the manager where one runs.
+/// Reloads the manager if one is running.
 const RELOAD: &str = r#"[ $? -eq 0 ] && if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 "#;
 
@@ -169,9 +170,9 @@ rmdir --ignore-fail-on-non-empty -- "${1%/*}"
 "#;
 
 const EXPLAIN: &[(&str, &str)] = &[
-    ("is not executable", "a program that the unit starts is missing: add the step that brings it before this one"),
+    ("is not executable", "a program that the unit starts is missing: install it with an earlier step"),
     ("Unknown key name", "a key of the unit is misspelt or in the wrong section"),
-    ("No space left on device", "the file system is full; the old unit is untouched"),
+    ("No space left on device", "the file system is full; the old unit is unchanged"),
 ];
 
 impl Resource for Unit {
@@ -258,7 +259,7 @@ mod tests {
         let mut secrets = crate::model::SecretStore::default();
         let secret = secrets.insert("key", "hunter2".to_owned().into()).0;
         let content = json!(format!("[Service]\nEnvironment=KEY={secret}\n"));
-        let why = |field| format!("`{field}` of a `unit` holds a secret, and every account on the host can read it");
+        let why = |field| format!("`{field}` of a `unit` contains a secret, and every account on the host can read it");
         assert_eq!(refused(&[("name", json!("a")), ("content", content.clone())]), why("content"));
         let drop_in = json!({ "name": "b", "content": content });
         assert_eq!(refused(&[("name", json!("a")), ("drop_in", drop_in)]), why("drop_in"));
@@ -266,7 +267,7 @@ mod tests {
 
     #[test]
     fn exactly_one_body() {
-        assert_eq!(refused(&[("name", json!("a"))]), "a unit needs `content` or `drop_in`");
+        assert_eq!(refused(&[("name", json!("a"))]), "`content` or `drop_in` is required");
         assert_eq!(
             refused(&[
                 ("name", json!("a")),
@@ -277,7 +278,7 @@ mod tests {
         );
         assert_eq!(
             refused(&[("name", json!("a")), ("drop_in", json!({ "name": ".b", "content": "" }))]),
-            "`.b` cannot name a drop-in: systemd ignores hidden files"
+            "`.b` is not a valid drop-in name: systemd ignores hidden files"
         );
     }
 }

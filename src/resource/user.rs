@@ -1,4 +1,4 @@
-//! `user`: an account of the host.
+//! `user`: an account on the host.
 
 use super::shell::PATIENT;
 use super::support::{account_name, bad_value, required, user_state};
@@ -11,52 +11,47 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "user",
-    summary: "An account of the host: number, groups, home, shell, lock.",
+    summary: "An account on the host: uid, groups, home, shell, lock.",
     example: include_str!("examples/user.yaml"),
     doc: "\
-**Compared** are only the attributes that are declared. Nothing to do names what was
-compared: `the account exists, and its uid and shell are as declared`.
+**Compared** are only the declared attributes. An unchanged step lists them: `the account exists, uid and shell match`.
 
-`groups` is the exact set of supplementary groups, or with `append: true` the least. Groups must exist; the
-account's own group of its name is made with it.
+`groups` is the exact set of supplementary groups, or with `append: true` the minimum set. Groups must exist; the
+account's own group, which has its name, is created with it.
 
-**A change** uses `useradd`, `usermod` and `userdel`, which lock the account files; a lock held by another
-program is waited for. A new home path is written down, nothing is moved. **Disruption** is D1 when the number
-(`uid`) of an existing account changes: its running processes and its files outside home keep the old number.
+**A change** uses `useradd`, `usermod` and `userdel`, which lock the account files; forge waits if another program holds
+the lock. A new home path is only recorded in the account; no files are moved. **Disruption** is D1 if the `uid` of an
+existing account changes: its running processes and its files outside home keep the old uid.
 
-`locked: false` unlocks an existing password; an account that has none cannot be unlocked. Passwords are not
-set by this kind.
+`locked: false` unlocks an existing password; an account without a password cannot be unlocked. This kind does not set
+passwords.
 
-**Removal** leaves the home directory unless `remove_home: true`. An account with running processes is not
-removed. `root` is never removed.",
+**Removal** keeps the home directory unless `remove_home: true`. An account with running processes is not removed.
+`root` is never removed.",
     fields: FIELDS,
     build,
 };
 
-/// The highest number that is not reserved (`(uid_t) -1`, and -2 for `nobody` of old).
+/// The highest uid that is not reserved (`(uid_t) -1`, and -2 for the historical `nobody`).
 const UID_MAX: i64 = 4_294_967_293;
 
 const FIELDS: &[Field] = &[
     Field::required("name", Type::Name, "Login name."),
-    Field::optional(
-        "uid",
-        Type::Int { min: 0, max: UID_MAX },
-        "Number of the account; the host chooses when left out.",
-    ),
-    Field::optional("group", Type::Name, "Primary group. A new account gets one of its own name when left out."),
+    Field::optional("uid", Type::Int { min: 0, max: UID_MAX }, "User ID. Default: chosen by the host."),
+    Field::optional("group", Type::Name, "Primary group. Default for a new account: a group with its name."),
     Field::optional("groups", Type::List(&Type::Name), "Supplementary groups."),
-    Field::optional("append", Type::Bool, "Whether further supplementary groups may stay. Default `false`."),
+    Field::optional("append", Type::Bool, "Keep further supplementary groups. Default `false`."),
     Field::optional("home", Type::Path, "Home directory."),
     Field::optional("shell", Type::Path, "Login shell."),
     Field::optional("comment", Type::Line, "The GECOS field, usually the full name."),
-    Field::optional("system", Type::Bool, "Whether a new account gets a number of the system range. Default `false`."),
+    Field::optional("system", Type::Bool, "Create a new account with a system uid. Default `false`."),
     Field::optional(
         "create_home",
         Type::Bool,
-        "Whether a new account's home is made. Default `true`, for a system account `false`.",
+        "Create the home directory of a new account. Default `true`, for a system account `false`.",
     ),
-    Field::optional("locked", Type::Bool, "Whether the password is locked. Not looked at when left out."),
-    Field::optional("remove_home", Type::Bool, "Whether a removal takes home and mail. Default `false`."),
+    Field::optional("locked", Type::Bool, "Whether the password is locked. Default: not compared."),
+    Field::optional("remove_home", Type::Bool, "Whether removal deletes home and mail. Default `false`."),
 ];
 
 #[derive(Debug)]
@@ -87,7 +82,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     group.iter().chain(groups.iter().flatten()).try_for_each(|group| account_name("group", group))?;
     let comment = fields.text("comment").map(str::to_owned);
     if comment.as_ref().is_some_and(|c| c.contains(':')) {
-        return Err(bad_value("`comment` holds a `:`, which separates the fields of an account"));
+        return Err(bad_value("`comment` contains `:`, which separates the fields of an account"));
     }
     let system = fields.bool("system").unwrap_or(false);
     Ok(Box::new(User {
@@ -107,7 +102,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }))
 }
 
-/// Supplementary groups do not count the primary one.
+/// Returns the sorted supplementary groups without the primary group.
 fn sorted(mut groups: Vec<String>, primary: Option<&str>) -> Vec<String> {
     groups.retain(|group| Some(group.as_str()) != primary);
     groups.sort();
@@ -122,10 +117,10 @@ impl User {
 
     fn judge_removal(&self, state: &UserState) -> Judgement {
         match state {
-            UserState::Absent => Judgement::ok("there is no such account, as declared", json!({ "user": null })),
+            UserState::Absent => Judgement::ok("the account does not exist", json!({ "user": null })),
             UserState::Present(info) => {
                 let home =
-                    if self.remove_home { format!("; its home `{}` goes too", info.home) } else { String::new() };
+                    if self.remove_home { format!("; its home `{}` is removed too", info.home) } else { String::new() };
                 let changes = vec![Change::new("user", Some(&self.name), None)];
                 let basis = json!({ "user": { "uid": info.uid, "home": info.home } });
                 Judgement::change(format!("the account exists{home}"), changes, Disruption::D0, basis)
@@ -148,7 +143,7 @@ impl User {
         for (attribute, value) in declared {
             changes.extend(value.as_ref().map(|value| Change::new(attribute, None, Some(value))));
         }
-        Judgement::change("there is no such account", changes, Disruption::D0, json!({ "user": null }))
+        Judgement::change("the account does not exist", changes, Disruption::D0, json!({ "user": null }))
     }
 
     fn compare(&self, info: &UserInfo) -> Result<Judgement, Unknown> {
@@ -198,7 +193,7 @@ impl User {
         let action = if self.system { action.code(" --system") } else { action };
         let action = action.code(if self.create_home { " --create-home" } else { " --no-create-home" });
         let action = action.code(" \"$@\" -- \"$name\" || exit 1\n");
-        // A new account has no password: it is locked as it is born.
+        // A new account has no password, so it is created locked.
         if self.locked == Some(false) { action.code(UNLOCK) } else { action }
     }
 
@@ -222,7 +217,7 @@ impl User {
         }
     }
 
-    /// Appends the options that `useradd` and `usermod` share.
+    /// Appends the common options of `useradd` and `usermod`.
     fn attributes(&self, action: Fragment, admits: impl Fn(&str) -> bool) -> Fragment {
         let mut action = action;
         if let Some(uid) = self.uid.filter(|_| admits("uid")) {
@@ -245,7 +240,7 @@ impl User {
     }
 }
 
-/// Collects the attributes that are declared.
+/// Comparison of the declared attributes.
 #[derive(Default)]
 struct Table {
     names: Vec<&'static str>,
@@ -277,16 +272,16 @@ impl Table {
     }
 }
 
-/// Returns why nothing is to do.
+/// Returns the reason of a step without changes.
 fn settled(compared: &[&str]) -> String {
     match compared {
         [] => "the account exists".to_owned(),
-        [one] if !one.ends_with('s') => format!("the account exists, and its {one} is as declared"),
-        several => format!("the account exists, and its {} are as declared", super::support::join(several)),
+        [one] if !one.ends_with('s') => format!("the account exists, {one} matches"),
+        several => format!("the account exists, {} match", super::support::join(several)),
     }
 }
 
-/// A group of the account's own name is made with it unless it is there already.
+/// Creates a group with the account's own name, unless it exists already.
 const OWN_GROUP: &str = r#"
 if [ "$group" = "$name" ] && ! getent group "$group" >/dev/null; then set -- --user-group; else set -- --gid "$group"; fi
 patient useradd"#;
@@ -301,10 +296,10 @@ if [ "$status" -ne 0 ] && [ "$status" -ne 12 ]; then exit 1; fi
 
 const EXPLAIN: &[(&str, &str)] = &[
     ("is currently used by process", "the account has running processes: stop them first"),
-    ("is currently logged in", "the account has a session: end it first"),
-    ("is not unique", "the number belongs to another account: see `getent passwd` on the host"),
-    ("does not exist", "a group is missing: make it in a step before this one"),
-    ("passwordless", "the account has no password to unlock: set one, or leave `locked` out"),
+    ("is currently logged in", "the account is logged in: end its sessions first"),
+    ("is not unique", "the uid belongs to another account: run `getent passwd` on the host"),
+    ("does not exist", "a group does not exist: add a `group` step before this one"),
+    ("passwordless", "the account has no password to unlock: set one, or omit `locked`"),
     ("cannot lock", "another program holds the lock of the account files"),
 ];
 
@@ -362,11 +357,11 @@ mod tests {
         assert_eq!(refused(&[("name", json!("root"))], true), "`root` is never removed");
         assert_eq!(
             refused(&[("name", json!("a")), ("comment", json!("x:y"))], false),
-            "`comment` holds a `:`, which separates the fields of an account"
+            "`comment` contains `:`, which separates the fields of an account"
         );
         assert_eq!(
             refused(&[("name", json!("a")), ("groups", json!(["b:c"]))], false),
-            "`group` holds a `:`, which separates owner and group"
+            "`group` contains `:`, which separates owner and group"
         );
     }
 

@@ -1,4 +1,4 @@
-//! `wait_for`: waits until something holds that nobody here makes true.
+//! `wait_for`: waits for a condition that the run itself does not cause.
 
 use super::body::bare;
 use super::support::{bad_value, output, path_state, ticked, unit_name, unit_state};
@@ -14,44 +14,43 @@ pub(super) const KIND: Kind = Kind {
     summary: "Waits until a port, a path, a unit or a command is ready.",
     example: include_str!("examples/wait_for.yaml"),
     doc: "\
-It changes nothing: later steps go on once it holds. Exactly one of `port`, `path`, `unit` and `command` says what is
-waited for.
+The step changes nothing: later steps continue once the condition is met. Exactly one of `port`, `path`, `unit` and
+`command` declares the condition.
 
-**Compared** is whether it holds now. Nothing to do names what was seen: `port 5432 of 127.0.0.1 is open`. So a plan of
-a settled host has no change here.
+**Compared** is whether the condition is met now. An unchanged step reports it: `port 5432 of 127.0.0.1 is open`.
 
-**A change** is the wait itself, which a plan shows as `wait`, with disruption D0. It asks every `interval`, and fails
-after `timeout` with what was seen last. It runs on the host and outlives a lost connection.
+**A change** is the wait itself. A plan shows it as `wait`, with disruption D0. It checks every `interval` and fails
+after `timeout` with the last observation. It runs on the host and continues if the connection is lost.
 
-When an earlier step of the recipe, or of one that it needs, is going to change, the wait is planned as
-`change (predicted)` even if it holds now: what is open now may be restarted by then. When its turn comes and it holds,
-it is left out.
+If an earlier step of the recipe, or of one that it needs, is about to change, the wait is planned as `change
+(predicted)` even if the condition is met now, because the service may be restarted by then. If the condition is met
+when the step runs, the wait is skipped.
 
-`command` runs in every plan: it must only read, and it is asked with a limit of ten seconds each time. Exit status 0
-means ready. A port is tried with `bash`, which must be on the host. A URL is a command:
+`command` runs in every plan, so it must be read-only; each run has a timeout of ten seconds. Exit status 0 means ready.
+A port is checked with `bash`, which must be installed on the host. Check a URL with a command:
 `curl --fail --silent --output /dev/null http://127.0.0.1:8080/health`.
 
-**Removal** does nothing: a wait leaves nothing behind.",
+**Removal** does nothing.",
     fields: FIELDS,
     build,
 };
 
 const FIELDS: &[Field] = &[
     Field::optional("port", Type::Int { min: 1, max: 65_535 }, "A TCP port that must accept a connection."),
-    Field::optional("host", Type::Line, "The host of `port`, as seen from the host. Default `127.0.0.1`."),
-    Field::optional("path", Type::Path, "A path at which something must stand."),
-    Field::optional("unit", Type::Name, "A unit that must be active; without a type it is a `.service`."),
+    Field::optional("host", Type::Line, "Address to which the host connects for `port`. Default `127.0.0.1`."),
+    Field::optional("path", Type::Path, "A path that must exist."),
+    Field::optional("unit", Type::Name, "A unit that must be active; the default type is `.service`."),
     Field::optional("command", Type::Text, "A read-only shell command that must exit 0."),
-    Field::optional("timeout", Type::Duration, "How long is waited at most. Default `5m`."),
-    Field::optional("interval", Type::Duration, "The pause between two looks. Default `2s`."),
+    Field::optional("timeout", Type::Duration, "Maximum time to wait. Default `5m`."),
+    Field::optional("interval", Type::Duration, "Pause between two checks. Default `2s`."),
 ];
 
-/// Seconds.
+/// Default timeout and interval in seconds.
 const TIMEOUT: i64 = 300;
 const INTERVAL: i64 = 2;
-/// Seconds that one look may take.
+/// Timeout of one check in seconds.
 const LOOK: u64 = 10;
-/// One argument of a program holds at most 128 KiB on Linux. Bytes, with room for revealed secrets.
+/// Maximum script length in bytes. Linux limits one argument to 128 KiB; the rest is for revealed secrets.
 const SCRIPT_CAP: usize = 98_304;
 
 #[derive(Debug)]
@@ -74,17 +73,17 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     const WHATS: [&str; 4] = ["port", "path", "unit", "command"];
     let given: Vec<&str> = WHATS.into_iter().filter(|name| fields.has(name)).collect();
     let what = match given.as_slice() {
-        [] => return Err(Diag::error(Code::MissingKey, format!("a wait needs one of {}", ticked(&WHATS)))),
+        [] => return Err(Diag::error(Code::MissingKey, format!("exactly one of {} is required", ticked(&WHATS)))),
         [_] => what(fields)?,
         more => return Err(Diag::error(Code::Exclusive, format!("{} exclude each other", ticked(more)))),
     };
     if fields.has("host") && !fields.has("port") {
-        return Err(bad_value("`host` needs `port`"));
+        return Err(bad_value("`host` requires `port`"));
     }
     let seconds = |name: &str, default: i64| fields.int(name).unwrap_or(default).unsigned_abs();
     let (timeout, interval) = (seconds("timeout", TIMEOUT), seconds("interval", INTERVAL).max(1));
     if timeout == 0 {
-        return Err(bad_value("`timeout` is zero: nothing would be waited for"));
+        return Err(bad_value("`timeout` must be greater than zero"));
     }
     Ok(Box::new(WaitFor { what, timeout, interval, absent }))
 }
@@ -92,9 +91,8 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
 fn what(fields: &Fields) -> Result<What, Diag> {
     let host = fields.text("host").unwrap_or("127.0.0.1");
     if host.is_empty() || host.contains(['/', ' ']) {
-        return Err(
-            bad_value(format!("`{host}` is not a host")).hint("an address or a name; the port goes into `port`")
-        );
+        return Err(bad_value(format!("`{host}` is not a valid host"))
+            .hint("use an address or a name; declare the port in `port`"));
     }
     let port = fields.int("port").map(|port| What::Port { host: host.to_owned(), port: port.unsigned_abs() });
     let path = || fields.text("path").map(|path| What::Path(path.to_owned()));
@@ -110,7 +108,7 @@ fn what(fields: &Fields) -> Result<What, Diag> {
     }
 }
 
-/// Whether it holds, and what was seen.
+/// Whether the condition is met, and what was observed.
 struct Seen {
     holds: bool,
     what: String,
@@ -145,34 +143,34 @@ impl What {
         match self {
             Self::Path(path) => match path_state(seen, &probe)? {
                 PathState::Present(_) => found(true, format!("`{path}` exists")),
-                PathState::Absent => found(false, format!("nothing stands at `{path}`")),
+                PathState::Absent => found(false, format!("`{path}` does not exist")),
             },
             Self::Unit(name) => {
                 let unit = unit_state(seen, &probe)?;
                 match (unit.load.as_str(), unit.active.as_str()) {
-                    ("not-found", _) => found(false, format!("there is no unit `{name}`")),
+                    ("not-found", _) => found(false, format!("unit `{name}` does not exist")),
                     (_, "active") => found(true, format!("`{name}` is active")),
                     (_, state) => found(false, format!("`{name}` is {state}")),
                 }
             }
             Self::Port { .. } => port(output(seen, &probe)?, &self.words()),
             Self::Command(_) => match output(seen, &probe)?.status {
-                0 => found(true, "the command exits with 0".to_owned()),
+                0 => found(true, "the command exited with 0".to_owned()),
                 status => found(false, format!("the command exited with {status}")),
             },
         }
     }
 }
 
-/// bash says `connect: Connection refused`; 124 is the time limit of one try.
+/// Parses the message of bash, `connect: Connection refused`; status 124 is the timeout of one attempt.
 fn port(output: &Output, words: &str) -> Result<Seen, Unknown> {
     let said = output.stderr.raw().lines().find_map(|line| line.rsplit_once(": ")).map(|(_, why)| why.to_lowercase());
     let what = match output.status {
         0 => format!("{words} is open"),
         124 => format!("{words} does not answer"),
-        1 => format!("{words} is not open: {}", said.unwrap_or_else(|| "it cannot be reached".to_owned())),
-        127 => return Err(Unknown::new("`bash` is missing, which tries the port")),
-        status => return Err(Unknown::new(format!("trying the port ended with {status}"))),
+        1 => format!("{words} is not open: {}", said.unwrap_or_else(|| "not reachable".to_owned())),
+        127 => return Err(Unknown::new("`bash` is required to check the port and is not installed")),
+        status => return Err(Unknown::new(format!("the port check exited with {status}"))),
     };
     Ok(Seen { holds: output.status == 0, what })
 }
@@ -185,11 +183,11 @@ fn first_line(script: &str) -> String {
     SecretStore::mask(script).lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("command").to_owned()
 }
 
-/// Tries the port once. The names come through the environment and are never read as code.
+/// Tries to connect once. Host and port are passed in the environment and are never evaluated as code.
 const PORT: &str = r#"command -v bash >/dev/null || exit 127
 timeout 3 bash -c 'exec 3<>"/dev/tcp/$wait_host/$wait_port"'"#;
 
-/// Reads `$limit` and `$pause`; `look` tries once and says on stdout what it saw.
+/// Reads `$limit` and `$pause`; `look` checks once and prints the observation to stdout.
 const WAIT: &str = r#"
 began=$(date +%s)
 while :; do
@@ -214,12 +212,12 @@ impl WaitFor {
 
     fn judge_found(&self, found: Seen, cx: &Context<'_>) -> Judgement {
         let after = cx.predicted.and_then(|p| p.after.as_deref());
-        // What was seen last differs from look to look: it is no part of the basis.
+        // The observation differs from check to check, so it is not part of the basis.
         let basis = json!({ "holds": found.holds });
         match (found.holds, after) {
             (true, None) => Judgement::ok(found.what, basis),
             (true, Some(step)) => {
-                let reason = format!("{} now, and is asked again after `{step}`", found.what);
+                let reason = format!("{}; checked again after `{step}`", found.what);
                 self.wait(reason, &found.what, basis).predicted()
             }
             (false, None) => self.wait(found.what.clone(), &found.what, basis),
@@ -229,12 +227,12 @@ impl WaitFor {
 
     fn judge_unknown(&self, unknown: &Unknown, cx: &Context<'_>) -> Judgement {
         let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Judgement::unknown(unknown) };
-        let reason = format!("cannot be judged before `{step}` ran: {}", unknown.why);
+        let reason = format!("cannot be checked before `{step}` runs: {}", unknown.why);
         self.wait(reason, "not known yet", json!({ "holds": null })).predicted()
     }
 
     fn wait(&self, reason: String, from: &str, basis: Value) -> Judgement {
-        let to = format!("ready, waited for {} s at most", self.timeout);
+        let to = format!("ready, within {} s", self.timeout);
         Judgement::change(reason, vec![Change::new("wait", Some(from), Some(&to))], Disruption::D0, basis)
     }
 }
@@ -272,7 +270,7 @@ look() {
 }
 "#;
 
-/// The text travels in the environment: arguments are there for everybody on the host to see.
+/// The command is passed in the environment: arguments are visible to every user on the host.
 const COMMAND_LOOK: &str = r#"
 limit=$1 pause=$2 one=$4
 export FORGE_RUN="$3"
@@ -287,8 +285,7 @@ look() {
 }
 "#;
 
-const EXPLAIN: &[(&str, &str)] =
-    &[("gave up after", "`timeout` says how long is waited; look at what should have made it ready")];
+const EXPLAIN: &[(&str, &str)] = &[("gave up after", "increase `timeout`, or check why the condition is not met")];
 
 impl Resource for WaitFor {
     fn kind(&self) -> &'static str {
@@ -305,7 +302,7 @@ impl Resource for WaitFor {
 
     fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
         if self.absent {
-            return Judgement::ok("a wait leaves nothing behind", Value::Null);
+            return Judgement::ok("nothing to remove", Value::Null);
         }
         match self.what.look(seen) {
             Ok(found) => self.judge_found(found, cx),
@@ -327,7 +324,7 @@ impl Resource for WaitFor {
         json!({ "wait_for": what, "absent": self.absent })
     }
 
-    /// What is waited for is there afterwards.
+    /// The path or unit exists after the wait.
     fn provides(&self) -> Vec<Provision> {
         match &self.what {
             What::Path(path) if !self.absent => vec![Provision::Path(path.clone())],
@@ -336,7 +333,7 @@ impl Resource for WaitFor {
         }
     }
 
-    /// Two steps may well wait for one thing.
+    /// Claims nothing: several steps may wait for the same condition.
     fn claims(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -352,12 +349,12 @@ mod tests {
 
     #[test]
     fn exactly_one_thing_is_waited_for() {
-        assert_eq!(refused(&[]), "a wait needs one of `port`, `path`, `unit` and `command`");
+        assert_eq!(refused(&[]), "exactly one of `port`, `path`, `unit` and `command` is required");
         assert_eq!(refused(&[("port", json!(1)), ("path", json!("/a"))]), "`port` and `path` exclude each other");
-        assert_eq!(refused(&[("path", json!("/a")), ("host", json!("a"))]), "`host` needs `port`");
+        assert_eq!(refused(&[("path", json!("/a")), ("host", json!("a"))]), "`host` requires `port`");
         assert_eq!(refused(&[("command", json!(" "))]), "`command` is empty");
-        assert_eq!(refused(&[("port", json!(1)), ("host", json!("a/b"))]), "`a/b` is not a host");
+        assert_eq!(refused(&[("port", json!(1)), ("host", json!("a/b"))]), "`a/b` is not a valid host");
         let none = [("path", json!("/a")), ("timeout", json!(0))];
-        assert_eq!(refused(&none), "`timeout` is zero: nothing would be waited for");
+        assert_eq!(refused(&none), "`timeout` must be greater than zero");
     }
 }

@@ -1,17 +1,17 @@
-//! A whole script: one function, called on its last line with a token.
+//! A complete script: one function, called on its last line with a token.
 
 use super::{Fragment, FragmentError};
 use crate::model::SecretStore;
 use secrecy::{ExposeSecret, SecretString};
 use std::time::Duration;
 
-/// Random text that frames and the call line carry, so that neither a cut script nor a program's output
-/// can be taken for the real thing. 32 lowercase hex digits.
+/// Random text in frames and in the call line, so that neither a truncated script nor a program's output can be
+/// mistaken for the real one. 32 lowercase hex digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// Builds from text made by the transport's random source (or a fixed one in tests).
+    /// Builds from the text of the transport's random source (or a fixed one in tests).
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -21,21 +21,21 @@ impl Token {
     }
 }
 
-/// A script ready to be sent on the stdin of `sh`. Inside it `$FORGE_T` is the token.
+/// A script to send on the stdin of `sh`. Inside it, `$FORGE_T` is the token.
 #[derive(Clone, Debug)]
 pub struct Script {
     pub body: Fragment,
     pub token: Token,
-    /// The time the controller waits for the end of the script at most.
+    /// The maximum time that the controller waits for the script to finish.
     pub limit: Duration,
 }
 
 impl Script {
-    /// Returns the text to send. Cut at any byte short of its end it runs nothing: the function is
-    /// incomplete, or it is called without its token.
+    /// Returns the text to send. Truncated at any byte, it runs nothing: the function is incomplete, or it is called
+    /// without its token.
     ///
     /// # Errors
-    /// A NUL byte in a word.
+    /// A word contains a NUL byte.
     pub fn text(&self, secrets: &SecretStore) -> Result<SecretString, FragmentError> {
         let body = self.body.render(secrets)?;
         let token = self.token.as_str();

@@ -1,10 +1,10 @@
-//! A piece of shell code with typed holes.
+//! A piece of shell code with typed placeholders.
 
 use crate::model::SecretStore;
 use base64::Engine as _;
 use secrecy::{ExposeSecret, SecretString};
 
-/// A piece of a script. Code is `&'static str`, so that no value is ever spliced in raw.
+/// A piece of a script. Code is `&'static str`, so that no value is ever inserted unquoted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fragment {
     parts: Vec<Part>,
@@ -18,10 +18,10 @@ enum Part {
     Nested(Fragment),
 }
 
-/// Why a fragment cannot become a script.
+/// The reason why a fragment cannot become a script.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FragmentError {
-    #[error("a value holds a NUL byte, which no argument can carry")]
+    #[error("a value contains a NUL byte, which an argument cannot contain")]
     Nul,
 }
 
@@ -30,14 +30,14 @@ impl Fragment {
         Self::default()
     }
 
-    /// Appends shell code written in forge itself.
+    /// Appends shell code that is part of forge.
     pub fn code(mut self, code: &'static str) -> Self {
         self.parts.push(Part::Code(code));
         self
     }
 
-    /// Appends a value as one single-quoted word, with a blank before it. Secrets inside are replaced
-    /// when the script is made.
+    /// Appends a value as one single-quoted word, preceded by a blank. Secrets in it are replaced when the script is
+    /// rendered.
     pub fn word(mut self, value: impl Into<String>) -> Self {
         self.parts.push(Part::Word(value.into()));
         self
@@ -55,7 +55,7 @@ impl Fragment {
         self
     }
 
-    /// Appends another fragment as it stands.
+    /// Appends another fragment unchanged.
     pub fn then(mut self, other: Fragment) -> Self {
         self.parts.extend(other.parts);
         self
@@ -71,20 +71,20 @@ impl Fragment {
         self.parts.is_empty()
     }
 
-    /// Returns how many bytes its text has, before secrets are replaced.
+    /// Returns the size of its text in bytes, before secrets are replaced. An upper bound for nested fragments.
     pub fn size(&self) -> usize {
         let word = |text: &str| text.len() + 3 * text.matches('\'').count() + 3;
         let one = |part: &Part| match part {
             Part::Code(code) => code.len(),
             Part::Word(text) => word(text),
             Part::Data(bytes) => bytes.len().div_ceil(3) * 4 + 3,
-            // Each quote inside becomes four bytes, and there are no more quotes than bytes.
+            // Each quote becomes four bytes, and there are at most as many quotes as bytes.
             Part::Nested(inner) => 4 * inner.size() + 3,
         };
         self.parts.iter().map(one).sum()
     }
 
-    /// Returns whether a secret stands in it.
+    /// Reports whether it contains a secret.
     pub fn is_secret(&self) -> bool {
         self.parts.iter().any(|part| match part {
             Part::Code(_) => false,
@@ -97,7 +97,7 @@ impl Fragment {
     /// Returns the shell text with secrets replaced.
     ///
     /// # Errors
-    /// A NUL byte in a word: no argument can carry one.
+    /// A word contains a NUL byte, which an argument cannot contain.
     pub fn render(&self, secrets: &SecretStore) -> Result<SecretString, FragmentError> {
         let mut out = String::new();
         for part in &self.parts {
@@ -120,7 +120,7 @@ fn encode(bytes: &[u8], secrets: &SecretStore) -> String {
     }
 }
 
-/// POSIX single quotes: every byte but `'` stands for itself inside them.
+/// Appends a word in POSIX single quotes, in which every byte but `'` is literal.
 fn push_word(out: &mut String, value: &str) -> Result<(), FragmentError> {
     if value.contains('\0') {
         return Err(FragmentError::Nul);

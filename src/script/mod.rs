@@ -1,7 +1,7 @@
-//! Text that a host's shell runs: the only place where it is put together.
+//! Shell scripts for hosts: the only module that assembles them.
 //!
 //! Architecture Invariant: every value is quoted by type. A [`Fragment`] takes code only as `&'static str`;
-//! everything else enters as a quoted word or as encoded data.
+//! everything else is inserted as a quoted word or as encoded data.
 
 mod assemble;
 mod fragment;

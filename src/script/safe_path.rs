@@ -1,29 +1,30 @@
-//! Shell that reaches a path without being led elsewhere, and works on it where nobody else can interfere.
+//! Shell code that reaches a path without being redirected, and works on it where no other user can interfere.
 //!
-//! Whoever may write to a directory can put a link at any name in it at any moment. A program of root's that uses the
-//! name then acts on what the link leads to. So an action first *enters* the directory of its path: the kernel keeps a working
-//! directory whatever becomes of its name. Links are followed only where root, or the account that forge acts as, has put
-//! them. A new body is written and given away in a *box*: a directory beside the path that only this account may enter.
-//! `mount` and `umount` take names, not directories that were entered: they are given only names that nobody else can replace.
+//! A user with write access to a directory can place a link at any name in it at any moment. A root program that uses
+//! the name then acts on the link's target. So an action first *enters* the directory of its path: the kernel keeps a
+//! working directory whatever happens to its name. Links are followed only if root, or the account that forge acts as,
+//! placed them. A new body is written and gets its owner in a *box*: a directory next to the path that only this
+//! account can enter. `mount` and `umount` take names, not entered directories, so they only get names that no other
+//! user can replace.
 
-/// Needs `fail`. `enter DIRECTORY` makes it the working directory and sets
-/// - `me`: the number of the account that this runs as;
+/// Requires `fail`. `enter DIRECTORY` makes it the working directory and sets
+/// - `me`: the user id of the account that this runs as;
 /// - `here`: device and inode of the directory;
-/// - `shared`: empty if only root and this account place entries in it, else `sticky` or `all`;
-/// - `foreign`: `yes` if others may replace a part of the path.
+/// - `shared`: empty if only root and this account can place entries in it, else `sticky` or `all`;
+/// - `foreign`: `yes` if other users can replace a part of the path.
 ///
-/// One `stat` answers for all the parts of a path that others cannot change; `walk` goes part by part through the rest. No shell's own
-/// `pwd` is used: bash answers it from the name, which may be somebody else's by then.
+/// One `stat` covers all parts of a path that other users cannot change; `walk` goes through the rest part by part. The
+/// shell's own `pwd` is not used: bash derives it from the name, which another user may have replaced by then.
 pub const ENTER: &str = r#"
 owned() { [ "$1" = 0 ] || [ "$1" = "$me" ]; }
-# Sets `open` by owner and raw mode of a directory: who else may place entries in it.
+# Sets `open` from owner and raw mode of a directory: whether other users can place entries in it.
 above() {
   if ! owned "$1"; then open=all
   elif [ $((0x$2 & 0x12)) -eq 0 ]; then open=
   elif [ $((0x$2 & 0x200)) -ne 0 ]; then open=sticky
   else open=all; fi
 }
-# Whether nobody else can replace an entry of owner `$1` in such a directory.
+# Succeeds if no other user can replace an entry of owner `$1` in such a directory.
 fixed() {
   case $open in
     '') return 0 ;;
@@ -43,7 +44,7 @@ enter() {
   done
   parts=$#
   set -- $(stat -c '%u %f %d:%i' -- "$@")
-  [ $# -eq $((3 * parts)) ] || fail "cannot look at directory $asked"
+  [ $# -eq $((3 * parts)) ] || fail "cannot stat directory $asked"
   me=$1
   above "$4" "$5"
   here=$6
@@ -56,7 +57,7 @@ enter() {
   done
   shared=$open
 }
-# A directory may be missing because of a link that does not count.
+# A directory may be missing because of a link that is not followed.
 missing_directory() { me=$(id -u) && walk; fail "directory $asked does not exist"; }
 walk() {
   left=$asked at='' hops=0 here='' foreign=''
@@ -72,7 +73,7 @@ walk() {
         at=${at%/*} here=''
         continue ;;
     esac
-    # What is mounted on demand is mounted now: it is the mounted directory that counts.
+    # Triggers an automount first: the mounted directory is the relevant one.
     [ -d "./$entry/." ] || :
     set -- $(stat -c '%u %f %d:%i' -- . "./$entry" 2>/dev/null)
     [ $# -eq 6 ] || fail "directory $asked does not exist"
@@ -98,17 +99,17 @@ walk() {
   here=$3 shared=$open
 }
 barred() { fail "$@"; }
-# Who may replace the entries of the directory whose owner is `$holder`.
+# Prints who can replace the entries of the directory whose owner is `$holder`.
 holders() {
   if owned "$holder"; then printf 'other users'; else printf 'user %s' "$(id -nu -- "$holder" 2>/dev/null || printf %s "$holder")"; fi
 }
 "#;
 
-/// Needs [`ENTER`], and `path`, `dir`, `name` and `run` of an entry in the directory that was entered. `stage` makes the box
-/// and goes there: what will be at the path is `./$name` then, the path itself is `../$name`. Nobody else can move the box to
-/// another directory, since that takes leave to write to it.
+/// Requires [`ENTER`], and `path`, `dir`, `name` and `run` of an entry in the entered directory. `stage` creates the
+/// box and enters it: the future content of the path is then `./$name`, the path itself `../$name`. No other user can
+/// move the box to another directory, since that requires write access to the box.
 pub const STAGE: &str = r#"
-# Whether the working directory is a box of our own in the directory that was entered, and no link led here.
+# Succeeds if the working directory is a box of this account in the entered directory, and no link led here.
 boxed() {
   set -- $(stat -c '%u %f %d:%i' -- . .. "../$1" 2>/dev/null)
   [ $# -eq 9 ] && [ "$1" = "$me" ] && [ $((0x$2 & 0xf1ff)) -eq 16832 ] && [ "$6" = "$here" ] && [ "$9" = "$3" ]
@@ -130,7 +131,7 @@ empty_box() {
 unstage() {
   rmdir -- "../$box" 2>/dev/null || { empty_box; cd .. && rmdir -- "./$box"; }
 }
-# Removes what killed runs left. Where others may place entries, a box counts only if it is ours.
+# Removes leftovers of killed runs. Where other users can place entries, only boxes of this account are removed.
 sweep() {
   for stray in "./.$name.forge-"????????T*; do clear_stray "$stray"; done
 }
@@ -141,7 +142,7 @@ clear_stray() {
   else ( cd -P -- "$1" && boxed "${1#./}" && empty_box && cd .. && rmdir -- "$1" ) 2>/dev/null
   fi
 }
-# Sets `from` to what is at the path now. Where others may replace it, that is a hard link in the box, which stays.
+# Sets `from` to the current content of the path. If other users can replace it, that is a hard link in the box.
 pin() {
   if [ -z "$shared" ]; then from=../$name; return 0; fi
   from=./$name.old
@@ -149,14 +150,14 @@ pin() {
 }
 "#;
 
-/// Needs [`ENTER`]. `trusted FILE` enters the directory of a file that root is about to run or install, and ends if somebody
-/// else could change or replace the file between the check of its digest and its use.
+/// Requires [`ENTER`]. `trusted FILE` enters the directory of a file that root is about to run or install, and fails if
+/// another user could change or replace the file between the check of its digest and its use.
 pub const TRUSTED: &str = r#"
 trusted() {
   enter "${1%/*}"
   set -- "$1" $(stat -c '%u %f' -- "./${1##*/}" 2>/dev/null)
   [ $# -eq 3 ] || fail "there is no file at $1"
-  if [ -n "$foreign" ] || ! fixed "$2"; then fail "others than root can replace $1: it is not used"; fi
+  if [ -n "$foreign" ] || ! fixed "$2"; then fail "users other than root can replace $1: it is not used"; fi
   if [ $((0x$3 & 0xf000)) -eq 40960 ]; then
     link=$1
     set -- "$(readlink -f -- "./${1##*/}"; printf x)"
@@ -165,16 +166,16 @@ trusted() {
     trusted "$1"
     return
   fi
-  owned "$2" && [ $((0x$3 & 0x12)) -eq 0 ] || fail "others than root can change $1: it is not used"
+  owned "$2" && [ $((0x$3 & 0x12)) -eq 0 ] || fail "users other than root can change $1: it is not used"
 }
 "#;
 
-/// Needs [`ENTER`], whose `barred` it ends with.
-/// - `require_fixed_name PATH` enters the directory of a path, and ends if others can replace a part of the path or what is at
-///   it. Sets `last` to its name in that directory. It does not ask what is mounted there, whose server may be gone, but where
-///   the directory is sticky.
-/// - `require_fixed_source SOURCE` does the same for what is mounted, if that is a path and not a device; the directory that a
-///   bind mount shows is followed to its end.
+/// Requires [`ENTER`], whose `barred` reports refusals.
+/// - `require_fixed_name PATH` enters the directory of a path, and fails if other users can replace a part of the path
+///   or the entry itself. Sets `last` to its name in that directory. It does not stat a mounted entry, whose server may
+///   not respond, unless the directory is sticky.
+/// - `require_fixed_source SOURCE` does the same for the source of a mount, if that is a path and not a device; for the
+///   directory of a bind mount, it checks the whole path.
 pub const FIXED: &str = r#"
 require_fixed_name() {
   enter "${1%/*}"
@@ -188,10 +189,10 @@ require_fixed_name() {
       status=$?
       case $status in
         0) if owned "$owner"; then return 0; fi ;;
-        # Nothing is there yet.
+        # Not created yet.
         1) return 0 ;;
         124|137) fail "$1 did not answer within 10 s" ;;
-        *) fail "cannot look at $1 (exit status $status)" ;;
+        *) fail "cannot stat $1 (exit status $status)" ;;
       esac ;;
   esac
   holder=$(stat -c %u .)
@@ -199,17 +200,17 @@ require_fixed_name() {
 }
 require_fixed_source() {
   case $1 in
-    # A share of a server, as cifs names it: no path of this host.
+    # A share of a server, as cifs names it: not a path of this host.
     //*) return 0 ;;
-    # Everybody can write to /dev/shm; a path with `//`, `.` or `..` in it may lead there, or out of /dev.
+    # Every user can write to /dev/shm; a path with `//`, `.` or `..` in it may lead there, or out of /dev.
     /dev/shm|/dev/shm/*|/*//*|/*/.*) ;;
     /dev/*) return 0 ;;
     /*) ;;
     *) return 0 ;;
   esac
   require_fixed_name "$1"
-  # What is not there yet, somebody else could put there before it is mounted.
-  [ -z "$shared" ] || [ -e "./$last" ] || fail "nothing is at $1"
+  # Another user could create a missing entry before it is mounted.
+  [ -z "$shared" ] || [ -e "./$last" ] || fail "$1 does not exist"
   [ -d "./$last" ] || return 0
   enter "$1"
   [ -z "$foreign" ] || exposed

@@ -1,4 +1,4 @@
-//! Scripts through real shells: a cut script runs nothing, and values arrive as the bytes they are.
+//! Runs scripts in real shells: a truncated script runs nothing, and values arrive byte for byte.
 
 use super::*;
 use crate::model::SecretStore;
@@ -17,7 +17,7 @@ fn run(shell: &str, text: &[u8]) -> Vec<u8> {
         .stderr(Stdio::null())
         .spawn()
         .expect("the shell starts");
-    // A shell that gives up early closes its stdin.
+    // A shell that exits early closes its stdin.
     let _ = child.stdin.take().expect("is piped").write_all(text);
     child.wait_with_output().expect("the shell ends").stdout
 }

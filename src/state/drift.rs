@@ -1,7 +1,6 @@
-//! `.forge/<cluster>/drift/`: what drift found, a line a run, a file a day.
+//! `.forge/<cluster>/drift/`: the history of drift findings, one line per run, one file per day.
 //!
-//! Runs beside each other take turns by a lock; who only reads takes none, and passes over the half line that a run leaves
-//! which is killed while it writes.
+//! Concurrent runs take a lock. Readers take none and ignore the partial line of a run that was killed while writing.
 
 use super::{Store, StoreError};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -10,7 +9,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 
-/// The file that tells up to which run each recipient knows everything.
+/// The file with the last run that each recipient was notified of.
 const TOLD: &str = "told.json";
 
 /// The history of one cluster's drift.
@@ -19,14 +18,14 @@ pub struct DriftLog {
     path: Utf8PathBuf,
 }
 
-/// The right to add to a history: whoever else wants to waits.
+/// The right to append to a history; other runs wait for it.
 #[derive(Debug)]
 pub struct DriftTurn<'l> {
     log: &'l DriftLog,
     _lock: File,
 }
 
-/// The right to tell people: whoever else wants to waits.
+/// The right to send notifications; other runs wait for it.
 #[derive(Debug)]
 pub struct Telling {
     log: DriftLog,
@@ -34,7 +33,7 @@ pub struct Telling {
 }
 
 impl Telling {
-    /// Remembers who was told what.
+    /// Records the recipients' last notifications.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -55,7 +54,7 @@ impl DriftLog {
         &self.path
     }
 
-    /// Waits for the turn to add to it; the folder is made, readable for its owner only.
+    /// Waits for the right to append; creates the folder, readable only by its owner.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -67,11 +66,11 @@ impl DriftLog {
         Ok(DriftTurn { log: self, _lock: lock })
     }
 
-    /// Returns the lines of the last `days` files, oldest first; of all of them without. A folder that is not there has
-    /// none.
+    /// Returns the lines of the last `days` files, oldest first; of all files for `None`. A missing folder has no
+    /// lines.
     ///
     /// # Errors
-    /// The folder or a file is there and cannot be read.
+    /// The folder or a file exists and cannot be read.
     pub fn lines(&self, days: Option<usize>) -> Result<Vec<String>, StoreError> {
         let failed = |source| StoreError { path: self.path.clone(), source };
         let files = self.files().map_err(failed)?;
@@ -84,18 +83,18 @@ impl DriftLog {
         Ok(lines)
     }
 
-    /// Returns the text of the file that tells who was told what.
+    /// Returns the text of the file with the recipients' last notifications.
     ///
     /// # Errors
-    /// It is there and cannot be read.
+    /// The file exists and cannot be read.
     pub fn told(&self) -> Result<Option<String>, StoreError> {
         self.text(TOLD)
     }
 
-    /// Returns the text of a file beside them; `None` when it is not there.
+    /// Returns the text of another file in the folder; `None` if it does not exist.
     ///
     /// # Errors
-    /// It is there and cannot be read.
+    /// The file exists and cannot be read.
     pub fn text(&self, name: &str) -> Result<Option<String>, StoreError> {
         let path = self.path.join(name);
         match fs_err::read_to_string(&path) {
@@ -105,7 +104,7 @@ impl DriftLog {
         }
     }
 
-    /// Waits for the turn to tell people: nobody is told the same by two runs beside each other.
+    /// Waits for the right to send notifications: two concurrent runs do not send the same one.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -145,7 +144,7 @@ impl DriftLog {
     }
 }
 
-/// Returns the day of a file of history.
+/// Returns the day of a history file.
 fn day(name: &str) -> Option<&str> {
     let day = name.strip_suffix(".ndjson")?;
     day.parse::<jiff::civil::Date>().is_ok().then_some(day)
@@ -165,7 +164,7 @@ impl DriftTurn<'_> {
         self.log.path.join(format!("{today}.ndjson"))
     }
 
-    /// Appends a line to the file of `today`. What a killed run left of its line is ended first.
+    /// Appends a line to the file of `today`. Terminates a partial line of a killed run first.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -178,7 +177,7 @@ impl DriftTurn<'_> {
         file.write_all(text.as_bytes()).and_then(|()| file.sync_data()).map_err(failed)
     }
 
-    /// Writes a file beside them, whole or not at all.
+    /// Writes another file in the folder atomically.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -189,7 +188,7 @@ impl DriftTurn<'_> {
     /// Removes files of days before `oldest` (`2026-08-23`).
     ///
     /// # Errors
-    /// The folder cannot be read, or a file not be removed.
+    /// The folder cannot be read, or a file cannot be removed.
     pub fn forget(&self, oldest: &str) -> Result<(), StoreError> {
         let failed = |source| StoreError { path: self.log.path.clone(), source };
         for name in self.log.files().map_err(failed)? {

@@ -1,21 +1,21 @@
-//! The runs that lie in a state folder: found, named by a prefix, read as text.
+//! The runs in a state folder: listed, found by the prefix of a name, read as text.
 
 use crate::model::HostName;
 use camino::{Utf8Path, Utf8PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The form of `run.json`; see `schemas/run.json`.
+/// The format version of `run.json`; see `schemas/run.json`.
 pub const VERSION: u32 = 1;
 
-/// Who began a run, when and from where.
+/// The author, time and origin of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunInfo {
     pub version: u32,
     pub run: String,
     pub verb: String,
     pub cluster: String,
-    /// The inventory as it was named.
+    /// The inventory as given on the command line.
     pub inventory: String,
     /// RFC 3339, UTC, by the controller's clock.
     pub began: String,
@@ -26,7 +26,7 @@ pub struct RunInfo {
     pub simulated: Vec<HostName>,
 }
 
-/// The folder of a run of the past.
+/// The folder of a past run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFolder {
     pub cluster: String,
@@ -34,10 +34,10 @@ pub struct RunFolder {
     pub path: Utf8PathBuf,
 }
 
-/// Lists the runs of every cluster of a state folder, newest first. A folder that is not there has none.
+/// Lists the runs of all clusters of a state folder, newest first. A missing folder has no runs.
 ///
 /// # Errors
-/// The folder is there and cannot be read.
+/// The folder exists and cannot be read.
 pub fn runs(state: &Utf8Path) -> std::io::Result<Vec<RunFolder>> {
     let mut found = Vec::new();
     for cluster in folders(state)? {
@@ -46,7 +46,7 @@ pub fn runs(state: &Utf8Path) -> std::io::Result<Vec<RunFolder>> {
             found.push(RunFolder { cluster, run, path });
         }
     }
-    // A run's name begins with its time, in seconds; of one second the folder that was made later is the later run.
+    // A run's name begins with its time in seconds. Within one second, the folder created later is the later run.
     let begun = |of: &RunFolder| {
         let second = of.run.split('-').next().unwrap_or_default().to_owned();
         let made = of.path.metadata().and_then(|about| about.created()).ok();
@@ -77,16 +77,16 @@ fn folders(of: &Utf8Path) -> std::io::Result<Vec<Utf8PathBuf>> {
 }
 
 impl RunFolder {
-    /// Returns who began the run. A run of a version that did not write that down has only a name and a time.
+    /// Returns the run's metadata. A run of a version that did not write it has only a name and a time.
     ///
     /// # Errors
-    /// The file is there and cannot be read.
+    /// The file exists and cannot be read.
     pub fn info(&self) -> Result<RunInfo, String> {
         let Some(text) = self.text("run.json")? else { return Ok(self.nameless()) };
-        let info: RunInfo = serde_json::from_str(&text).map_err(|error| format!("`run.json` is broken: {error}"))?;
+        let info: RunInfo = serde_json::from_str(&text).map_err(|error| format!("`run.json` is invalid: {error}"))?;
         match info.version {
             VERSION => Ok(info),
-            other => Err(format!("`run.json` has version {other}, this forge reads {VERSION}")),
+            other => Err(format!("`run.json` has version {other}; this forge supports version {VERSION}")),
         }
     }
 
@@ -102,10 +102,10 @@ impl RunFolder {
         }
     }
 
-    /// Returns the text of a file of the run; `None` when it is not there.
+    /// Returns the text of a file of the run; `None` if it does not exist.
     ///
     /// # Errors
-    /// It is there and cannot be read.
+    /// The file exists and cannot be read.
     pub fn text(&self, name: &str) -> Result<Option<String>, String> {
         let path = self.path.join(name);
         match fs_err::read_to_string(&path) {

@@ -1,4 +1,4 @@
-//! Where state lives: records on the host, and runs beside the inventory.
+//! State: records on hosts, and runs next to the inventory.
 
 mod drift;
 mod history;

@@ -1,8 +1,7 @@
-//! The applied record: what a host itself knows of the last verified apply of a step.
+//! The applied record: a host's own record of the last verified apply of a step.
 //!
-//! Records are the only memory that counts: whichever controller asks reads them from the host. Each is
-//! one JSON file under `/var/lib/forge/applied/`, root only, written to a temporary name, synced and
-//! renamed.
+//! Records on hosts are authoritative: any controller reads them from the host. Each is one JSON file under
+//! `/var/lib/forge/applied/`, readable only by root, written to a temporary file, synced and renamed.
 
 use crate::model::{StepId, Value};
 use crate::script::Fragment;
@@ -10,32 +9,32 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// Root of forge's state on a host.
+/// The root of forge's state on a host.
 pub const STATE_DIR: &str = "/var/lib/forge";
-/// Where the records lie.
+/// The folder of the records.
 pub const APPLIED_DIR: &str = "/var/lib/forge/applied";
 
-/// The form of a record; see `schemas/record.json`.
+/// The format version of a record; see `schemas/record.json`.
 const VERSION: u32 = 1;
 
-/// What the last verified apply of a step left behind.
+/// The record of the last verified apply of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     pub version: u32,
-    /// The cluster whose inventory declares the step. Absent in the first records that forge wrote: such a
-    /// record counts as one of whichever cluster asks, until that writes its own.
+    /// The cluster whose inventory declares the step. Absent in records of the first forge versions: such a record
+    /// applies to any cluster until that cluster writes its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// `recipe/step[key]`
     pub step: String,
     pub kind: String,
     pub title: String,
-    /// Whether the step was a removal, and what it names was seen to be gone.
+    /// Whether the step was a removal, verified as complete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub absent: bool,
-    /// `sha256:…` over the canonical desired value, `keyed:…` when it holds a secret.
+    /// `sha256:…` of the canonical desired value; `keyed:…` if it contains a secret.
     pub digest: String,
-    /// The desired value; absent when it holds a secret.
+    /// The desired value; absent if it contains a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
     pub run: String,
@@ -48,49 +47,49 @@ pub struct Record {
     /// For services: the start that was verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Started>,
-    /// What of the host the step named as its own, and what it was a part of. Absent in records that were written before
-    /// they held it: those are written anew by the next apply.
+    /// The objects on the host that the step owned, and those it was a part of. Absent in records of older versions:
+    /// the next apply rewrites these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// What the step was about before it was declared to be about something else, as long as nothing tells that it is
-    /// gone.
+    /// Former identities of the step, before its declaration was changed to another object, until that is verified to
+    /// be gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<Former>,
 }
 
-/// What a step is about, whatever it declares of it.
+/// The identity of a step, independent of its declared values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Identity {
-    /// Each as kind and name: `["path", "/etc/motd"]`. Empty for what a command made, which nobody can name.
+    /// Kind and name of each object: `["path", "/etc/motd"]`. Empty for the results of a command, which are not known.
     pub claims: Vec<(String, String)>,
-    /// Things of which this was one part among others; whoever owns such a thing as a whole owns this too.
+    /// Objects of which this was one part among others; the owner of such an object as a whole also owns this part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub part_of: Vec<(String, String)>,
 }
 
-/// What a step was about once.
+/// A former identity of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Former {
     pub kind: String,
     pub title: String,
     pub identity: Identity,
-    /// When it was seen as declared last. RFC 3339, UTC.
+    /// When it was last observed to match. RFC 3339, UTC.
     pub time: String,
 }
 
-/// The start of a service that a verified apply saw.
+/// The start of a service observed by a verified apply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Started {
     /// systemd's `InvocationID`.
     pub invocation: String,
-    /// What the start is proven to have of its inputs (`restart_on`): JSON text, step → digest of what is declared, and
-    /// the ctime of each path. `Resource::started` writes it and the judge of a service reads it; an older forge wrote
-    /// the digest alone.
+    /// The inputs (`restart_on`) that the start is proven to use: JSON text with the digest of the declaration per
+    /// step, and the ctime of each path. `Resource::started` writes it and the judge of a service reads it; older
+    /// versions wrote only the digest.
     pub inputs: String,
 }
 
 impl Record {
-    /// Builds the record of a step whose result was verified just now.
+    /// Builds the record of a step whose result was just verified.
     pub fn new(cluster: &str, id: &StepId, kind: &str, title: &str, digest: String, value: Option<Value>) -> Self {
         Self {
             version: VERSION,
@@ -113,13 +112,13 @@ impl Record {
     }
 
     pub fn to_value(&self) -> Value {
-        // A struct of text and JSON always serializes.
+        // Serialization of a struct of text and JSON cannot fail.
         serde_json::to_value(self).unwrap_or(json!({}))
     }
 }
 
-/// Returns the script that makes forge's folders and the host's key where they are missing, and prints
-/// the key in hex. Runs once per apply, under the lock.
+/// Returns the script that creates missing folders of forge and the host's key, and prints the key in hex. Runs once
+/// per apply, under the lock.
 pub fn prepare() -> Fragment {
     Fragment::new().code(
         r#"
@@ -136,8 +135,8 @@ od -An -v -tx1 /var/lib/forge/key | tr -d ' \n'
     )
 }
 
-/// Returns the script that writes `records`, each whole or not at all. What a record was called before it knew its
-/// cluster goes once the new one is there.
+/// Returns the script that writes `records`, each atomically. It removes a record's old file without the cluster's name
+/// once the new one exists.
 pub fn write(records: &[(StepId, Record)]) -> Fragment {
     let helper = Fragment::new().code(
         r#"
@@ -182,7 +181,7 @@ mod tests {
         let status = std::process::Command::new("sh").arg("-c").arg(text).status().unwrap();
         assert!(status.success());
         let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().path()).collect();
-        assert_eq!(files.len(), 1, "the one of before is gone: {files:?}");
+        assert_eq!(files.len(), 1, "the old file is removed: {files:?}");
         let read: Record = serde_json::from_str(&std::fs::read_to_string(&files[0]).unwrap()).unwrap();
         assert_eq!(read, record);
     }

@@ -1,4 +1,4 @@
-//! `.forge/<cluster>/`: runs and their journals on the controller. A history, never the only truth.
+//! `.forge/<cluster>/`: runs and their journals on the controller. A history, never the only copy of the truth.
 
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::Serialize;
@@ -12,16 +12,16 @@ pub struct Store {
     root: Utf8PathBuf,
 }
 
-/// Why history cannot be kept. Nothing else depends on it.
+/// Why the history cannot be written. Runs work without it.
 #[derive(Debug, thiserror::Error)]
-#[error("the state folder `{path}` cannot be written: {source}")]
+#[error("state folder `{path}` is not writable: {source}")]
 pub struct StoreError {
     pub path: Utf8PathBuf,
     pub source: std::io::Error,
 }
 
 impl Store {
-    /// Returns the store below `state` (`--state`, `FORGE_STATE`, or `.forge` beside the inventory).
+    /// Returns the store below `state` (`--state`, `FORGE_STATE`, or `.forge` next to the inventory).
     pub fn new(state: &Utf8Path, cluster: &str) -> Self {
         let name: String =
             cluster.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
@@ -33,10 +33,10 @@ impl Store {
         &self.root
     }
 
-    /// Makes the folder of a run, readable for its owner only.
+    /// Creates the folder of a run, readable only by its owner.
     ///
     /// # Errors
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     pub fn begin(&self, run: &str) -> Result<RunDir, StoreError> {
         let path = self.root.join("runs").join(run);
         let failed = |source| StoreError { path: path.clone(), source };
@@ -71,7 +71,7 @@ impl RunDir {
         self.journal.write_all(line.as_bytes()).map_err(failed)
     }
 
-    /// Writes `name` beside the journal, whole or not at all.
+    /// Writes `name` next to the journal, atomically.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -1,23 +1,23 @@
-//! The arguments of the `ssh` that holds a connection.
+//! Arguments of the `ssh` that holds a connection.
 
 use super::user_config::Timeouts;
 use super::{HostKey, Target};
 use camino::Utf8Path;
 use std::time::Duration;
 
-/// The files of a master, all in a fresh folder of its own.
+/// The files of a master, all in its own fresh folder.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     pub socket: String,
     pub log: String,
-    /// The log of the jumps: the master gives them no stderr once it is to stay in the background.
+    /// The log of the jump hosts: a master that goes to the background leaves them no stderr.
     pub jump_log: String,
 }
 
 /// Returns the arguments of the master.
 ///
-/// What the user's configuration says stays in force, but for what would ask questions, run commands,
-/// forward anything or share the socket.
+/// The user's configuration stays effective, except for options that would prompt, run commands, forward anything or
+/// share the socket.
 pub(super) fn master(target: &Target, files: &Files, timeouts: &Timeouts, idle_s: u64) -> Vec<String> {
     let mut arguments = words(&["-M", "-N", "-f", "-S", &files.socket, "-E", &files.log]);
     arguments.extend(common(target, timeouts.host));
@@ -57,7 +57,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// What the master and the jumps on its way share: no questions, the same trust, the same files.
+/// Returns the options that the master and its jump hosts share: no prompts, the same host key policy, the same files.
 fn common(target: &Target, timeout: Duration) -> Vec<String> {
     let mut arguments = Vec::new();
     if let Some(config) = &target.config {
@@ -77,13 +77,13 @@ fn common(target: &Target, timeout: Duration) -> Vec<String> {
     arguments
 }
 
-/// `UserKnownHostsFile` takes a list of files: blanks need quotes, and `%` starts a token.
+/// `UserKnownHostsFile` takes a list of files: spaces need quotes, and `%` starts a token.
 fn quoted_option(file: &Utf8Path) -> String {
     format!("\"{}\"", file.as_str().replace('%', "%%"))
 }
 
-/// Returns the `ProxyCommand` that goes through `jumps`, first hop first, each with its timeout. `-J` would pass neither
-/// `BatchMode` nor the known hosts on to the jumps, so that a jump could ask on the terminal.
+/// Returns the `ProxyCommand` that goes through `jumps`, first hop first, each with its timeout. `-J` would pass
+/// neither `BatchMode` nor the known hosts to the jump hosts, so that a jump host could prompt on the terminal.
 fn proxy(target: &Target, log: &str, jumps: &[(&str, Duration)]) -> Option<String> {
     let ((last, timeout), before) = jumps.split_last()?;
     let jump = Jump::parse(last);
@@ -101,7 +101,8 @@ fn proxy(target: &Target, log: &str, jumps: &[(&str, Duration)]) -> Option<Strin
     if let Some(inner) = proxy(target, log, before) {
         arguments.extend(words(&["-o", &format!("ProxyCommand={inner}")]));
     }
-    // ssh runs it with `exec` before it. The text is expanded once by the ssh that reads it: `%` in what is passed on is doubled.
+    // ssh prefixes the command with `exec`. The ssh that reads the text expands it once, so `%` in passed-on parts is
+    // doubled.
     let fixed: Vec<String> = arguments.iter().map(|word| quoted_shell(&word.replace('%', "%%"))).collect();
     Some(format!("{} -W '[%h]:%p' -- {}", fixed.join(" "), quoted_shell(&jump.host.replace('%', "%%"))))
 }
@@ -110,7 +111,7 @@ fn quoted_shell(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// `[user@]host[:port]`, with brackets round an IPv6 address.
+/// `[user@]host[:port]`, with brackets around an IPv6 address.
 pub(super) struct Jump<'a> {
     pub user: Option<&'a str>,
     pub host: &'a str,

@@ -1,8 +1,8 @@
-//! The command that starts a script's shell on a host: markers around it, sudo before it, and for acting
-//! scripts the check that the writer lock is still ours.
+//! The command that starts a script's shell on a host: markers around it, sudo before it, and for acting scripts the
+//! check that this run still holds the writer lock.
 //!
-//! The code is one line without `!` and without double backslashes, because the login shell that first
-//! reads it may be csh or fish: csh takes both for itself even between single quotes.
+//! The code is one line without `!` and without double backslashes, because the login shell that first reads it may be
+//! csh or fish: csh interprets both even between single quotes.
 
 use super::target::HostPaths;
 use crate::model::SecretStore;
@@ -14,17 +14,17 @@ use secrecy::ExposeSecret;
 pub(super) enum Boot<'a> {
     /// Runs the script on stdin.
     Reading,
-    /// Runs the script on stdin if the writer lock still carries `token`, holding the act lock meanwhile.
+    /// Runs the script on stdin if the writer lock still carries `token`, and holds the act lock meanwhile.
     Acting { token: &'a Token },
-    /// As [`Acting`](Self::Acting), with a file behind the script: its first line is the script in base64, and the script
-    /// reads what follows as its descriptor 7.
+    /// Like [`Acting`](Self::Acting), with a file after the script: the first line on stdin is the script in base64,
+    /// and the script reads the rest as its descriptor 7.
     Receiving { token: &'a Token },
-    /// Takes the writer lock and holds it until its stdin ends. A unit named `ours` is no obstacle, nor is
-    /// a holder whose token is `earlier`, or one of the process `ended`; each may be empty.
+    /// Takes the writer lock and holds it until its stdin ends. A unit named `ours` does not block it, nor does a
+    /// holder whose token is `earlier` or whose process is `ended`; each may be empty.
     Locking { token: &'a Token, owner: &'a str, ours: &'a str, earlier: &'a str, ended: &'a str },
 }
 
-/// How root is reached, with what the prompt for a password looks like.
+/// How to become root, with the prompt that asks for a password.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Via<'a> {
     Direct,
@@ -32,8 +32,8 @@ pub(super) enum Via<'a> {
     SudoPrompt(&'a str),
 }
 
-/// Names the mark, and sets forge's own PATH before any program is started: the login may have another one, and in it a
-/// program that somebody else can replace. What comes before it in a command is a builtin or has an absolute path.
+/// Sets the mark, and forge's own PATH before any program starts: the login's PATH may be another one and contain a
+/// program that another user can replace. Anything before this in a command is a builtin or has an absolute path.
 macro_rules! own_path {
     () => {
         "m=$1; PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export PATH; "
@@ -46,9 +46,9 @@ const READING: &str = concat!(
     r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
 );
 
-/// `$2` token, `$3` lock. The act lock is taken before the owner is read: whoever takes the writer lock
-/// writes its owner before it looks at the act lock, so one of the two sees the other.
-/// The script's own processes do not inherit the act lock, or a daemon would hold it for ever.
+/// `$2` token, `$3` lock. The act lock is taken before the owner is read: a process that takes the writer lock writes
+/// its owner before it checks the act lock, so at least one of the two sees the other. The script's own processes do
+/// not inherit the act lock; otherwise a daemon would hold it forever.
 const ACTING: &str = concat!(
     own_path!(),
     r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
@@ -59,7 +59,7 @@ const ACTING: &str = concat!(
     r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
 );
 
-/// As [`ACTING`], but for what runs: `read` takes no byte beyond the line.
+/// Like [`ACTING`], except for how the script runs: `read` consumes no byte after the line.
 const RECEIVING: &str = concat!(
     own_path!(),
     r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
@@ -71,14 +71,15 @@ const RECEIVING: &str = concat!(
     r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
 );
 
-/// `$2` token, `$3` lock, `$4` owner text for `%b`, `$5` our unit, `$6` folder of long steps, `$7` our earlier token, `$8` a
-/// process of forge that has ended.
-/// Whoever is neither root nor owns the lock's folder is refused before anything is made there. That folder is open to
-/// all on most systems, so a lock that is a link or somebody else's is refused too, and named with its owner.
-/// A holder that does not hear from its controller for [`LEASE_S`] gives the lock up: a controller that lost
-/// its power closes nothing. A holder of our own from a lost connection is ended, known by its token; so is one that a run
-/// left which has ended, known by that run's process. The token in the arguments proves that the process is the holder.
-/// Where systemctl fails, every transient unit of forge that is still loaded counts as at work.
+/// `$2` token, `$3` lock, `$4` owner text for `%b`, `$5` our unit, `$6` folder of long steps, `$7` our earlier token,
+/// `$8` a process of forge that has ended.
+/// A user who is neither root nor the owner of the lock's folder is refused before anything is created there. On most
+/// systems that folder is world-writable, so a lock that is a symlink or belongs to another user is refused too, and
+/// its owner reported. A holder that receives no heartbeat from its controller for [`LEASE_S`] releases the lock: a
+/// controller that lost its power closes nothing. A holder of this run from a lost connection is killed, identified by
+/// its token; so is one left by a run that has ended, identified by that run's process. The token in the arguments
+/// proves that the process is the holder. If systemctl fails, every transient unit of forge that is still loaded counts
+/// as running.
 pub(super) const LOCKING: &str = concat!(
     own_path!(),
     r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
@@ -103,11 +104,11 @@ pub(super) const LOCKING: &str = concat!(
     r#"printf '\001%s<got\n' "$m"; while timeout 90 sh -c "read -r x" 9>&-; do :; done; : >"$f""#,
 );
 
-/// sudo as the login finds it may be another program than the host's own. NixOS has it in a folder of its own.
+/// The login's PATH may contain another program named sudo than the host's own. NixOS has it in its own folder.
 const SUDO: &str = "exec /usr/bin/env LC_ALL=C \
                     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/wrappers/bin sudo -H";
 
-/// Returns text as an argument of printf's `%b`, in characters that no shell takes for its own: csh ends a quoted word at a
+/// Returns text as an argument of printf's `%b`, in characters that no shell interprets: csh ends a quoted word at a
 /// line break and expands `!` in it.
 fn escape_for_printf(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b" .:,@/_=+()-".contains(&byte);
@@ -115,11 +116,11 @@ fn escape_for_printf(text: &str) -> String {
     text.bytes().map(one).collect()
 }
 
-/// How long a holder waits for a sign of life: the `90` in [`LOCKING`]. Seconds.
+/// Heartbeat timeout of a holder in seconds: the `90` in [`LOCKING`].
 pub(super) const LEASE_S: u64 = 90;
 
-/// Returns whether the words of a command begin a shell of forge's own, of this version or another. Of a long command only
-/// the beginning may be known.
+/// Reports whether the words of a command start a shell of forge's own, of this or another version. Only the beginning
+/// of a long command may be known.
 pub fn is_own_shell(words: &[String]) -> bool {
     let [program, option, script, ..] = words else { return false };
     let begins = script.starts_with("m=$1; ") && script.contains(r"printf '\001%s");
@@ -127,10 +128,10 @@ pub fn is_own_shell(words: &[String]) -> bool {
 }
 
 impl Boot<'_> {
-    /// Returns the command for a login shell. `mark` frames what the script prints.
+    /// Returns the command for a login shell. `mark` frames the script's output.
     ///
     /// # Errors
-    /// A NUL byte in the owner text.
+    /// The owner text contains a NUL byte.
     pub(super) fn command(&self, mark: &Token, via: Via<'_>, paths: &HostPaths) -> Result<String, FragmentError> {
         let start = match via {
             Via::Direct => Fragment::new().code("exec /bin/sh -c"),
@@ -171,7 +172,7 @@ impl Boot<'_> {
 mod tests {
     use super::*;
 
-    /// Every command, with an owner text in which everything stands that a shell may take for its own.
+    /// Returns every command, with an owner text that contains all characters that a shell may interpret.
     fn commands() -> Vec<String> {
         let (mark, token) = (Token::new("MK"), Token::new("TK"));
         let owner = "by: eve`id`@c1!! \\ $x 'q' \"é%\n";
@@ -182,7 +183,7 @@ mod tests {
         all.map(Result::unwrap).collect()
     }
 
-    /// What csh and fish take for their own between single quotes.
+    /// Text that csh and fish interpret even between single quotes.
     #[test]
     fn commands_survive_any_login_shell() {
         for command in commands() {
@@ -191,7 +192,7 @@ mod tests {
         }
     }
 
-    /// The login's PATH may name a folder of somebody else first.
+    /// The login's PATH may start with a folder of another user.
     #[test]
     fn no_program_is_looked_up_in_the_path_of_the_login() {
         for command in commands() {

@@ -1,4 +1,4 @@
-//! One started command on a host: three pipes and what keeps them open.
+//! A started command on a host: three pipes and the handle that keeps them open.
 
 use super::{ErrorKind, Surroundings, TransportError};
 use std::process::Stdio;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// A running command. Dropping it closes its pipes, and for ssh the channel; what runs on the host is
-/// not killed by that, it only finds its pipes closed.
+/// A running command. Dropping it closes its pipes, and for ssh the channel. This does not kill the processes on the
+/// host; they only find their pipes closed.
 pub(super) struct Channel {
     pub stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
     pub stderr: Box<dyn AsyncRead + Send + Unpin>,
-    /// What the shell must read before it starts the wrapper, when the command could not be given to it.
+    /// Input that the shell must read before it starts the wrapper, if the command could not be passed as an argument.
     pub preface: Option<String>,
     owner: Owner,
-    /// One of the session's few channels, given back when this is dropped.
+    /// Permit for one of the session's few channels, released on drop.
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -48,14 +48,14 @@ impl Channel {
         })
     }
 
-    /// Starts `command` with this machine's `sh`, with little of forge's own environment: what stands there
-    /// may be a secret of the controller.
+    /// Starts `command` with this machine's `sh` and a minimal environment: forge's own may contain secrets of the
+    /// controller.
     pub(super) fn local(command: &str) -> Result<Self, TransportError> {
         let mut start = tokio::process::Command::new("/bin/sh");
         start.arg("-c").arg(command).env_clear();
         start.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         for name in ["HOME", "USER", "LOGNAME"] {
-            #[expect(clippy::disallowed_methods, reason = "what a login would set; nothing of forge's own hangs on it")]
+            #[expect(clippy::disallowed_methods, reason = "a login sets them; forge does not depend on them")]
             if let Some(value) = std::env::var_os(name) {
                 start.env(name, value);
             }
@@ -63,10 +63,10 @@ impl Channel {
         Self::process(start, "/bin/sh", None)
     }
 
-    /// Starts a program that gives a shell on stdin; `command` is the first line it reads.
+    /// Starts a program that runs a shell on its stdin; `command` is the first line it reads.
     pub(super) fn program(argv: &[String], command: &str, surroundings: &Surroundings) -> Result<Self, TransportError> {
         let [name, arguments @ ..] = argv else {
-            return Err(TransportError::new(ErrorKind::Controller, "the command transport names no program"));
+            return Err(TransportError::new(ErrorKind::Controller, "the command transport does not name a program"));
         };
         let mut start = tokio::process::Command::new(name);
         start.args(arguments);
@@ -79,7 +79,7 @@ impl Channel {
         name: &str,
         preface: Option<String>,
     ) -> Result<Self, TransportError> {
-        // A process group of its own: Ctrl-C in forge's terminal must not stop a step in the middle.
+        // Its own process group: Ctrl-C in forge's terminal must not stop a step halfway.
         let spawned =
             start.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let failed =
@@ -99,17 +99,17 @@ impl Channel {
         })
     }
 
-    /// Kills what can be killed from here: the process group of a process on this machine.
+    /// Kills the process group of a process on this machine; remote processes cannot be killed from here.
     pub(super) fn kill(&mut self) {
         let Owner::Process(child) = &self.owner else { return };
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid {
-            // It may be gone already; then nothing is left to kill.
+            // The process may be gone already; then nothing is left to kill.
             let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::TERM);
         }
     }
 
-    /// Waits until the process on this machine is gone, so that it leaves no zombie; not for ssh.
+    /// Waits until the process on this machine has exited, so that it leaves no zombie; does nothing for ssh.
     pub(super) async fn reap(&mut self) {
         if let Owner::Process(child) = &mut self.owner {
             let _ = tokio::time::timeout(std::time::Duration::from_millis(500), child.wait()).await;

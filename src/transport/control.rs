@@ -1,4 +1,4 @@
-//! The folder of control sockets on this machine: private, short, and cleaned of what killed runs left.
+//! The folder of control sockets on this machine: private, with a short path, and cleaned of leftovers of killed runs.
 
 use super::{ErrorKind, Target, TransportError};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -11,17 +11,17 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Longest path of the folder. A socket's path may have 107 bytes on Linux and 103 on macOS; ssh adds a
-/// suffix of 17 while it makes the socket, and ours below the folder has 15.
+/// Maximum length of the folder's path. A socket's path may have 107 bytes on Linux and 103 on macOS; ssh adds a suffix
+/// of 17 while it creates the socket, and our part below the folder takes 15.
 const PATH_CAP: usize = 70;
-/// Folders younger than this may belong to a run that is just connecting.
+/// Minimum age of leftovers: younger folders may belong to a run that is connecting.
 const LEFTOVER_AGE: Duration = Duration::from_secs(120);
 const PREFIX: &str = "s";
-/// What names of sockets of kept connections begin with.
+/// Prefix of the sockets of persistent connections.
 const KEPT: &str = "k";
 
-/// Returns the folder for control sockets: `forge` below the user's runtime folder (`$XDG_RUNTIME_DIR`, read
-/// by the caller), or `/tmp/forge-UID` when there is none or its path is too long for a socket.
+/// Returns the folder for control sockets: `forge` below the user's runtime folder (`$XDG_RUNTIME_DIR`, read by the
+/// caller), or `/tmp/forge-UID` if there is none or its path is too long for a socket.
 pub fn control_dir(runtime: Option<&Utf8Path>) -> Utf8PathBuf {
     let short = |dir: &Utf8PathBuf| {
         dir.is_absolute() && dir.as_str().len() <= PATH_CAP && dir.parent().is_some_and(Utf8Path::is_dir)
@@ -30,7 +30,7 @@ pub fn control_dir(runtime: Option<&Utf8Path>) -> Utf8PathBuf {
     runtime.map(|dir| dir.join("forge")).filter(short).unwrap_or_else(|| format!("/tmp/forge-{uid}").into())
 }
 
-/// Makes the folder if it is not there, and checks that nobody else can reach into it.
+/// Creates the folder if it does not exist, and checks that no other user can access it.
 pub(super) fn prepare(dir: &Utf8Path) -> Result<(), TransportError> {
     match fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -42,31 +42,31 @@ pub(super) fn prepare(dir: &Utf8Path) -> Result<(), TransportError> {
     let ours = found.uid() == rustix::process::getuid().as_raw();
     match (found.is_dir(), ours, found.mode() & 0o077) {
         (true, true, 0) => Ok(()),
-        (false, ..) => Err(unusable(dir, "it is not a folder")),
-        (_, false, _) => Err(unusable(dir, "it belongs to somebody else")),
-        _ => Err(unusable(dir, "others may enter it")),
+        (false, ..) => Err(unusable(dir, "not a directory")),
+        (_, false, _) => Err(unusable(dir, "it belongs to another user")),
+        _ => Err(unusable(dir, "other users can access it")),
     }
 }
 
-/// Checks that control sockets can be kept in `dir`, which is made if it is not there.
+/// Checks that control sockets can be kept in `dir`, which is created if it does not exist.
 ///
 /// # Errors
-/// It cannot be made, or others can reach into it.
+/// It cannot be created, or other users can access it.
 pub fn check_control_dir(dir: &Utf8Path) -> Result<(), TransportError> {
     prepare(dir)
 }
 
 fn unusable(dir: &Utf8Path, why: &str) -> TransportError {
     TransportError::new(ErrorKind::Controller, format!("cannot keep control sockets in `{dir}`: {why}"))
-        .hint(format!("remove `{dir}`, or set XDG_RUNTIME_DIR to a folder of your own"))
+        .hint(format!("remove `{dir}`, or set XDG_RUNTIME_DIR to a directory that belongs to you"))
 }
 
-/// Makes a fresh folder for one connection, with a name that tells the leftovers.
+/// Creates a fresh folder for one connection; its name's prefix identifies leftovers.
 pub(super) fn fresh(dir: &Utf8Path) -> Result<TempDir, TransportError> {
     tempfile::Builder::new().prefix(PREFIX).tempdir_in(dir).map_err(|error| unusable(dir, &error.to_string()))
 }
 
-/// Removes what is left of connections that nobody listens on any more, once for each folder: a run opens many connections.
+/// Removes leftovers of dead connections, once per folder and process: a run opens many connections.
 pub(super) fn clean_once(dir: &Utf8Path) {
     static CLEANED: Mutex<BTreeSet<Utf8PathBuf>> = Mutex::new(BTreeSet::new());
     if CLEANED.lock().unwrap_or_else(PoisonError::into_inner).insert(dir.to_owned()) {
@@ -78,7 +78,7 @@ fn clean(dir: &Utf8Path) {
     let Ok(entries) = fs_err::read_dir(dir) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // Another run may be cleaning too; whoever comes second finds nothing.
+        // Another run may be cleaning at the same time; the second finds nothing.
         if name.starts_with(PREFIX) && is_old(&path) && UnixStream::connect(path.join("master")).is_err() {
             let _ = fs::remove_dir_all(&path);
         } else if is_kept_name(&name) && is_dead_socket(&path) {
@@ -87,7 +87,7 @@ fn clean(dir: &Utf8Path) {
     }
 }
 
-/// Whether a socket is there on which nobody listens, and no run put a new one in its place meanwhile.
+/// Reports whether a socket exists that nothing listens on, and that no run has replaced in the meantime.
 fn is_dead_socket(path: &std::path::Path) -> bool {
     let found =
         || fs::symlink_metadata(path).ok().filter(|found| found.file_type().is_socket()).map(|found| found.ino());
@@ -96,7 +96,7 @@ fn is_dead_socket(path: &std::path::Path) -> bool {
     UnixStream::connect(path).is_err_and(refused) && found() == Some(before)
 }
 
-/// Whether [`kept_socket`] makes such names.
+/// Reports whether [`kept_socket`] creates such names.
 fn is_kept_name(name: &str) -> bool {
     let digest = name.strip_prefix(KEPT).unwrap_or_default();
     digest.len() == 12 && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -107,7 +107,7 @@ fn is_old(path: &std::path::Path) -> bool {
     age.is_some_and(|age| age > LEFTOVER_AGE)
 }
 
-/// Returns the socket of a kept connection to `target`: the same target finds it again.
+/// Returns the socket path of a persistent connection to `target`; the same target gives the same path.
 pub(super) fn kept_socket(target: &Target) -> Utf8PathBuf {
     let Target { address, user, port, identity, config, known_hosts, jump, host_key, .. } = target;
     let text = format!("{:?}", (address, user, port, identity, config, known_hosts, jump, host_key));
@@ -136,14 +136,14 @@ mod tests {
         assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o7777, 0o700);
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
         let error = prepare(&dir).unwrap_err();
-        assert_eq!(error.message, format!("cannot keep control sockets in `{dir}`: others may enter it"));
+        assert_eq!(error.message, format!("cannot keep control sockets in `{dir}`: other users can access it"));
     }
 
     #[test]
     fn a_link_in_its_place_is_refused() {
         let (_folder, path) = temporary();
         std::os::unix::fs::symlink("/tmp", path.join("forge")).unwrap();
-        assert!(prepare(&path.join("forge")).unwrap_err().message.ends_with("it is not a folder"));
+        assert!(prepare(&path.join("forge")).unwrap_err().message.ends_with("not a directory"));
     }
 
     #[test]

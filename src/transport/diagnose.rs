@@ -1,19 +1,19 @@
-//! What `ssh` says when it does not connect, in its own words, told apart.
+//! Classifies the error output of an `ssh` that could not connect.
 
 use super::arguments::Jump;
 use super::{ErrorKind, Target, TransportError};
 use std::borrow::Cow;
 
-/// What a failed `ssh` left behind.
+/// The logs of a failed `ssh`.
 pub(super) struct Failure<'a> {
     /// Its own log (`-E`).
     pub log: &'a str,
-    /// The log of the jumps that forge put before it.
+    /// The log of the jump hosts that forge put before it.
     pub jumps: &'a str,
 }
 
-/// Returns why `ssh` did not connect. A jump's own words go before those of the connection through it, which
-/// only notices that nothing comes.
+/// Returns why `ssh` did not connect. Errors of a jump host take precedence over those of the connection through it,
+/// which only sees that no data arrives.
 pub(super) fn explain(failure: &Failure<'_>, target: &Target) -> TransportError {
     TransportError { address: Some(target.address.clone()), ..told(failure, target) }
 }
@@ -29,7 +29,7 @@ fn told(failure: &Failure<'_>, target: &Target) -> TransportError {
     }
 }
 
-/// What ssh calls the other end when that is a proxy command.
+/// ssh's name for the peer when it connects through a proxy command.
 const NO_PEER: &str = "UNKNOWN port 65535";
 
 fn jump(said: &str, target: &Target) -> TransportError {
@@ -37,28 +37,28 @@ fn jump(said: &str, target: &Target) -> TransportError {
     let words = worded(inner, said, target);
     let why = match inner {
         ErrorKind::HostKeyUnknown | ErrorKind::HostKeyChanged => words.message,
-        ErrorKind::Auth => "no key is accepted".to_owned(),
-        ErrorKind::Dns => "a name on the way has no address".to_owned(),
-        ErrorKind::Refused => "a connection on the way is refused".to_owned(),
+        ErrorKind::Auth => "no key was accepted".to_owned(),
+        ErrorKind::Dns => "a host name on the way does not resolve".to_owned(),
+        ErrorKind::Refused => "a connection on the way was refused".to_owned(),
         ErrorKind::NoRoute => "no route".to_owned(),
         ErrorKind::ConnectTimeout => "no answer".to_owned(),
         _ => "the connection was closed".to_owned(),
     };
-    let message = format!("the jump `{}` was not passed: {why}", target.jump.join(","));
+    let message = format!("the connection through jump host `{}` failed: {why}", target.jump.join(","));
     let mut error = TransportError::new(ErrorKind::Jump, message);
     error.hint = words.hint.filter(|_| inner != ErrorKind::Dns && inner != ErrorKind::Refused);
     error.retryable = words.retryable;
     error.said(said.as_bytes())
 }
 
-/// Of a `ProxyJump` or `ProxyCommand` in the user's configuration: ssh does not pass its words on.
+/// The error of a `ProxyJump` or `ProxyCommand` in the user's configuration, whose output ssh does not pass on.
 fn proxy(target: &Target) -> TransportError {
     let message = format!("the proxy on the way to `{}` closed the connection", target.address);
     TransportError::new(ErrorKind::Jump, message)
-        .hint(format!("run `ssh {} true` to see what it says", word(&target.address)))
+        .hint(format!("run `ssh {} true` to see its error output", word(&target.address)))
 }
 
-/// Sayings of OpenSSH 7.6 to 10, the telling ones first: a log may hold several.
+/// Error texts of OpenSSH 7.6 to 10, the most specific first: a log may contain several.
 const SAYINGS: &[(&str, ErrorKind)] = &[
     ("REMOTE HOST IDENTIFICATION HAS CHANGED", ErrorKind::HostKeyChanged),
     ("REVOKED HOST KEY DETECTED", ErrorKind::HostKeyChanged),
@@ -100,37 +100,37 @@ fn worded(kind: ErrorKind, said: &str, target: &Target) -> TransportError {
     match kind {
         ErrorKind::HostKeyUnknown => unknown_key(said, target),
         ErrorKind::HostKeyChanged => changed_key(said, target),
-        ErrorKind::Auth => new(format!("the host accepts no key of {} for the login", target.user_name()))
+        ErrorKind::Auth => new(format!("the host accepted no key of {}", target.user_name()))
             .hint("add the public key to the user's `authorized_keys`, load the key into the agent, or name it as `connect.identity`"),
         ErrorKind::Dns => {
-            let mut error = new(format!("the name `{address}` has no address"))
-                .hint("give the host an `address`, or check the resolver of this machine");
+            let mut error = new(format!("host name `{address}` does not resolve"))
+                .hint("set the host's `address`, or check DNS on this machine");
             error.retryable = said.contains("Temporary failure");
             error
         }
-        ErrorKind::Refused => new(format!("`{address}` refuses the connection: nothing listens on port {}", port(target)))
-            .hint("check that sshd runs there, and `connect.port`"),
+        ErrorKind::Refused => new(format!("`{address}` refused the connection: nothing listens on port {}", port(target)))
+            .hint("check that sshd is running there, and check `connect.port`"),
         ErrorKind::NoRoute => new(format!("no route to `{address}`")),
         ErrorKind::ConnectTimeout => timed_out(target),
-        ErrorKind::SshConfig => new("`ssh` does not accept its configuration".to_owned())
-            .hint(format!("run `ssh {address} true` to see what it says")),
+        ErrorKind::SshConfig => new("`ssh` rejected its configuration".to_owned())
+            .hint(format!("run `ssh {address} true` to see its error output")),
         ErrorKind::Dropped => new(format!("`{address}` closed the connection before the login"))
-            .hint("sshd may be starting, full (`MaxStartups`), or filtering this machine"),
+            .hint("sshd may be starting, at its connection limit (`MaxStartups`), or blocking this machine"),
         _ => new(format!("`ssh` could not connect to `{address}`")),
     }
 }
 
-/// Returns the error of a connection that took too long.
+/// Returns the error for a connection that timed out.
 pub(super) fn timed_out(target: &Target) -> TransportError {
     let seconds = target.connect_timeout().as_secs_f64();
     TransportError::new(ErrorKind::ConnectTimeout, format!("`{}` did not answer within {seconds} s", target.address))
 }
 
 fn port(target: &Target) -> String {
-    target.port.map_or_else(|| "22 (or as ~/.ssh/config says)".to_owned(), |port| port.to_string())
+    target.port.map_or_else(|| "22 (or the one in ~/.ssh/config)".to_owned(), |port| port.to_string())
 }
 
-/// `No ED25519 host key is known for [10.0.0.1]:2222 and you have requested strict checking.`
+/// Parses `No ED25519 host key is known for [10.0.0.1]:2222 and you have requested strict checking.`
 fn unknown_key(said: &str, target: &Target) -> TransportError {
     let name = between(said, "host key is known for ", " and you").unwrap_or(&target.address);
     let file = target.known_hosts.as_ref().map_or("~/.ssh/known_hosts".to_owned(), |file| word(file.as_str()));
@@ -140,11 +140,11 @@ fn unknown_key(said: &str, target: &Target) -> TransportError {
         false => format!("ssh-keyscan {} >> {file}", keyscan_name(name)),
         true => format!("ssh -J {} {}", target.jump.join(","), target.address),
     };
-    TransportError::new(ErrorKind::HostKeyUnknown, format!("the host key of `{name}` is not known"))
-        .hint(format!("compare its fingerprint and take it with `{add}`, or set `host_key: accept_new`"))
+    TransportError::new(ErrorKind::HostKeyUnknown, format!("unknown host key of `{name}`"))
+        .hint(format!("verify its fingerprint and add it with `{add}`, or set `host_key: accept_new`"))
 }
 
-/// `[10.0.0.1]:2222` is `-p 2222 10.0.0.1` for ssh-keyscan.
+/// Converts `[10.0.0.1]:2222` to `-p 2222 10.0.0.1` for ssh-keyscan.
 fn keyscan_name(name: &str) -> String {
     match name.strip_prefix('[').and_then(|inner| inner.split_once("]:")) {
         Some((host, port)) => format!("-p {port} {host}"),
@@ -152,7 +152,7 @@ fn keyscan_name(name: &str) -> String {
     }
 }
 
-/// `Offending ED25519 key in /root/.ssh/known_hosts:3` and `Host key for [10.0.0.1]:2222 has changed and …`.
+/// Parses `Offending ED25519 key in /root/.ssh/known_hosts:3` and `Host key for [10.0.0.1]:2222 has changed and …`.
 fn changed_key(said: &str, target: &Target) -> TransportError {
     let name = between(said, "Host key for ", " has changed").unwrap_or(&target.address);
     let new = |message| TransportError::new(ErrorKind::HostKeyChanged, message);
@@ -161,13 +161,13 @@ fn changed_key(said: &str, target: &Target) -> TransportError {
         place.rsplit_once(':').filter(|(_, number)| number.parse::<u32>().is_ok())
     });
     match offending {
-        Some((file, line)) => new(format!("the host key of `{name}` has changed: line {line} of `{file}` holds another one"))
-            .hint(format!("if the host was installed anew, take the old key out with `ssh-keygen -f {} -R {}`; else somebody may be in between", word(file), word(name))),
+        Some((file, line)) => new(format!("the host key of `{name}` has changed: line {line} of `{file}` has a different key"))
+            .hint(format!("if the host was reinstalled, remove the old key with `ssh-keygen -f {} -R {}`; otherwise this may be a man-in-the-middle attack", word(file), word(name))),
         None => new(format!("the host key of `{name}` has changed or is revoked")),
     }
 }
 
-/// Returns `text` as one word of a command that a person copies.
+/// Returns `text` quoted as one word of a command that a person copies.
 fn word(text: &str) -> String {
     shlex::try_quote(text).map_or_else(|_| text.to_owned(), Cow::into_owned)
 }
@@ -201,12 +201,12 @@ mod tests {
         assert_eq!(error.kind, ErrorKind::HostKeyChanged);
         assert_eq!(
             error.message,
-            "the host key of `[10.0.0.1]:2222` has changed: line 3 of `/root/.ssh/known_hosts` holds another one"
+            "the host key of `[10.0.0.1]:2222` has changed: line 3 of `/root/.ssh/known_hosts` has a different key"
         );
         assert_eq!(
             error.hint.unwrap(),
-            "if the host was installed anew, take the old key out with `ssh-keygen -f /root/.ssh/known_hosts \
-             -R '[10.0.0.1]:2222'`; else somebody may be in between"
+            "if the host was reinstalled, remove the old key with `ssh-keygen -f /root/.ssh/known_hosts \
+             -R '[10.0.0.1]:2222'`; otherwise this may be a man-in-the-middle attack"
         );
     }
 
@@ -216,10 +216,10 @@ mod tests {
                    Host key verification failed.\r\n";
         let error = explained(log, "");
         assert_eq!((error.kind, error.retryable), (ErrorKind::HostKeyUnknown, false));
-        assert_eq!(error.message, "the host key of `[10.0.0.1]:2222` is not known");
+        assert_eq!(error.message, "unknown host key of `[10.0.0.1]:2222`");
         assert_eq!(
             error.hint.unwrap(),
-            "compare its fingerprint and take it with `ssh-keyscan -p 2222 10.0.0.1 >> ~/.ssh/known_hosts`, or set \
+            "verify its fingerprint and add it with `ssh-keyscan -p 2222 10.0.0.1 >> ~/.ssh/known_hosts`, or set \
              `host_key: accept_new`"
         );
     }
@@ -271,10 +271,13 @@ mod tests {
         let log = "kex_exchange_identification: Connection closed by remote host\r\nConnection closed by UNKNOWN port 65535\r\n";
         let error = explained(log, "me@bastion: Permission denied (publickey).\r\n");
         assert_eq!((error.kind, error.retryable), (ErrorKind::Jump, false));
-        assert_eq!(error.message, "the jump `me@bastion,inner` was not passed: no key is accepted");
+        assert_eq!(error.message, "the connection through jump host `me@bastion,inner` failed: no key was accepted");
         let error =
             explained(log, "No ED25519 host key is known for bastion and you have requested strict checking.\r\n");
-        assert_eq!(error.message, "the jump `me@bastion,inner` was not passed: the host key of `bastion` is not known");
+        assert_eq!(
+            error.message,
+            "the connection through jump host `me@bastion,inner` failed: unknown host key of `bastion`"
+        );
         assert!(error.hint.unwrap().contains("`ssh-keyscan bastion >> ~/.ssh/known_hosts`"));
         let error =
             explained(log, "No ED25519 host key is known for inner and you have requested strict checking.\r\n");

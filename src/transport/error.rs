@@ -1,15 +1,15 @@
-//! Why talking to a host failed, told apart by what to do about it.
+//! Errors of talking to a host, distinguished by the action they require.
 
 use crate::model::Untrusted;
 
-/// What went wrong. The kinds differ in what a person or the engine does next.
+/// Kinds of failure. Each requires a different action from the user or the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// A program or folder on this machine is missing or unusable.
     Controller,
-    /// The host's name has no address.
+    /// The host's name does not resolve.
     Dns,
-    /// The host answered that nobody listens.
+    /// The host refused the connection: nothing listens on the port.
     Refused,
     /// No route to the host, or the network is down.
     NoRoute,
@@ -19,58 +19,59 @@ pub enum ErrorKind {
     Dropped,
     /// The host's key is not in the known hosts.
     HostKeyUnknown,
-    /// The host's key is another one than the known hosts hold.
+    /// The host's key differs from the one in the known hosts.
     HostKeyChanged,
     /// The host did not accept any key.
     Auth,
-    /// The private key is locked by a passphrase, and no agent holds it.
+    /// The private key is protected by a passphrase, and no agent holds it.
     KeyLocked,
-    /// A jump host could not be passed.
+    /// The connection through a jump host failed.
     Jump,
-    /// `ssh` does not accept an option or its configuration file.
+    /// `ssh` rejected an option or its configuration file.
     SshConfig,
-    /// `ssh` failed in a way that forge does not know.
+    /// `ssh` failed for an unrecognized reason.
     Connect,
-    /// The connection broke after it stood.
+    /// The connection broke after it was established.
     LinkLost,
-    /// The host opens no further channel on the connection.
+    /// The host refused to open another channel on the connection.
     Channel,
     /// No POSIX shell started for the login user.
     Shell,
-    /// sudo needs a password and none is declared.
+    /// sudo needs a password, and none is declared.
     SudoNeedsPassword,
-    /// sudo refused the password.
+    /// sudo rejected the password.
     SudoPassword,
     /// sudo does not allow the user to become root.
     SudoDenied,
-    /// The host has no sudo.
+    /// The host has no working sudo.
     SudoMissing,
-    /// The script did not end within its limit. It may still run.
+    /// The script did not end within its limit. It may still be running.
     Timeout,
     /// The script's shell was killed on the host.
     Killed,
-    /// The answer is larger than forge keeps.
+    /// The answer is larger than forge's limit.
     TooLarge,
-    /// The answer is not in the form forge wrote it in.
+    /// The answer does not have the expected format.
     Garbled,
-    /// The script cannot be sent as it is.
+    /// The script cannot be encoded for sending; the message says why.
     Script,
     /// The login user is not root and does not become root; nothing was written.
     NotRoot,
-    /// The writer lock is a file of somebody else; nothing was written.
+    /// The writer lock is a file of another user; nothing was written.
     LockForeign,
-    /// The writer lock is not ours any more; nothing was run.
+    /// This run no longer holds the writer lock; nothing was run.
     LockLost,
-    /// An earlier script of this run is still at work on the host; nothing was run.
+    /// An earlier script of this run is still running on the host; nothing was run.
     StillActing,
     /// The host cannot start a long step.
     LongStart,
-    /// A long step ended without saying how, because the host rebooted or it was killed; or the host does not tell whether it runs.
+    /// A long step ended without a status, because the host rebooted or it was killed; or the host does not report
+    /// whether it is running.
     LongGone,
 }
 
-/// A failure to talk to a host. `message` and `hint` are forge's own words and names from this machine;
-/// what the host or `ssh` said is in `said`.
+/// A failure to talk to a host. `message` and `hint` contain only forge's own text and names from this machine; `said`
+/// holds the output of the host or of `ssh`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TransportError {
@@ -78,9 +79,9 @@ pub struct TransportError {
     pub message: String,
     pub hint: Option<String>,
     pub said: Option<Untrusted>,
-    /// The address that message and hint name, where they do.
+    /// The address that message and hint name, if they name one.
     pub address: Option<String>,
-    /// Whether trying the same again may succeed without a person.
+    /// Whether a retry may succeed without user action.
     pub retryable: bool,
     /// Whether any byte of a script may have reached the host.
     pub sent_anything: bool,
@@ -115,7 +116,7 @@ impl TransportError {
         self
     }
 
-    /// Returns whether the host could not be reached at all, as opposed to a script that failed there.
+    /// Reports whether the host could not be reached at all, as opposed to a script that failed there.
     pub fn is_unreachable(&self) -> bool {
         use ErrorKind as K;
         matches!(
@@ -138,7 +139,7 @@ impl TransportError {
 }
 
 impl ErrorKind {
-    /// Whether failures of this kind pass by themselves.
+    /// Reports whether failures of this kind are transient.
     fn passes(self) -> bool {
         matches!(
             self,

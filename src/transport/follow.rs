@@ -1,4 +1,4 @@
-//! Following a long step: its log as it grows, and its status, over as many connections as it takes.
+//! Follows a long step: its growing log and its status, over as many connections as needed.
 
 use super::long::{folder, log};
 use super::reader::backoff_for;
@@ -11,30 +11,31 @@ use std::time::{Duration, Instant};
 /// How a long step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongEnd {
-    /// Exit status; 124 when its own limit stopped it.
+    /// Exit status; 124 if its own limit stopped it.
     pub status: i32,
-    /// Bytes of its log.
+    /// Size of its log in bytes.
     pub log_size: u64,
 }
 
 /// Receives the log as it grows: the offset after the bytes, and the bytes.
 pub type LogSink<'a> = &'a mut (dyn FnMut(u64, &[u8]) + Send);
 
-/// How long a host may be out of reach before following it is given up.
+/// How long a host may be unreachable before following is given up.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Bytes of the log per round trip.
+/// Maximum bytes of the log per round trip.
 const PIECE_CAP: u64 = 256 * 1024;
-/// How long one look waits on the host for news. Half seconds.
+/// Half seconds that one look waits on the host for news.
 const TURNS: u64 = 20;
-/// The time for one look.
+/// Timeout of one look.
 const LOOK_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long forge waits before it looks again at a step of which the host cannot say whether it runs.
+/// Delay before the next look if the host cannot report whether the step is running.
 const DOUBT_PAUSE: Duration = Duration::from_secs(1);
 
-/// `$1` folder, `$2` log, `$3` offset, `$4` unit, `$5` cap, `$6` turns. Prints `alive result size count` and
-/// `count` bytes of the log. `alive` is `no` only if both its lock and systemd say so; a systemctl that fails says
-/// nothing. Whether it lives is read before the result: a step that ends between the two is then seen as ended, not as gone.
+/// `$1` folder, `$2` log, `$3` offset, `$4` unit, `$5` cap, `$6` turns. Prints `alive result size count` and `count`
+/// bytes of the log. `alive` is `no` only if both the step's lock and systemd say so; a failing systemctl decides
+/// nothing. Liveness is read before the result: a step that ends between the two reads is then seen as ended, not as
+/// gone.
 pub(super) const LOOK: &str = r#"i=0
 while :; do
   a=no
@@ -61,12 +62,12 @@ printf '%s %s %s %s\n' "$a" "$r" "$((n))" "$k"
 [ "$k" -eq 0 ] || tail -c "+$(($3 + 1))" "$2" | head -c "$k"
 "#;
 
-/// Whether a long step still runs, as the host tells.
+/// Whether a long step is still running, as the host reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepLife {
     Running,
     Over,
-    /// The host cannot say: its systemd does not answer.
+    /// The host cannot report it: its systemd does not answer.
     Unknown,
 }
 
@@ -100,12 +101,13 @@ impl<'a> Look<'a> {
 }
 
 impl Reader {
-    /// Follows a long step from `from` bytes into its log until it has ended. A lost link is made anew, for
-    /// five minutes at most; the step goes on meanwhile. Any forge may follow a step that another one started.
+    /// Follows a long step from offset `from` of its log until it has ended. Reconnects a lost link, for at most five
+    /// minutes; the step continues in the meantime. Any forge can follow a step that another one started.
     ///
     /// # Errors
-    /// The host stays out of reach, or does not tell for five minutes whether the step runs;
-    /// [`LongGone`](ErrorKind::LongGone) when the step ended without a status, because the host rebooted or it was killed.
+    /// The host stays unreachable, or does not report for five minutes whether the step is running;
+    /// [`LongGone`](ErrorKind::LongGone) if the step ended without a status, because the host rebooted or it was
+    /// killed.
     pub async fn follow(
         &self,
         unit: &UnitName,
@@ -153,10 +155,10 @@ impl Reader {
 }
 
 impl Writer {
-    /// As [`Reader::follow`]; takes the lock anew when the connection that held it was lost meanwhile.
+    /// Like [`Reader::follow`]; retakes the lock if the connection that held it was lost in the meantime.
     ///
     /// # Errors
-    /// As [`Reader::follow`] and [`Reader::lock`].
+    /// Those of [`Reader::follow`] and [`Reader::lock`].
     pub async fn follow(
         &mut self,
         unit: &UnitName,
@@ -173,23 +175,23 @@ impl Writer {
     }
 }
 
-/// A look that took too long says that the host is slow, nothing of the step.
+/// Reports whether to look again. A look that timed out shows that the host is slow; it says nothing about the step.
 fn may_look_again(error: &TransportError) -> bool {
     error.retryable || error.kind == ErrorKind::Timeout
 }
 
 fn garbled() -> TransportError {
-    TransportError::new(ErrorKind::Garbled, "the host's answer about a long step makes no sense").sent(true)
+    TransportError::new(ErrorKind::Garbled, "invalid answer from the host about a long step").sent(true)
 }
 
 fn undecided(unit: &UnitName) -> TransportError {
-    let message = format!("the host does not tell whether the unit `{unit}` still runs: `systemctl show` fails");
+    let message = format!("the host does not report whether the unit `{unit}` is running: `systemctl show` failed");
     TransportError::new(ErrorKind::LongGone, message).hint("check systemd on the host").sent(true)
 }
 
 fn gone(unit: &UnitName) -> TransportError {
-    TransportError::new(ErrorKind::LongGone, format!("the unit `{unit}` is gone without a result"))
-        .hint("the host rebooted, or the unit was killed; the log of the step is kept on the host")
+    TransportError::new(ErrorKind::LongGone, format!("the unit `{unit}` ended without a result"))
+        .hint("the host rebooted, or the unit was killed; the step's log is kept on the host")
         .sent(true)
 }
 

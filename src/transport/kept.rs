@@ -1,6 +1,6 @@
-//! Output that is kept up to a cap: all of it or an error, or its tail.
+//! Output that is kept up to a cap: all of it or an error, or only its tail.
 
-/// What is kept of an output stream.
+/// Which part of an output stream to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keep {
     /// Everything; more bytes than this are an error.
@@ -9,7 +9,7 @@ pub(super) enum Keep {
     Tail(usize),
 }
 
-/// A stream's kept bytes.
+/// The kept bytes of a stream.
 pub(super) struct Kept {
     keep: Keep,
     bytes: Vec<u8>,
@@ -21,7 +21,7 @@ impl Kept {
         Self { keep, bytes: Vec::new(), dropped: 0 }
     }
 
-    /// Takes `bytes`; returns whether they are within the cap.
+    /// Appends `bytes`; returns false if they exceed the cap.
     pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
         match self.keep {
             Keep::All(cap) if self.bytes.len() + bytes.len() > cap => return false,
@@ -42,7 +42,7 @@ impl Kept {
         &self.bytes
     }
 
-    /// Takes out the kept bytes and the number of those before them that were dropped.
+    /// Takes the kept bytes and the number of bytes dropped before them.
     pub(super) fn take(&mut self) -> (Vec<u8>, u64) {
         if let Keep::Tail(cap) = self.keep {
             self.trim(cap);

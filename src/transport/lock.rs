@@ -1,4 +1,4 @@
-//! The writer lock of a host: taken and held by a channel of the session, given up with it.
+//! The writer lock of a host: taken and held by a channel of the session, released with it.
 
 use super::boot::{Boot, LEASE_S};
 use super::kept::Keep;
@@ -13,25 +13,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Who takes the lock: what another run is told.
+/// The lock holder, as reported to other runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub run: String,
-    /// Who started forge.
+    /// The user who started forge.
     pub user: String,
-    /// The machine forge runs on.
+    /// The machine that forge runs on.
     pub controller: String,
     pub pid: u32,
-    /// The same process, such that a later run on that machine can tell whether it has ended; `None` where that cannot be told.
+    /// Identifies the process, so that a later run on that machine can check whether it has ended; `None` if the system
+    /// does not provide enough data.
     pub process: Option<ProcessMark>,
-    /// When, as text for people.
+    /// Start time, as text for people.
     pub since: String,
     /// `forge apply inventory.yaml`.
     pub what: String,
 }
 
 impl Owner {
-    /// Returns one `key: value` per line; control characters become `?`, so that no value forges a line.
+    /// Returns one `key: value` per line; control characters become `?`, so that a value cannot forge a line.
     pub fn text(&self) -> String {
         let clean = |text: &str| text.replace(char::is_control, "?");
         let by = format!("{}@{} (pid {})", clean(&self.user), clean(&self.controller), self.pid);
@@ -40,13 +41,14 @@ impl Owner {
         format!("run: {run}\nby: {by}\nsince: {since}\nwhat: {what}\n{process}")
     }
 
-    /// Returns the process that an owner text names, if it ran on this machine and has ended: it will not give the lock up.
+    /// Returns the process that an owner text names, if it ran on this machine and has ended: it cannot release the
+    /// lock itself.
     pub fn ended_process(text: &Untrusted) -> Option<ProcessMark> {
         let mark = text.raw().lines().find_map(|line| ProcessMark::parse(line.strip_prefix("process: ")?))?;
         mark.has_ended().then_some(mark)
     }
 
-    /// Returns what [`text`](Self::text) says in a line for people; what is not in that form as it is, in one line.
+    /// Formats the output of [`text`](Self::text) as one line for people; other text is joined into one line unchanged.
     pub fn told(text: &Untrusted) -> Untrusted {
         let of = |key: &str| text.raw().lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
         match (of("run"), of("by"), of("since"), of("what")) {
@@ -60,30 +62,30 @@ impl Owner {
     }
 }
 
-/// Why the writer lock was not given.
+/// Why the writer lock could not be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
     /// Another run holds it. The text is [`Owner::text`] as the other run wrote it.
-    #[error("another run holds the host")]
+    #[error("another run holds the writer lock")]
     Held { owner: Untrusted },
-    /// Nobody holds it, but a script of an earlier run is still at work.
-    #[error("a script of an earlier run is still at work on the host")]
+    /// The lock is free, but a script of an earlier run is still running.
+    #[error("a script of an earlier run is still running on the host")]
     Acting { owner: Untrusted },
-    /// Nobody holds it, but long steps of an earlier run are still at work: unit names without `.service`.
-    #[error("a long step of an earlier run is still at work on the host")]
+    /// The lock is free, but long steps of an earlier run are still running: unit names without `.service`.
+    #[error("a long step of an earlier run is still running on the host")]
     Units { units: Vec<Untrusted> },
     #[error(transparent)]
     Transport(#[from] TransportError),
 }
 
-/// How long taking the lock may last.
+/// Timeout of taking the lock.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long giving it up may last before forge goes on.
+/// How long releasing it may take before forge goes on.
 const RELEASE: Duration = Duration::from_secs(3);
-/// Bytes of owner text that are read.
+/// Maximum bytes of owner text read.
 const OWNER_CAP: usize = 64 * 1024;
 
-/// A held lock. Dropping it gives the lock up.
+/// A held lock. Dropping it releases the lock.
 pub(super) struct Hold {
     pub token: Token,
     lost: Arc<AtomicBool>,
@@ -92,8 +94,8 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    /// Takes the lock. `ours` is a long step of our own; `earlier` the token of a hold that we lost. A hold of a run of this
-    /// machine that has ended is taken over: its host has not noticed yet that nobody is there any more.
+    /// Takes the lock. `ours` is a long step of this run; `earlier` is the token of a hold that this run lost. A hold
+    /// of a run of this machine that has ended is taken over: its host has not noticed yet that the run is gone.
     pub(super) async fn take(
         session: &Session,
         owner: &Owner,
@@ -142,20 +144,20 @@ impl Hold {
         Self { token, lost, stop, task }
     }
 
-    /// Returns whether the channel that holds the lock is known to be gone.
+    /// Reports whether the channel that holds the lock is known to be gone.
     pub(super) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Gives the lock up and waits until the host did so, or a few seconds.
+    /// Releases the lock and waits until the host has done so, or a few seconds.
     pub(super) async fn release(self) {
         drop(self.stop);
-        // The task ends by itself within its own limit; a panic in it leaves nothing to do.
+        // The task ends by itself within its own limit; if it panicked, nothing is left to do.
         let _ = self.task.await;
     }
 }
 
-/// Shows signs of life until told to stop, or until the channel ends.
+/// Sends heartbeats until stopped, or until the channel ends.
 async fn beat(mut talk: Talk<'static>, mut stopped: oneshot::Receiver<()>, lost: Arc<AtomicBool>) {
     let pause = Duration::from_secs(LEASE_S / 4);
     loop {
@@ -169,7 +171,7 @@ async fn beat(mut talk: Talk<'static>, mut stopped: oneshot::Receiver<()>, lost:
     }
 }
 
-/// Reads the wrapper's `WORD\nTEXT`.
+/// Parses the wrapper's `WORD\nTEXT`.
 fn refusal(finished: &Finished, target: &Target) -> LockError {
     let text = String::from_utf8_lossy(&finished.stdout);
     let (word, rest) = text.split_once('\n').unwrap_or((&text, ""));
@@ -178,24 +180,23 @@ fn refusal(finished: &Finished, target: &Target) -> LockError {
         "acting" => LockError::Acting { owner: rest.into() },
         "unit" => LockError::Units { units: rest.lines().map(Untrusted::from).collect() },
         "foreign" => foreign(rest, &target.paths.lock).into(),
-        _ => TransportError::new(ErrorKind::Garbled, "the host's answer about the writer lock makes no sense")
+        _ => TransportError::new(ErrorKind::Garbled, "invalid answer from the host about the writer lock")
             .said(&finished.stderr)
             .into(),
     }
 }
 
-/// Somebody else made the lock: a user that forge logged in as before it became root, or a person. `found` is `link` or
-/// what `stat` calls it and its owner.
+/// Returns the error for a lock file of another user: one that forge logged in as before it became root, or a person.
+/// `found` is `link`, or the file type and owner from `stat`.
 fn foreign(found: &str, lock: &str) -> TransportError {
     let plain = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
     let owner = found.trim().rsplit_once(" by ").filter(|(what, _)| what.starts_with("regular"));
     let (what, work) = match owner.map(|(_, name)| name).filter(plain) {
-        Some(owner) => (format!("belongs to `{owner}`"), format!("forge works there as `{owner}`")),
-        None => ("is not a file of the user that forge acts as".to_owned(), "of forge works there".to_owned()),
+        Some(owner) => (format!("belongs to `{owner}`"), format!(" as `{owner}`")),
+        None => ("is not a regular file of the user that forge runs as".to_owned(), String::new()),
     };
-    let nothing = if work.starts_with("of") { "nothing" } else { "no" };
     TransportError::new(ErrorKind::LockForeign, format!("the writer lock `{lock}` on the host {what}"))
-        .hint(format!("if {nothing} {work}, remove it as root: `rm -f {lock} {lock}.act`"))
+        .hint(format!("if no forge run is active there{work}, remove it as root: `rm -f {lock} {lock}.act`"))
 }
 
 #[cfg(test)]
@@ -211,12 +212,12 @@ mod tests {
         let (message, hint) = told("regular file by plain\n");
         assert_eq!(message, "the writer lock `/run/lock/forge` on the host belongs to `plain`");
         let remove = "remove it as root: `rm -f /run/lock/forge /run/lock/forge.act`";
-        assert_eq!(hint, format!("if no forge works there as `plain`, {remove}"));
+        assert_eq!(hint, format!("if no forge run is active there as `plain`, {remove}"));
         for found in ["link", "directory by root", "regular file by a`b", ""] {
             let (message, hint) = told(found);
-            let what = "is not a file of the user that forge acts as";
+            let what = "is not a regular file of the user that forge runs as";
             assert_eq!(message, format!("the writer lock `/run/lock/forge` on the host {what}"));
-            assert_eq!(hint, format!("if nothing of forge works there, {remove}"));
+            assert_eq!(hint, format!("if no forge run is active there, {remove}"));
         }
     }
 

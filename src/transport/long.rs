@@ -11,12 +11,12 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitName(String);
 
-/// The longest unit name. systemd allows 255 bytes with the suffix.
+/// Maximum length of a unit name. systemd allows 255 bytes with the suffix.
 const NAME_CAP: usize = 200;
 
 impl UnitName {
-    /// Builds the name of a step's unit in a run. Characters that systemd would escape become `-`; a digest
-    /// at the end keeps steps apart that differ in such characters only.
+    /// Builds the unit name of a step in a run. Characters that systemd would escape become `-`; a digest at the end
+    /// distinguishes steps whose names differ only in such characters.
     pub fn new(run: &str, step: &StepId) -> Self {
         let text = format!("forge-{run}-{step}");
         let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
@@ -25,7 +25,7 @@ impl UnitName {
         Self(format!("{start}-{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2]))
     }
 
-    /// Returns the unit of that name, as a host or a journal names it; `None` when it is not forge's.
+    /// Parses a unit name from a host or a journal; `None` if it is not one of forge's.
     pub fn parse(text: &str) -> Option<Self> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         (text.starts_with("forge-") && text.len() <= NAME_CAP && text.chars().all(plain)).then(|| Self(text.to_owned()))
@@ -35,7 +35,7 @@ impl UnitName {
         &self.0
     }
 
-    /// Returns the run that started the unit, if it did so for `step`.
+    /// Returns the run that started the unit, if the unit is for `step`.
     pub fn run_for(&self, step: &StepId) -> Option<&str> {
         let own = Self::new("", step);
         let (end, digest) = (own.0.strip_prefix("forge-")?, "-123456".len());
@@ -52,35 +52,36 @@ impl fmt::Display for UnitName {
     }
 }
 
-/// A long step, ready to be started.
+/// A long step, ready to start.
 #[derive(Clone, Debug)]
 pub struct LongStep {
     pub unit: UnitName,
-    /// Shell as in an acting script: inside a function, with `$FORGE_T` set.
+    /// Shell code as in an acting script: inside a function, with `$FORGE_T` set.
     pub body: Fragment,
     pub token: Token,
-    /// After this time the host stops it; its status is 124 then. Whole seconds.
+    /// Timeout: the host stops the step after this time; its status is 124 then. Whole seconds.
     pub limit: Duration,
 }
 
-/// What became of a start.
+/// The result of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Started {
-    /// It runs now.
+    /// It is running now.
     New,
-    /// It was started before under this name, and runs or has ended: follow it.
+    /// It was started before under this name, and is running or has ended: follow it.
     Already,
 }
 
-/// How long starting may take.
+/// Timeout of starting.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// Says on stdout that the unit was there before.
+/// Printed on stdout if the unit existed before.
 const ALREADY: &str = "already\n";
 
-/// Runs the step and leaves its status for whoever asks. `$1` folder, `$2` log, `$3` limit, `$4` set when the lock is inherited.
-/// Holds `alive` locked on descriptor 9 until the result is there, so that a step whose lock is free and that has no result did
-/// not end by itself. The step's own processes do not inherit it: a daemon that the step starts would hold it for ever.
-/// The result is written under another name and renamed, so that nobody reads half of it.
+/// Runs the step and saves its status. `$1` folder, `$2` log, `$3` limit, `$4` set if the lock is inherited.
+/// Holds `alive` locked on descriptor 9 until the result is written, so a step whose lock is free and that has no
+/// result did not end by itself. The step's own processes do not inherit the lock; otherwise a daemon that the step
+/// starts would hold it forever.
+/// The result is written under another name and renamed, so that no reader sees half of it.
 pub(super) const RUNNER: &str = r#"umask 077
 [ -n "${4-}" ] || { exec 9<>"$1/alive" && flock 9; }
 echo "$$" >"$1/pid"
@@ -90,12 +91,14 @@ rm -f "$1/script"
 printf '%s\n' "$s" >"$1/result.new" && mv -f "$1/result.new" "$1/result"
 "#;
 
-/// `$1` folder, `$2` log, `$3` limit, `$4` unit, `$5` script, `$6` runner. The folder is the claim: who makes it starts the step.
-/// A folder without `started` is left from a start that was cut before the step could run: it is made anew.
+/// `$1` folder, `$2` log, `$3` limit, `$4` unit, `$5` script, `$6` runner. The folder is the claim: the process that
+/// creates it starts the step. A folder without `started` is left from a start that was cut off before the step could
+/// run: it is recreated.
 ///
-/// Without systemd, the lock is taken before the process is made, which inherits it: it is held without a gap, however late the
-/// process gets to run. systemd-run (`--service-type=exec`) returns once the unit is active, and it stays so until the runner
-/// ends. Where systemd-run fails, its job may still be queued on a slow host: only a unit that is known not to run is given up.
+/// Without systemd, the lock is taken before the process is created, which inherits it: it is held without a gap,
+/// however late the process is scheduled. systemd-run (`--service-type=exec`) returns once the unit is active, and the
+/// unit stays active until the runner ends. If systemd-run fails, its job may still be queued on a slow host: only a
+/// unit that is known not to run is given up.
 pub(super) const START: &str = r#"mkdir -p "${1%/*}" "${2%/*}" || exit 1
 chmod 700 "${1%/*}" || exit 1
 if [ -d "$1" ]; then
@@ -119,13 +122,13 @@ else
 fi
 "#;
 
-/// What a step's script begins with: the surroundings of an acting script.
+/// The start of a step's script: it sets the same environment as an acting script.
 const PRELUDE: &str = "exec </dev/null\nset -u\numask 077\n\
     LC_ALL=C TZ=UTC PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=${HOME:-/root}\n\
     export LC_ALL TZ PATH HOME\nunset LANGUAGE\nFORGE_T=$1\n";
 
 impl LongStep {
-    /// Returns the acting script that starts it.
+    /// Returns the acting script that starts the step.
     fn start(&self, paths: &HostPaths) -> Script {
         let step = Fragment::new()
             .code("forge_main() {\n")
@@ -157,11 +160,11 @@ pub(super) fn log(paths: &HostPaths, unit: &UnitName) -> String {
 }
 
 impl Writer {
-    /// Starts a long step, as a transient systemd unit, or as a detached process where systemd does not run.
-    /// It goes on when the link or forge is gone. Starting it twice under one name starts it once.
+    /// Starts a long step as a transient systemd unit, or as a detached process if systemd is not running. The step
+    /// continues if the link or forge is gone. Starting it twice under one name starts it once.
     ///
     /// # Errors
-    /// As [`Writer::act`], and [`LongStart`](ErrorKind::LongStart) when the host cannot start it.
+    /// Those of [`Writer::act`], and [`LongStart`](ErrorKind::LongStart) if the host cannot start it.
     pub async fn start_long(&self, step: &LongStep, secrets: &SecretStore) -> Result<Started, TransportError> {
         let script = step.start(&self.session().target().paths);
         let done = self.act(&script, secrets, None).await?;
@@ -170,17 +173,17 @@ impl Writer {
             (0, false) => Ok(Started::New),
             (status, _) => Err(TransportError::new(
                 ErrorKind::LongStart,
-                format!("the host cannot start the unit `{}`: status {status}", step.unit),
+                format!("the host could not start the unit `{}`: exit status {status}", step.unit),
             )
             .said(&done.stderr)
             .sent(true)),
         }
     }
 
-    /// Removes what a long step that has ended keeps in the folder of running steps. Its log stays.
+    /// Removes the files of a finished long step from the folder of running steps. Its log stays.
     ///
     /// # Errors
-    /// As [`Writer::act`].
+    /// Those of [`Writer::act`].
     pub async fn forget_long(
         &self,
         unit: &UnitName,

@@ -1,8 +1,8 @@
-//! Markers in an output stream: where the script's own bytes begin and end.
+//! Markers in an output stream: they delimit the script's own bytes.
 //!
-//! The wrapper around a script prints `\x01MARK<` before it and `\x01MARK>STATUS.` after it, on stdout
-//! and on stderr. What comes earlier is noise of login shells and sudo; a missing end is a lost link or
-//! a killed shell, whatever the exit status of `ssh` may be.
+//! The wrapper around a script prints `\x01MARK<` before it and `\x01MARK>STATUS.` after it, on stdout and on stderr.
+//! Anything before the first marker is noise of login shells and sudo; a missing end marker means a lost link or a
+//! killed shell, whatever the exit status of `ssh`.
 
 /// A part of a marked stream.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(super) enum Piece {
     Data(Vec<u8>),
     /// The script's exit status.
     End(i32),
-    /// The wrapper refused to run the script: one word that says why.
+    /// The wrapper refused to run the script: one word with the reason.
     Refused(String),
 }
 
@@ -26,15 +26,15 @@ pub(super) struct Scanner {
     ended: bool,
 }
 
-/// The longest text between a marker's tag and its full stop. Bytes.
+/// Maximum length in bytes of the text between a marker's tag and its full stop.
 const TEXT_CAP: usize = 32;
 
 enum Found {
-    /// No marker can start in what is held.
+    /// The buffered bytes contain no start of a marker.
     Nothing,
     /// A marker may be incomplete from here on.
     Maybe(usize),
-    /// A marker at the first index that ends before the second.
+    /// A marker from the first index up to the second.
     Mark(usize, usize, Piece),
 }
 
@@ -52,7 +52,7 @@ impl Scanner {
         self.ended
     }
 
-    /// Takes the next bytes of the stream and returns what they complete.
+    /// Appends the next bytes of the stream and returns the completed pieces.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<Piece> {
         let mut pieces = Vec::new();
         self.held.extend_from_slice(bytes);
@@ -75,7 +75,7 @@ impl Scanner {
         pieces
     }
 
-    /// Returns what was held back, at the end of the stream.
+    /// Returns the buffered rest at the end of the stream.
     pub(super) fn finish(&mut self) -> Vec<Piece> {
         let mut pieces = Vec::new();
         if !self.ended {
@@ -117,7 +117,7 @@ enum Tag {
     Read(usize, Piece),
 }
 
-/// Reads what follows a mark: `<`, `>STATUS.` or `!WORD.`.
+/// Parses the tag after a mark: `<`, `>STATUS.` or `!WORD.`.
 fn read_tag(bytes: &[u8]) -> Tag {
     let Some(kind) = bytes.first() else { return Tag::Incomplete };
     if *kind == b'<' {

@@ -1,9 +1,9 @@
-//! Transport: the only room that opens sessions on hosts.
+//! Transport: the only module that opens sessions on hosts.
 //!
-//! Architecture Invariants: one script per round trip, on the stdin of `sh`; markers of random text tell
-//! the script's bytes from the noise of login shells, and a script that ended from a lost link. A sudo
-//! password is written only in answer to a prompt with a random token. [`Onlooker`] takes probes only;
-//! acting needs a [`Writer`], which holds the host's writer lock. Nothing here prints.
+//! Architecture Invariants: each round trip sends one script on the stdin of `sh`. Markers of random text separate the
+//! script's bytes from the output of login shells, and distinguish a script that ended from a lost link. A sudo
+//! password is written only in answer to a prompt that contains a random token. [`Onlooker`] accepts only probes;
+//! acting scripts need a [`Writer`], which holds the host's writer lock. Nothing in this module prints.
 
 mod arguments;
 mod boot;

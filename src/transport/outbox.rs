@@ -1,4 +1,4 @@
-//! What is still to be written to a channel's stdin.
+//! Data still to be written to a channel's stdin.
 
 use super::payload::Payload;
 use secrecy::{ExposeSecret, SecretString};
@@ -6,19 +6,19 @@ use std::collections::VecDeque;
 use std::io;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-/// A queue of texts for a stdin, each of which may be secret, and a file behind them.
+/// A queue of texts for a stdin, each possibly secret, followed by an optional file.
 #[derive(Default)]
 pub(super) struct Outbox {
     parts: VecDeque<(SecretString, bool)>,
     payload: Option<Payload>,
-    /// Bytes of the first part that are written.
+    /// Bytes of the first part that are already written.
     at: usize,
     close: bool,
     sent_script: bool,
 }
 
 impl Outbox {
-    /// Queues something that is not the script: the wrapper's command, a password.
+    /// Queues data other than the script: the wrapper's command, a password.
     pub(super) fn push(&mut self, text: SecretString) {
         self.parts.push_back((text, false));
     }
@@ -29,12 +29,12 @@ impl Outbox {
         self.close = true;
     }
 
-    /// Queues what follows the script.
+    /// Queues the file that follows the script.
     pub(super) fn push_payload(&mut self, payload: Payload) {
         self.payload = Some(payload);
     }
 
-    /// Returns whether any byte of the script was handed on.
+    /// Reports whether any byte of the script was written.
     pub(super) fn sent_script(&self) -> bool {
         self.sent_script
     }
@@ -43,14 +43,14 @@ impl Outbox {
         self.close || !self.parts.is_empty()
     }
 
-    /// Gives up what is queued: the other side does not read any more.
+    /// Discards the queue: the other side no longer reads.
     pub(super) fn clear(&mut self) {
         self.parts.clear();
         self.payload = None;
         self.close = false;
     }
 
-    /// Writes once, or closes `stdin` when all is written. Cancel-safe.
+    /// Writes once, or closes `stdin` if everything is written. Cancel-safe.
     pub(super) async fn pump(&mut self, stdin: &mut Option<Box<dyn AsyncWrite + Send + Unpin>>) -> io::Result<()> {
         if let (true, true, Some(payload), Some(pipe)) =
             (self.parts.is_empty(), self.close, &mut self.payload, stdin.as_mut())

@@ -5,13 +5,13 @@ use std::io::{self, SeekFrom};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt};
 
-/// Told how many bytes of the file the other side has, or that are on their way to it.
+/// Callback that receives the number of bytes of the file that are sent or were already on the other side.
 pub type Sent = Box<dyn FnMut(u64) + Send>;
 
-/// Bytes read at once.
+/// Bytes per read.
 const CHUNK: usize = 128 * 1024;
 
-/// The rest of a file, from some byte on.
+/// The rest of a file, from a byte offset on.
 pub struct Payload {
     file: File,
     buffer: Vec<u8>,
@@ -23,17 +23,17 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// Opens a file at byte `from`; `sent` is told how far it is.
+    /// Opens a file at byte `from`; `sent` receives the progress.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     pub async fn open(path: &Utf8Path, from: u64, sent: Sent) -> io::Result<Self> {
         let mut file = fs_err::tokio::File::open(path).await?.into_parts().0;
         file.seek(SeekFrom::Start(from)).await?;
         Ok(Self { file, buffer: Vec::new(), at: 0, done: from, sent })
     }
 
-    /// Returns all that is left.
+    /// Returns all remaining bytes.
     #[cfg(test)]
     pub(crate) async fn rest(mut self) -> Vec<u8> {
         let mut rest = Vec::new();
@@ -42,7 +42,8 @@ impl Payload {
         rest
     }
 
-    /// Writes once; `false` when all is written. Cancel-safe: a read that is given up stays in the file's own buffer.
+    /// Writes once; returns `false` when everything is written. Cancel-safe: a cancelled read stays in the file's own
+    /// buffer.
     pub(super) async fn pump(&mut self, pipe: &mut (dyn AsyncWrite + Send + Unpin)) -> io::Result<bool> {
         if self.at == self.buffer.len() {
             let mut next = vec![0; CHUNK];

@@ -1,40 +1,42 @@
-//! Which process of forge holds a lock, and whether it has ended: only the machine that it ran on can tell.
+//! Identifies the forge process that holds a lock, and checks whether it has ended: only the machine that it ran on can
+//! tell.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use std::fmt;
 
-/// A process, told apart from every other one there was on its machine since the machine started.
+/// A process, distinguished from every other one on its machine since the boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessMark {
-    /// The machine's name: copies of a machine that runs share everything else.
+    /// The machine's name: a copy of a running machine shares everything else.
     machine: String,
-    /// The kernel's identifier of its start.
+    /// The kernel's boot ID.
     boot: String,
-    /// The namespace that the number counts in: containers of one machine share the start.
+    /// The PID namespace: containers of one machine share the boot ID.
     namespace: String,
     pid: u32,
-    /// When the process started, in clock ticks since the start of the machine: numbers are used again.
+    /// Start time of the process in clock ticks since the boot: PIDs are reused.
     started: String,
 }
 
 impl ProcessMark {
-    /// Returns the mark of this process; `None` where the system does not tell enough, so that nobody takes it for ended.
+    /// Returns the mark of this process; `None` if the system does not provide enough data, so that no run assumes it
+    /// has ended.
     pub fn own() -> Option<Self> {
         let pid = std::process::id();
         let machine = rustix::system::uname().nodename().to_string_lossy().replace(char::is_whitespace, "-");
         Some(Self { machine, boot: boot()?, namespace: namespace()?, pid, started: started(pid)? })
     }
 
-    /// Reads what [`Display`](fmt::Display) wrote.
+    /// Parses the output of [`Display`](fmt::Display).
     pub fn parse(text: &str) -> Option<Self> {
         let [machine, boot, namespace, pid, started] = text.split(' ').collect::<Vec<_>>()[..] else { return None };
         let [machine, boot, namespace, started] = [machine, boot, namespace, started].map(str::to_owned);
         Some(Self { machine, boot, namespace, pid: pid.parse().ok()?, started })
     }
 
-    /// Returns whether it ran on this machine, where this process would see it, and does not run any more. What cannot be
-    /// told is no end: a process of another user may be hidden in `/proc`, but not from a signal.
+    /// Reports whether the process ran on this machine, in a PID namespace that this process sees, and has ended.
+    /// Undecidable cases count as running: `/proc` may hide a process of another user, but a signal still finds it.
     pub fn has_ended(&self) -> bool {
         let Some(own) = Self::own() else { return false };
         if (&self.machine, &self.boot, &self.namespace) != (&own.machine, &own.boot, &own.namespace) {
@@ -62,10 +64,10 @@ fn namespace() -> Option<String> {
     Some(fs_err::read_link("/proc/self/ns/pid").ok()?.to_str()?.to_owned())
 }
 
-/// Returns when a process started, in clock ticks since the boot; `None` when there is none, or it is hidden.
+/// Returns the start time of a process in clock ticks since the boot; `None` if it does not exist or is hidden.
 pub(super) fn started(pid: u32) -> Option<String> {
     let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in the second field may hold spaces and parentheses; field 22 is the 20th after it.
+    // The name in the second field may contain spaces and parentheses; field 22 is the 20th after it.
     stat.rsplit_once(") ")?.1.split(' ').nth(19).map(str::to_owned)
 }
 
@@ -82,7 +84,7 @@ mod tests {
         child.wait().unwrap();
         let gone = ProcessMark { pid: child.id(), ..own.clone() };
         assert!(gone.has_ended());
-        assert!(ProcessMark { started: "1".into(), ..own }.has_ended(), "its number was given to another process");
+        assert!(ProcessMark { started: "1".into(), ..own }.has_ended(), "its PID was reused by another process");
         for elsewhere in [
             ProcessMark { machine: "elsewhere".into(), ..gone.clone() },
             ProcessMark { boot: "another".into(), ..gone.clone() },

@@ -1,6 +1,6 @@
-//! Long steps on a slow machine: each window between two of their states, made wide by a slow stand-in for a program.
+//! Long steps on a slow machine: a slow stand-in for a program widens each window between two of their states.
 
-#![expect(clippy::disallowed_methods, reason = "a test starts programs and waits as it likes")]
+#![expect(clippy::disallowed_methods, reason = "a test may start programs and wait")]
 
 use super::boot::LOCKING;
 use super::follow::{LOOK, Look, StepLife};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const PROGRAMS: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const UNIT: &str = "forge-r1-test";
 
-/// A host with stand-ins for some programs, and with a systemd or without.
+/// A host with stand-ins for some programs, with or without systemd.
 struct SlowHost {
     folder: tempfile::TempDir,
 }
@@ -64,7 +64,7 @@ impl SlowHost {
         (look.life, look.result)
     }
 
-    /// Looks again and again until there is a result, and fails where the step is taken for gone before.
+    /// Looks repeatedly until there is a result; fails if the step is reported as gone before that.
     #[track_caller]
     fn ended(&self) -> i32 {
         let began = Instant::now();
@@ -78,7 +78,7 @@ impl SlowHost {
         panic!("no result");
     }
 
-    /// Returns what another run that asks for the lock is told.
+    /// Returns the answer to another run that requests the lock.
     fn lock(&self) -> String {
         let arguments = ["MARK", "token", &self.path("lock/forge"), "run: r2", "", &self.path("run"), "", ""];
         String::from_utf8(self.sh(LOCKING, &arguments).stdout).unwrap()
@@ -116,7 +116,7 @@ fn a_step_that_was_killed_is_gone_though_its_child_lives() {
     assert_eq!(host.look(), (StepLife::Over, None));
 }
 
-/// `systemd-run` returns once the unit is active; the runner gets to run later.
+/// `systemd-run` returns once the unit is active; the runner is scheduled later.
 const LATE_UNIT: (&str, &str) = (
     "systemd-run",
     "while [ \"$1\" != /bin/sh ]; do shift; done; (sleep 0.7; exec \"$@\") >/dev/null 2>&1 & echo $! >\"${0%/*}/../main\"",
@@ -145,7 +145,7 @@ fn a_systemctl_that_fails_says_nothing_of_the_step() {
     assert_eq!(host.ended(), 6);
 }
 
-/// systemd-run gives up waiting while its job is queued, and the unit starts all the same.
+/// systemd-run stops waiting while its job is queued, and the unit starts anyway.
 #[test]
 fn a_unit_that_started_late_is_not_called_failed() {
     let late = format!("{}\nexit 1", LATE_UNIT.1);

@@ -6,12 +6,11 @@ use crate::script::Token;
 /// Returns a fresh token of 128 random bits.
 ///
 /// # Errors
-/// The operating system gives no random bytes.
+/// The operating system does not provide random bytes.
 pub fn token() -> Result<Token, TransportError> {
     let mut bytes = [0u8; 16];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        TransportError::new(ErrorKind::Controller, format!("this machine gives no random bytes: {error}"))
-    })?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| TransportError::new(ErrorKind::Controller, format!("cannot read random bytes: {error}")))?;
     Ok(Token::new(bytes.map(|byte| format!("{byte:02x}")).concat()))
 }
 

@@ -1,4 +1,4 @@
-//! The reading half: takes scripts made of probes only, and may therefore try again.
+//! The reading half: accepts only scripts made of probes, and may therefore retry.
 
 use super::boot::Boot;
 use super::kept::Keep;
@@ -11,12 +11,13 @@ use crate::script::Script;
 use backon::{ExponentialBuilder, Retryable};
 use std::time::Duration;
 
-/// Bytes of an answer that forge keeps.
+/// Maximum bytes of an answer.
 const ANSWER_CAP: usize = 32 * 1024 * 1024;
-/// How often a reading is tried again after the transport failed.
+/// Maximum retries of a read after the transport failed.
 const RETRIES: usize = 2;
 
-/// A session that takes probes only: what plan, verify, facts and drift hold. There is no way from it to one that acts.
+/// A session that accepts only probes, used by plan, verify, facts and drift. It cannot be converted into one that
+/// acts.
 #[derive(Debug)]
 pub struct Onlooker(Reader);
 
@@ -25,7 +26,7 @@ impl Onlooker {
         Self(Reader::new(session))
     }
 
-    /// Asks the host what was compiled, as [`Reader::observe`] does.
+    /// Runs the compiled probes on the host, like [`Reader::observe`].
     ///
     /// # Errors
     /// Those of [`Reader::observe`].
@@ -38,7 +39,7 @@ impl Onlooker {
     }
 }
 
-/// The reading end of a session that may take the writer lock later: what apply holds until then.
+/// The reading end of a session that may take the writer lock later: apply uses it until then.
 #[derive(Clone, Debug)]
 pub struct Reader(Session);
 
@@ -51,12 +52,11 @@ impl Reader {
         &self.0
     }
 
-    /// Asks the host what was compiled. Probes of devices run on a channel of their own beside the others;
-    /// where that channel hangs or breaks they are unknown, which is not an error. A transport that fails is
-    /// tried again twice.
+    /// Runs the compiled probes on the host. Device probes run at the same time on a separate channel; if that channel
+    /// hangs or breaks, they are unknown, which is not an error. A transport that fails is retried twice.
     ///
     /// # Errors
-    /// The transport failed each time, or in a way that does not pass; the answer is garbled or too large.
+    /// The transport failed each time, or permanently; the answer is garbled or too large.
     pub async fn observe(&self, asked: &Compiled, secrets: &SecretStore) -> Result<Observation, TransportError> {
         let once = || self.observe_once(asked, secrets);
         once.retry(backoff(RETRIES)).when(|error: &TransportError| error.retryable).await
@@ -77,7 +77,7 @@ impl Reader {
         Ok(self.0.ask(ask, script, secrets, None).await?.stdout)
     }
 
-    /// Runs the device script and returns what it printed, as far as it came.
+    /// Runs the device script and returns its output, complete or not.
     async fn device(&self, script: Option<&Script>, secrets: &SecretStore) -> Option<Vec<u8>> {
         let script = script?;
         let mut heard = Vec::new();
@@ -94,12 +94,12 @@ impl Reader {
     }
 }
 
-/// Returns pauses as [`backoff`] does, for `total` altogether.
+/// Returns delays like [`backoff`], for a total of `total`.
 pub(super) fn backoff_for(total: Duration) -> ExponentialBuilder {
     backoff(usize::MAX).with_total_delay(Some(total))
 }
 
-/// Returns pauses of about 0.5 s, 1 s … with some chance in them, so that many hosts do not come back at once.
+/// Returns delays of about 0.5 s, 1 s … with jitter, so that many hosts do not come back at once.
 pub(super) fn backoff(times: usize) -> ExponentialBuilder {
     ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(500))

@@ -1,4 +1,4 @@
-//! A session: one host, one connection, a few channels at a time, scripts on the stdin of `sh`.
+//! A session: one host, one connection, a few concurrent channels, scripts on the stdin of `sh`.
 
 use super::boot::{Boot, Via};
 use super::channel::Channel;
@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore};
 
-/// Channels that a session holds open at most. sshd allows ten by default (`MaxSessions`); the writer
-/// lock takes one of these.
+/// Maximum channels that a session holds open. sshd allows ten by default (`MaxSessions`); the writer lock takes one of
+/// these.
 const CHANNELS: usize = 4;
-/// Bytes kept of each output stream of a script whose output nobody parses.
+/// Bytes kept of each output stream of a script whose output is not parsed.
 const TAIL: usize = 1024 * 1024;
 
 /// A connection to one host. Cheap to clone; all clones share the connection.
@@ -43,26 +43,26 @@ enum Carrier {
     Sandbox(Holder),
 }
 
-/// What is known of the sudo password. It is tried on one channel first: several wrong tries at once could
-/// lock the account.
+/// Whether the sudo password works. It is tried on one channel first: several failed attempts at once could lock the
+/// account.
 enum Proof {
     Untried,
     Good,
     Bad(TransportError),
 }
 
-/// How a script is run.
+/// How to run a script.
 pub(super) struct Ask<'a> {
     pub boot: Boot<'a>,
     pub keep: Keep,
     pub limit: Duration,
 }
 
-/// Connects to `host`. For ssh the login is done when this returns, and a sandbox runs; `local` and
-/// `command` start nothing yet.
+/// Connects to `host`. When this returns, an ssh login is complete, or a sandbox runs; `local` and `command` start
+/// nothing yet.
 ///
 /// # Errors
-/// Every way in which a login fails, told apart by [`ErrorKind`]. Nothing was run on the host.
+/// Every way in which a login fails, distinguished by [`ErrorKind`]. Nothing was run on the host.
 pub async fn open(host: &HostName, target: &Target, secrets: &SecretStore) -> Result<Session, TransportError> {
     let carrier = match &target.kind {
         Kind::Ssh => Carrier::Ssh(Link::connect(host, target).await?),
@@ -88,10 +88,11 @@ impl Session {
         &self.0.target
     }
 
-    /// Runs a script and returns how it ended. Keeps the last MiB of each output stream; `sink` sees all.
+    /// Runs a script and returns how it ended. Keeps the last MiB of each output stream; `sink` receives everything.
     ///
     /// # Errors
-    /// The connection, sudo, or the script's limit. A script that fails is not an error: see its status.
+    /// The connection or sudo failed, or the script exceeded its limit. A script that fails is not an error: check its
+    /// status.
     pub async fn run(
         &self,
         script: &Script,
@@ -102,7 +103,7 @@ impl Session {
         self.ask(ask, script, secrets, sink).await
     }
 
-    /// Runs a script as `ask` says.
+    /// Runs a script with the options in `ask`.
     pub(super) async fn ask(
         &self,
         ask: Ask<'_>,
@@ -117,7 +118,7 @@ impl Session {
         self.judge(ending, ask.limit).await.map_err(|error| error.sent(sent))
     }
 
-    /// Runs a script as `ask` says, with a file behind it.
+    /// Runs a script with the options in `ask`, followed by a file.
     pub(super) async fn ask_with(
         &self,
         ask: Ask<'_>,
@@ -162,13 +163,13 @@ impl Session {
         }
     }
 
-    /// Waits for what becomes of the password. Failures that say nothing of it are errors.
+    /// Waits until the sudo password is accepted or rejected. Failures unrelated to the password are errors.
     async fn prove(&self, talk: &mut Talk<'_>) -> Result<Proof, TransportError> {
         let Some(ending) = talk.until(START_LIMIT, Talk::begun).await else { return Ok(Proof::Good) };
         match self.judge(ending, START_LIMIT).await {
             Err(error) if error.kind == ErrorKind::SudoPassword => Ok(Proof::Bad(error)),
             Err(error) => Err(error),
-            Ok(_) => Err(TransportError::new(ErrorKind::Garbled, "the host's shell ended before it began")),
+            Ok(_) => Err(TransportError::new(ErrorKind::Garbled, "the host's shell exited before the script started")),
         }
     }
 
@@ -194,7 +195,7 @@ impl Session {
     }
 
     async fn channel(&self, command: &str) -> Result<Channel, TransportError> {
-        // The semaphore is never closed, so waiting for it cannot fail.
+        // The semaphore is never closed, so acquiring it cannot fail.
         let permit = self.0.channels.clone().acquire_owned().await.ok();
         let mut channel = match &self.0.carrier {
             Carrier::Ssh(link) => link.channel(&self.0.host, &self.0.target, command).await?,
@@ -206,7 +207,7 @@ impl Session {
         Ok(channel)
     }
 
-    /// Says what an ending means.
+    /// Converts an ending into a result.
     pub(super) async fn judge(&self, ending: Ending, limit: Duration) -> Result<Finished, TransportError> {
         if let Some(error) = ending.plain_error(limit) {
             return Err(error);
@@ -237,22 +238,21 @@ impl Session {
         let (why, hint) = match &self.0.carrier {
             Carrier::Ssh(_) | Carrier::Local => (
                 format!("no shell started for {}", self.0.target.user_name()),
-                "the login must give a shell that runs `sh`, without questions",
+                "the login shell must run `sh` without prompting",
             ),
             Carrier::Command(argv) => (
-                format!("`{}` gave no shell", argv.join(" ")),
-                "the program must run a shell on its stdin, as `docker exec -i NAME sh` does",
+                format!("`{}` did not start a shell", argv.join(" ")),
+                "the program must run a shell on its stdin, for example `docker exec -i NAME sh`",
             ),
-            Carrier::Sandbox(_) => (
-                "the sandbox cannot be entered".to_owned(),
-                "`forge sandbox reset` ends it, and the next run makes it anew",
-            ),
+            Carrier::Sandbox(_) => {
+                ("cannot enter the sandbox".to_owned(), "run `forge sandbox reset`; the next run creates it again")
+            }
         };
         sudo::refusal(&cut.said, &self.0.target)
             .unwrap_or_else(|| TransportError::new(ErrorKind::Shell, why).hint(hint).said(&cut.said))
     }
 
-    /// Makes a new connection if the old one is gone.
+    /// Reconnects if the connection is lost.
     ///
     /// # Errors
     /// As [`open`].
@@ -263,11 +263,12 @@ impl Session {
         }
     }
 
-    /// Has what connects to the returned address of this machine come out on the host, towards `to`, for as long as the
-    /// session is open. `None` where the host is this machine: `to` is reached as it is.
+    /// Forwards connections to the returned address of this machine through the host to `to`, as long as the session is
+    /// open. Returns `None` if the host is this machine: connect to `to` directly.
     ///
     /// # Errors
-    /// If the session is none of ssh, or is lost. Whether the host lets anything through shows with the first connection.
+    /// The session does not use ssh, or its connection is lost. The first connection shows whether the host permits
+    /// forwarding.
     pub async fn forward(&self, to: (&str, u16)) -> Result<Option<SocketAddr>, TransportError> {
         match &self.0.carrier {
             Carrier::Local => Ok(None),
@@ -277,13 +278,14 @@ impl Session {
                 Ok(Some(here))
             }
             Carrier::Command(_) | Carrier::Sandbox(_) => {
-                let error = TransportError::new(ErrorKind::Channel, "only a host behind ssh lets connections through");
-                Err(error.hint("name a host that is reached by ssh, or this machine"))
+                let error =
+                    TransportError::new(ErrorKind::Channel, "port forwarding requires a host with the ssh transport");
+                Err(error.hint("name a host with the ssh transport, or this machine"))
             }
         }
     }
 
-    /// Returns how many connections this session made so far: another number means that one was lost between.
+    /// Returns how many connections this session has made so far: a changed number means that one was lost in between.
     pub fn generation(&self) -> u64 {
         match &self.0.carrier {
             Carrier::Ssh(link) => link.generation(),
@@ -291,8 +293,8 @@ impl Session {
         }
     }
 
-    /// Ends the connection, unless it is to be kept for the next run. Dropping the last clone does the
-    /// same without waiting.
+    /// Closes the connection, unless it is to be kept for the next run. Dropping the last clone does the same without
+    /// waiting.
     pub async fn close(self) {
         if let Carrier::Ssh(link) = &self.0.carrier {
             link.close(&self.0.target).await;
@@ -306,12 +308,10 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// Returns an address of this machine alone, where nobody listens.
+/// Returns a free port of this machine's loopback address.
 fn free_port() -> Result<SocketAddr, TransportError> {
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    bound.map_err(|error| {
-        TransportError::new(ErrorKind::Controller, format!("no port of this machine is free: {error}"))
-    })
+    bound.map_err(|error| TransportError::new(ErrorKind::Controller, format!("no free port on this machine: {error}")))
 }
 
 pub(super) fn lost() -> TransportError {
@@ -322,24 +322,23 @@ fn unsendable(error: crate::script::FragmentError) -> TransportError {
     TransportError::new(ErrorKind::Script, error.to_string())
 }
 
-/// Returns what the wrapper's word means.
+/// Converts the wrapper's refusal into an error.
 fn refused(word: &str, target: &Target) -> TransportError {
     let lock = &target.paths.lock;
     match word {
         "acting" => {
-            TransportError::new(ErrorKind::StillActing, "an earlier script of this run is still at work on the host")
+            TransportError::new(ErrorKind::StillActing, "an earlier script of this run is still running on the host")
         }
         "lost" => TransportError::new(
             ErrorKind::LockLost,
-            format!("the writer lock `{lock}` on the host is not ours any more"),
+            format!("this run no longer holds the writer lock `{lock}` on the host"),
         ),
         "root" => {
-            TransportError::new(ErrorKind::NotRoot, format!("acts as {}, and root is needed", target.user_name()))
+            TransportError::new(ErrorKind::NotRoot, format!("runs as {}, but root is required", target.user_name()))
                 .hint("set `connect: { sudo: … }` or log in as root")
         }
-        "flock" => {
-            TransportError::new(ErrorKind::Shell, "the host has no `flock`").hint("install util-linux on the host")
-        }
-        _ => TransportError::new(ErrorKind::Garbled, "the host refused the script for a reason forge does not know"),
+        "flock" => TransportError::new(ErrorKind::Shell, "`flock` not found on the host")
+            .hint("install util-linux on the host"),
+        _ => TransportError::new(ErrorKind::Garbled, "the host refused the script for an unknown reason"),
     }
 }

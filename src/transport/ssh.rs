@@ -1,4 +1,4 @@
-//! The ssh carrier: one master process per host, channels through its control socket.
+//! The ssh carrier: one master process per host; channels go through its control socket.
 
 use super::arguments::{self, Files};
 use super::channel::Channel;
@@ -23,24 +23,24 @@ use tokio::sync::Mutex;
 
 type Master = Arc<openssh::Session>;
 
-/// How long a master without channels lives when its run was killed. Seconds.
+/// Idle timeout in seconds of a master without channels, for a run that was killed.
 const IDLE_S: u64 = 60;
-/// How long the master may take to answer on its own socket.
+/// Timeout of a request to the master on its own socket.
 const SOCKET_LIMIT: Duration = Duration::from_secs(10);
-/// How often a connection that the host dropped before the login is tried again.
+/// Maximum retries after the host dropped a connection before the login.
 const DROP_RETRIES: usize = 3;
-/// Bytes of a log that are read.
+/// Maximum bytes read from a log.
 const LOG_CAP: u64 = 64 * 1024;
 
-/// A connection that is made again when it is gone.
+/// A connection that is re-established when it is lost.
 pub(super) struct Link {
     master: Mutex<Option<Master>>,
-    /// Counts the connections made.
+    /// Number of connections made so far.
     generation: AtomicU64,
 }
 
 impl Link {
-    /// Logs in, or finds a kept connection.
+    /// Logs in, or reuses a persistent connection.
     pub(super) async fn connect(host: &HostName, target: &Target) -> Result<Self, TransportError> {
         control::prepare(&target.sockets())?;
         control::clean_once(&target.sockets());
@@ -49,12 +49,12 @@ impl Link {
         Ok(link)
     }
 
-    /// Returns how many connections were made so far.
+    /// Returns the number of connections made so far.
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Returns the connection, made anew if there is none.
+    /// Returns the connection; connects if there is none.
     async fn master(&self, host: &HostName, target: &Target) -> Result<Master, TransportError> {
         let mut slot = self.master.lock().await;
         if let Some(master) = slot.as_ref() {
@@ -70,7 +70,7 @@ impl Link {
         Ok(master)
     }
 
-    /// Forgets a connection that is gone, unless somebody made a new one meanwhile.
+    /// Drops a lost connection, unless another task has replaced it in the meantime.
     async fn forget(&self, gone: &Master) {
         let mut slot = self.master.lock().await;
         if slot.as_ref().is_some_and(|master| Arc::ptr_eq(master, gone)) {
@@ -78,7 +78,7 @@ impl Link {
         }
     }
 
-    /// Starts a command. A connection that is gone is made anew once: nothing was sent on it yet.
+    /// Starts a command. Reconnects once if the connection is lost: nothing was sent on it yet.
     pub(super) async fn channel(
         &self,
         host: &HostName,
@@ -100,7 +100,7 @@ impl Link {
         Err(super::session::lost())
     }
 
-    /// Has what connects to `here` on this machine come out on the host, towards `to`.
+    /// Forwards connections to `here` on this machine through the host to `to`.
     pub(super) async fn forward(
         &self,
         host: &HostName,
@@ -117,7 +117,7 @@ impl Link {
         }
     }
 
-    /// Returns whether the connection stands.
+    /// Reports whether the connection is alive.
     pub(super) async fn is_alive(&self) -> bool {
         let master = self.master.lock().await.clone();
         match master {
@@ -126,7 +126,7 @@ impl Link {
         }
     }
 
-    /// Makes a new connection if the old one is gone.
+    /// Reconnects if the connection is lost.
     pub(super) async fn reconnect(&self, host: &HostName, target: &Target) -> Result<(), TransportError> {
         let master = self.master(host, target).await?;
         if !alive(&master).await {
@@ -136,11 +136,11 @@ impl Link {
         Ok(())
     }
 
-    /// Ends the connection, with whatever hangs on its channels, unless it is to be kept.
+    /// Closes the connection and everything that hangs on its channels, unless it is to be kept.
     pub(super) async fn close(&self, target: &Target) {
         let Some(master) = self.master.lock().await.take() else { return };
         if target.keep.is_zero() {
-            // `ssh -O exit` also ends channels on which a probe hangs; openssh's own way waits for them.
+            // `ssh -O exit` also closes channels on which a probe hangs; openssh's own close waits for them.
             let mut exit = ssh_program("ssh", target);
             exit.arg("-F")
                 .arg("/dev/null")
@@ -161,13 +161,14 @@ async fn alive(master: &Master) -> bool {
 }
 
 fn no_channel(error: &openssh::Error) -> TransportError {
-    TransportError::new(ErrorKind::Channel, "the host opens no further channel on the connection")
-        .hint("sshd's `MaxSessions` must be 5 or more")
+    TransportError::new(ErrorKind::Channel, "the host refused to open another channel on the connection")
+        .hint("set `MaxSessions` in the host's sshd_config to 5 or more")
         .said(source_text(error).as_bytes())
 }
 
 fn no_forward(error: &openssh::Error) -> TransportError {
-    TransportError::new(ErrorKind::Channel, "ssh forwards no port of this machine").said(source_text(error).as_bytes())
+    TransportError::new(ErrorKind::Channel, "ssh could not forward a port of this machine")
+        .said(source_text(error).as_bytes())
 }
 
 fn source_text(error: &dyn std::error::Error) -> String {
@@ -177,7 +178,7 @@ fn source_text(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// Finds a kept connection, or makes one.
+/// Reuses a persistent connection, or makes one.
 async fn connect(target: &Target) -> Result<Master, TransportError> {
     if target.keep.is_zero() {
         let folder = launch(target, IDLE_S).await?;
@@ -189,7 +190,7 @@ async fn connect(target: &Target) -> Result<Master, TransportError> {
         return Ok(resumed);
     }
     let folder = launch(target, target.keep.as_secs().max(1)).await?;
-    // A socket keeps working under another name; the folder goes, and with it the log.
+    // A socket works under a new name too; the folder is removed with the log.
     fs_err::rename(folder.path().join("master"), &kept).map_err(|error| {
         TransportError::new(ErrorKind::Controller, format!("cannot keep the connection as `{kept}`: {error}"))
     })?;
@@ -200,16 +201,16 @@ fn resume(socket: &Utf8Path) -> Master {
     Arc::new(openssh::Session::resume_mux(socket.as_std_path().into(), None))
 }
 
-/// Starts a master; it has logged in and gone to the background when this returns.
+/// Starts a master. When this returns, the master has logged in and runs in the background.
 async fn launch(target: &Target, idle_s: u64) -> Result<TempDir, TransportError> {
     let folder = control::fresh(&target.sockets())?;
     let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let files = Files { socket: at("master"), log: at("log"), jump_log: at("jump") };
     let timeouts = find_timeouts(target).await;
     let mut ssh = ssh_program("ssh", target);
-    // A process group of its own: Ctrl-C in forge's terminal must not cut connections.
+    // Its own process group: Ctrl-C in forge's terminal must not cut connections.
     ssh.args(arguments::master(target, &files, &timeouts, idle_s)).process_group(0).kill_on_drop(true);
-    // Some complaints of ssh do not go to its log but to stderr: both are the same file.
+    // ssh writes some errors to stderr instead of its log: both go to the same file.
     let log =
         File::options().append(true).create(true).open(&files.log).map_err(|error| unwritable(&files.log, &error))?;
     ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
@@ -227,27 +228,27 @@ async fn launch(target: &Target, idle_s: u64) -> Result<TempDir, TransportError>
     }
 }
 
-/// Returns `target` with the timeout that held, for errors that name it.
+/// Returns `target` with the effective timeout, for errors that name it.
 fn limited(target: &Target, timeout: Duration) -> Target {
     Target { timeout, ..target.clone() }
 }
 
-/// Returns a program of OpenSSH that is about to start.
+/// Returns a command for a program of OpenSSH.
 pub(super) fn ssh_program(name: &str, target: &Target) -> Command {
     let mut command = Command::new(name);
     target.surroundings.give_ssh(&mut command);
     command
 }
 
-/// Returns what this machine's `ssh` calls itself: `OpenSSH_9.2p1 Debian-2+deb12u7, OpenSSL 3.0.17 1 Jul 2025`.
+/// Returns the version that this machine's `ssh` reports: `OpenSSH_9.2p1 Debian-2+deb12u7, OpenSSL 3.0.17 1 Jul 2025`.
 ///
 /// # Errors
-/// There is none, or it does not answer.
+/// `ssh` is not installed or does not answer.
 pub async fn ssh_version() -> Result<String, TransportError> {
     let mut ssh = ssh_program("ssh", &Target::default());
     ssh.arg("-V").stdin(Stdio::null()).kill_on_drop(true);
     let answer = tokio::time::timeout(SOCKET_LIMIT, ssh.output()).await;
-    let silent = |_| TransportError::new(ErrorKind::Controller, "`ssh -V` does not answer");
+    let silent = |_| TransportError::new(ErrorKind::Controller, "`ssh -V` did not answer");
     let output = answer.map_err(silent)?.map_err(|error| no_ssh(&error))?;
     let said = [output.stderr, output.stdout].concat();
     Ok(String::from_utf8_lossy(&said).lines().next().unwrap_or_default().trim().to_owned())
@@ -267,13 +268,13 @@ async fn failed(status: ExitStatus, files: &Files, target: &Target) -> Transport
     match error.kind {
         ErrorKind::Auth => key_trouble(target).await.unwrap_or(error),
         ErrorKind::Connect if status.signal().is_some() => {
-            TransportError::new(ErrorKind::Connect, "`ssh` was killed before it had connected")
+            TransportError::new(ErrorKind::Connect, "`ssh` was killed before it connected")
         }
         _ => error,
     }
 }
 
-/// Reads the start of a log; none is an empty one.
+/// Reads the start of a log; empty if there is no log.
 fn read(path: &str) -> String {
     let mut bytes = Vec::new();
     if let Ok(file) = fs_err::File::open(path) {
@@ -282,7 +283,7 @@ fn read(path: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Looks for the reason on this side of a refused login: a key that is missing, unreadable or locked.
+/// Finds a local reason for a refused login: a key that is missing, unreadable or encrypted.
 async fn key_trouble(target: &Target) -> Option<TransportError> {
     let identity = target.identity.as_ref()?;
     if let Err(error) = std::fs::OpenOptions::new().read(true).open(identity) {
@@ -295,10 +296,10 @@ async fn key_trouble(target: &Target) -> Option<TransportError> {
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     let new = |kind, words| Some(TransportError::new(kind, words));
     if said.contains("incorrect passphrase") {
-        new(ErrorKind::KeyLocked, format!("the key `{identity}` is locked by a passphrase"))
-            .map(|error| error.hint(format!("load it into the agent with `ssh-add {identity}`")))
+        new(ErrorKind::KeyLocked, format!("the key `{identity}` is protected by a passphrase"))
+            .map(|error| error.hint(format!("add it to the ssh agent with `ssh-add {identity}`")))
     } else if said.contains("UNPROTECTED PRIVATE KEY FILE") {
-        new(ErrorKind::Auth, format!("ssh ignores the key `{identity}`, because others may read it"))
+        new(ErrorKind::Auth, format!("ssh ignores the key `{identity}`: other users can read it"))
             .map(|error| error.hint(format!("run `chmod 600 {identity}`")))
     } else {
         None

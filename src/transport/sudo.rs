@@ -1,9 +1,9 @@
-//! What sudo says when it does not give a shell.
+//! Classifies the error output of a sudo that did not start a shell.
 
 use super::{ErrorKind, Sudo, Target, TransportError};
 
-/// Returns why sudo gave no shell, from what was printed before one would have started; `None` when it
-/// does not look like sudo's doing.
+/// Returns why sudo did not start a shell, from the output before one would have started; `None` if the output does not
+/// look like sudo's.
 pub(super) fn refusal(said: &[u8], target: &Target) -> Option<TransportError> {
     if target.sudo == Sudo::None {
         return None;
@@ -13,7 +13,7 @@ pub(super) fn refusal(said: &[u8], target: &Target) -> Option<TransportError> {
     Some(error(found, target).said(said))
 }
 
-/// Returns the error of a password that was asked for twice.
+/// Returns the error for a password that was requested twice.
 pub(super) fn wrong_password(target: &Target) -> TransportError {
     error(Why::WrongPassword, target)
 }
@@ -28,7 +28,7 @@ enum Why {
     Expired,
 }
 
-/// In the words of sudo 1.8 to 1.9 and sudo-rs 0.2 under `LC_ALL=C`, the telling ones first.
+/// Error texts of sudo 1.8 to 1.9 and sudo-rs 0.2 under `LC_ALL=C`, the most specific first.
 const SAYINGS: &[(&str, Why)] = &[
     ("incorrect password attempt", Why::WrongPassword),
     ("incorrect authentication attempt", Why::WrongPassword),
@@ -65,12 +65,12 @@ fn error(why: Why, target: &Target) -> TransportError {
         ),
         Why::NeedsPassword => (
             ErrorKind::SudoNeedsPassword,
-            format!("sudo wants a password for {user}"),
-            "give it as `sudo: { password: … }` in `connect`, or allow NOPASSWD in sudoers",
+            format!("sudo requires a password for {user}"),
+            "set `sudo: { password: … }` in `connect`, or allow NOPASSWD in sudoers",
         ),
         Why::NeedsTerminal => (
             ErrorKind::SudoDenied,
-            format!("sudo wants a terminal for {user}"),
+            format!("sudo requires a terminal for {user}"),
             "remove `Defaults requiretty` from sudoers for this user",
         ),
         Why::Denied => (
@@ -105,7 +105,7 @@ mod tests {
     fn sudo_is_understood() {
         use ErrorKind as K;
         let cases = [
-            ("sudo: a password is required\n", K::SudoNeedsPassword, "sudo wants a password for `admin`"),
+            ("sudo: a password is required\n", K::SudoNeedsPassword, "sudo requires a password for `admin`"),
             (
                 "Sorry, try again.\nforge-0a:\nsudo: no password was provided\nsudo: 1 incorrect password attempt\n",
                 K::SudoPassword,
@@ -126,7 +126,7 @@ mod tests {
                 K::SudoDenied,
                 "sudo does not allow `admin` to become root",
             ),
-            ("sudo: sorry, you must have a tty to run sudo\n", K::SudoDenied, "sudo wants a terminal for `admin`"),
+            ("sudo: sorry, you must have a tty to run sudo\n", K::SudoDenied, "sudo requires a terminal for `admin`"),
             ("env: 'sudo': No such file or directory\n", K::SudoMissing, "the host has no working sudo"),
             ("env: sudo: No such file or directory\n", K::SudoMissing, "the host has no working sudo"),
         ];

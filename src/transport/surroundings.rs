@@ -1,11 +1,12 @@
-//! What of forge's own environment a program is given that forge starts on this machine: some of it may be secrets.
+//! Which of forge's own environment variables are passed to programs that it starts on this machine: some may hold
+//! secrets.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::process::Command;
 
-/// What ssh reads itself, and what it hands to the programs of its user: agents, ways to ask for a passphrase, Kerberos.
-/// A `*` at the end stands for any rest.
+/// Variables that ssh reads itself, and those it hands to the user's programs: agents, passphrase prompts, Kerberos. A
+/// `*` at the end matches any suffix.
 pub const SSH_VARIABLES: &[&str] = &[
     "PATH",
     "HOME",
@@ -32,24 +33,24 @@ pub const SSH_VARIABLES: &[&str] = &[
     "KRB5*",
 ];
 
-/// Which variables programs on this machine are given.
+/// Selects the variables that are passed to programs on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// Variables for ssh beside [`SSH_VARIABLES`], by name.
+    /// Names of variables for ssh in addition to [`SSH_VARIABLES`].
     pub more: Arc<[String]>,
-    /// Variables that hold secrets of the inventory: no program is given them.
+    /// Variables that hold secrets of the inventory: they are passed to no program.
     pub withheld: Arc<BTreeSet<String>>,
 }
 
 impl Surroundings {
-    /// Gives a program of OpenSSH what it needs, and nothing else. A master that is kept outlives forge, and whoever may look
-    /// at it reads its environment.
+    /// Passes to a program of OpenSSH only the variables that it needs. A persistent master outlives forge, and every
+    /// user who may inspect it can read its environment.
     pub(super) fn give_ssh(&self, command: &mut Command) {
         command.env_clear();
         command.envs(std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| self.is_for_ssh(name))));
     }
 
-    /// Keeps secrets from a program that the user named, which may need any other variable.
+    /// Removes secrets from the environment of a program that the user named; it may need any other variable.
     pub fn withhold(&self, command: &mut Command) {
         self.withheld.iter().for_each(|name| {
             command.env_remove(name);

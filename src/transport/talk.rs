@@ -1,4 +1,4 @@
-//! The conversation with a started command: prompt, readiness, script, output, end.
+//! The dialogue with a started command: prompt, readiness, script, output, end.
 
 use super::channel::Channel;
 use super::kept::{Keep, Kept};
@@ -19,49 +19,49 @@ pub enum Chunk<'a> {
     Stderr(&'a [u8]),
 }
 
-/// Receives output as it arrives. The bytes may hold secrets that the host printed.
+/// Receives output as it arrives. The bytes may contain secrets that the host printed.
 pub type Sink<'a> = &'a mut (dyn FnMut(Chunk<'_>) + Send);
 
-/// What a script that ran to its end left.
+/// Output and status of a script that ran to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finished {
     /// Exit status; 128 + n for signal n.
     pub status: i32,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    /// Bytes of both streams that were dropped before the kept ones.
+    /// Bytes of both streams that were dropped before the retained ones.
     pub dropped: u64,
 }
 
-/// How a conversation ended.
+/// How a dialogue ended.
 pub(super) enum Ending {
     Finished(Finished),
-    /// The wrapper refused to run the script, with its word.
+    /// The wrapper refused to run the script and gave this word as the reason.
     Refused(String),
     /// The streams ended without an end marker.
     Cut(Cut),
-    /// The second prompt: the password was wrong.
+    /// A second prompt: the password was wrong.
     Prompted,
-    /// No shell within [`START_LIMIT`].
+    /// No shell started within [`START_LIMIT`].
     NoStart(Cut),
     TimedOut,
     TooLarge,
 }
 
-/// What is known of a conversation that broke off.
+/// The state of a dialogue that broke off.
 pub(super) struct Cut {
     pub begun: bool,
-    /// What was printed before the script, or the script's stderr.
+    /// Output before the script started, or the script's stderr.
     pub said: Vec<u8>,
 }
 
-/// How long the login shell and sudo may take to start a script's shell.
+/// Timeout for the login shell and sudo to start a script's shell.
 pub(super) const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long stderr may lag behind the end marker on stdout.
 const STDERR_LAG: Duration = Duration::from_secs(2);
-/// Bytes kept of what login shells and sudo print.
+/// Bytes kept of the output of login shells and sudo.
 const NOISE_CAP: usize = 16 * 1024;
-/// Bytes read at once.
+/// Bytes per read.
 const READ_SIZE: usize = 64 * 1024;
 
 /// The password that answers a prompt.
@@ -70,7 +70,7 @@ pub(super) struct Answer {
     pub password: SecretString,
 }
 
-/// One conversation.
+/// One dialogue.
 pub(super) struct Talk<'s> {
     channel: Channel,
     outbox: Outbox,
@@ -88,7 +88,7 @@ pub(super) struct Talk<'s> {
 struct Side {
     scanner: Scanner,
     noise: Kept,
-    /// The same noise from its start, to look for prompts.
+    /// The start of the same noise, searched for prompts.
     heard: Vec<u8>,
     kept: Kept,
     buffer: Vec<u8>,
@@ -107,7 +107,7 @@ impl Side {
         }
     }
 
-    /// Returns whether nothing more is expected.
+    /// Reports whether no more data is expected.
     fn done(&self) -> bool {
         self.eof || self.scanner.ended()
     }
@@ -133,7 +133,7 @@ impl<'s> Talk<'s> {
         }
     }
 
-    /// Sends `script` at once, or when the wrapper is ready if something else reads stdin before it.
+    /// Sends `script` at once, or when the wrapper is ready if another program reads stdin before it.
     pub(super) fn send(&mut self, script: SecretString, when_ready: bool) {
         match !self.begun() && (when_ready || self.outbox.has_work()) {
             true => self.script = Some(script),
@@ -141,7 +141,7 @@ impl<'s> Talk<'s> {
         }
     }
 
-    /// Sends a file behind the script.
+    /// Sends a file after the script.
     pub(super) fn send_behind(&mut self, payload: Payload) {
         self.outbox.push_payload(payload);
     }
@@ -151,7 +151,7 @@ impl<'s> Talk<'s> {
         self.answer = answer;
     }
 
-    /// Talks to the end, `limit` long at most.
+    /// Runs the dialogue to its end, for at most `limit`.
     pub(super) async fn finish(mut self, limit: Duration) -> (Ending, bool) {
         let ending = self.until(limit, |_| false).await.unwrap_or(Ending::TimedOut);
         if matches!(ending, Ending::TimedOut | Ending::TooLarge) {
@@ -161,12 +161,12 @@ impl<'s> Talk<'s> {
         (ending, self.outbox.sent_script())
     }
 
-    /// Writes a line that nobody reads, to show that this side lives.
+    /// Writes a line that is ignored, as a heartbeat.
     pub(super) fn beat(&mut self) {
         self.outbox.push(SecretString::from("\n".to_owned()));
     }
 
-    /// Closes stdin and waits until the other side ends, `limit` long at most.
+    /// Closes stdin and waits at most `limit` until the other side ends.
     pub(super) async fn hang_up(mut self, limit: Duration) {
         self.outbox.clear();
         self.channel.stdin = None;
@@ -174,17 +174,17 @@ impl<'s> Talk<'s> {
         self.channel.reap().await;
     }
 
-    /// Returns whether the script's shell has started.
+    /// Reports whether the script's shell has started.
     pub(super) fn begun(&self) -> bool {
         self.out.scanner.begun()
     }
 
-    /// Returns what is kept of stdout so far.
+    /// Returns the stdout kept so far.
     pub(super) fn heard(&self) -> &[u8] {
         self.out.kept.bytes()
     }
 
-    /// Talks until `enough` says so; `None` then, else how it ended before.
+    /// Runs the dialogue until `enough` returns true; returns `None` then, or how the dialogue ended before that.
     pub(super) async fn until(&mut self, limit: Duration, enough: impl Fn(&Self) -> bool) -> Option<Ending> {
         let started = Instant::now();
         let mut lag = None;
@@ -213,7 +213,7 @@ impl<'s> Talk<'s> {
         lag.unwrap_or(started + if begun { limit } else { limit.min(START_LIMIT) })
     }
 
-    /// What it means that nothing came before the deadline.
+    /// Returns the ending for a deadline that passed without data.
     fn late(&mut self, lagging: bool) -> Ending {
         match (lagging, self.out.scanner.begun()) {
             (true, _) => self.conclude(),
@@ -222,7 +222,7 @@ impl<'s> Talk<'s> {
         }
     }
 
-    /// Moves whatever can move first: a read, or a write.
+    /// Performs the first I/O operation that is ready: a read or a write.
     async fn step(&mut self) {
         let (out_open, err_open) = (!self.out.done(), !self.err.done());
         let has_work = self.outbox.has_work();
@@ -230,7 +230,7 @@ impl<'s> Talk<'s> {
             read = read(&mut self.channel.stdout, &mut self.out.buffer), if out_open => self.heard_out(read),
             read = read(&mut self.channel.stderr, &mut self.err.buffer), if err_open => self.heard_err(read),
             wrote = self.outbox.pump(&mut self.channel.stdin), if has_work => if wrote.is_err() {
-                // Whoever reads stdin is gone; why, the output tells.
+                // The reader of stdin is gone; the output says why.
                 self.outbox.clear();
                 self.channel.stdin = None;
             },
@@ -269,7 +269,7 @@ impl<'s> Talk<'s> {
         }
     }
 
-    /// The wrapper is ready: nothing else reads stdin now.
+    /// The wrapper is ready: from now on, only it reads stdin.
     fn release(&mut self) {
         if let Some(script) = self.script.take() {
             self.outbox.push_script(script);
@@ -294,7 +294,7 @@ impl<'s> Talk<'s> {
         }
     }
 
-    /// Looks for the prompt. Only the first one is answered: a second one means that the password is wrong.
+    /// Searches for the prompt. Only the first one is answered: a second one means that the password is wrong.
     fn noise_err(&mut self, bytes: &[u8]) {
         self.err.noise.push(bytes);
         let Some(answer) = &self.answer else { return };
@@ -333,7 +333,7 @@ impl<'s> Talk<'s> {
     }
 }
 
-/// A read error on a pipe means the same as its end.
+/// A read error on a pipe is treated as its end.
 async fn read(from: &mut (dyn AsyncRead + Send + Unpin), buffer: &mut [u8]) -> usize {
     from.read(buffer).await.unwrap_or(0)
 }
@@ -344,15 +344,15 @@ fn line(password: &SecretString) -> SecretString {
 }
 
 impl Ending {
-    /// Returns the error of an ending that needs no knowledge of the link or of sudo.
+    /// Returns the error of an ending that does not depend on the link or on sudo.
     pub(super) fn plain_error(&self, limit: Duration) -> Option<TransportError> {
         match self {
             Ending::TimedOut => Some(TransportError::new(
                 ErrorKind::Timeout,
-                format!("the script did not end within {} s", limit.as_secs_f64()),
+                format!("the script timed out after {} s", limit.as_secs_f64()),
             )),
             Ending::TooLarge => {
-                Some(TransportError::new(ErrorKind::TooLarge, "the host answered with more than forge keeps"))
+                Some(TransportError::new(ErrorKind::TooLarge, "the host's output exceeds forge's limit"))
             }
             _ => None,
         }

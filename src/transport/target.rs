@@ -1,11 +1,11 @@
-//! Where a host is and how it is reached: what the transport needs to know of it.
+//! Where a host is and how to reach it.
 
 use super::Surroundings;
 use super::sandbox::Board;
 use camino::Utf8PathBuf;
 use std::time::Duration;
 
-/// How one host is reached. The configuration's `connect:` is converted into this.
+/// How to reach one host. The configuration's `connect:` is converted into this.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Target {
     pub kind: Kind,
@@ -22,24 +22,24 @@ pub struct Target {
     pub jump: Vec<String>,
     pub host_key: HostKey,
     pub sudo: Sudo,
-    /// How long connecting may take, from the first packet to the login; zero where nothing is declared: the user's ssh
-    /// configuration holds, else [`Target::CONNECT_TIMEOUT`].
+    /// Timeout of connecting, from the first packet to the login. Zero if none is declared: then the user's ssh
+    /// configuration decides, or else [`Target::CONNECT_TIMEOUT`].
     pub timeout: Duration,
-    /// How long an idle connection is kept for the next run; zero for not at all. Whole seconds.
+    /// How long an idle connection is kept for the next run; zero to close it. Whole seconds.
     pub keep: Duration,
-    /// Where control sockets live, from [`control_dir`](super::control_dir); empty for its default.
+    /// Folder of control sockets, from [`control_dir`](super::control_dir); empty for the default.
     pub control_dir: Utf8PathBuf,
-    /// What programs on this machine are given of forge's environment.
+    /// Which of forge's environment variables are passed to programs on this machine.
     pub surroundings: Surroundings,
     pub paths: HostPaths,
 }
 
-/// Where forge keeps what it needs on a host. The defaults are part of the contract; tests use others.
+/// Forge's paths on a host. The defaults are part of the contract; tests use others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPaths {
-    /// The writer lock; beside it stands `LOCK.act`, held while a script acts.
+    /// The writer lock; next to it is `LOCK.act`, held while a script acts.
     pub lock: String,
-    /// Folder of running long steps: script (0700, gone when it ends), pid, result. On a tmpfs.
+    /// Folder of running long steps: script (0700, removed when it ends), pid, result. On a tmpfs.
     pub run: String,
     /// Folder of the logs of long steps.
     pub log: String,
@@ -52,10 +52,10 @@ impl Default for HostPaths {
 }
 
 impl Target {
-    /// How long connecting may take if neither the inventory nor the user's ssh configuration says so.
+    /// Connect timeout if neither the inventory nor the user's ssh configuration sets one.
     pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-    /// Returns how long connecting may take as far as the inventory decides.
+    /// Returns the connect timeout that the inventory sets, or the default.
     pub fn connect_timeout(&self) -> Duration {
         if self.timeout.is_zero() { Self::CONNECT_TIMEOUT } else { self.timeout }
     }
@@ -68,41 +68,41 @@ impl Target {
         }
     }
 
-    /// Returns the login user for messages.
+    /// Returns the login user's name for messages.
     pub(super) fn user_name(&self) -> String {
         self.user.as_ref().map_or_else(|| "the login user".to_owned(), |user| format!("`{user}`"))
     }
 }
 
-/// What carries bytes to a host.
+/// The transport that carries bytes to a host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Kind {
-    /// The machine's own `ssh`.
+    /// This machine's `ssh`.
     #[default]
     Ssh,
     /// This machine.
     Local,
-    /// A program that gives a shell on its stdin, with its arguments: `docker exec -i c1 sh`.
+    /// A program that runs a shell on its stdin, with its arguments: `docker exec -i c1 sh`.
     Command(Vec<String>),
-    /// A view of this machine, kept by a process that this folder on it names. It is made when it is not there, with a
-    /// board's cards where one is named.
+    /// A view of this machine, kept by a process that is recorded in this folder. Created if it does not exist, with
+    /// the cards of a board if one is named.
     Sandbox(Utf8PathBuf, Option<Board>),
 }
 
-/// What happens with a host key that is not known. A changed key is always refused.
+/// How to treat an unknown host key. A changed key is always refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostKey {
     /// Refused, with a hint.
     #[default]
     Strict,
-    /// Taken and kept.
+    /// Accepted and saved.
     AcceptNew,
 }
 
-/// How root is reached.
+/// How to become root.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Sudo {
-    /// The login user is root, or needs none.
+    /// The login user is root or does not need root.
     #[default]
     None,
     /// `sudo -n`.
@@ -119,6 +119,6 @@ mod tests {
     fn the_default_timeout_is_the_documented_one() {
         let documented =
             format!("`ConnectTimeout` of your ssh configuration, else `{}s`)", Target::CONNECT_TIMEOUT.as_secs());
-        assert!(include_str!("../../docs/recipes.md").contains(&documented), "{documented}");
+        assert!(include_str!("../../docs/recipe-reference.md").contains(&documented), "{documented}");
     }
 }

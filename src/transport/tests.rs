@@ -1,4 +1,4 @@
-//! The whole path on this machine: local and command carriers, lock, long steps.
+//! End-to-end tests on this machine: local and command carriers, lock, long steps.
 
 use super::*;
 use crate::model::{HostName, SecretStore};
@@ -9,7 +9,7 @@ fn script(code: &'static str) -> Script {
     Script { body: Fragment::new().code(code), token: Token::new("tok"), limit: Duration::from_secs(20) }
 }
 
-/// A target whose lock and folders are its own.
+/// A target with its own lock and folders.
 fn target(folder: &tempfile::TempDir) -> Target {
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     Target {
@@ -19,8 +19,8 @@ fn target(folder: &tempfile::TempDir) -> Target {
     }
 }
 
-/// Waits for other tests that take a host's lock, where systemd runs: its units are the machine's, whichever folder a test
-/// has, so that the long step of one would keep the others from their lock.
+/// Waits for other tests that take a host's lock, where systemd runs: units belong to the machine, whatever folder a
+/// test uses, so a long step of one test would keep the others from taking their lock.
 fn alone() -> Option<std::fs::File> {
     std::path::Path::new("/run/systemd/system").is_dir().then(|| {
         let name = format!("forge-transport-tests-{}.lock", rustix::process::getuid().as_raw());
@@ -93,7 +93,7 @@ async fn a_script_that_does_not_end_is_a_timeout() {
     let slow = Script { limit: Duration::from_millis(300), ..script("sleep 30") };
     let error = session(&target(&folder)).await.run(&slow, &SecretStore::default(), None).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout);
-    assert_eq!(error.message, "the script did not end within 0.3 s");
+    assert_eq!(error.message, "the script timed out after 0.3 s");
     assert!(error.sent_anything && !error.retryable);
 }
 
@@ -134,7 +134,7 @@ async fn the_lock_is_one_writers() {
     assert!(other.lock(&owner("r2"), None).await.is_ok());
 }
 
-/// Its host has not noticed yet that nobody is there any more.
+/// Its host has not noticed yet that the run is gone.
 #[tokio::test]
 async fn a_lock_of_a_run_that_ended_on_this_machine_is_taken_over() {
     let folder = tempfile::tempdir().unwrap();
@@ -192,7 +192,8 @@ async fn a_lock_that_is_a_link_is_refused() {
     match reader.lock(&owner("r1"), None).await {
         Err(LockError::Transport(error)) => {
             assert_eq!(error.kind, ErrorKind::LockForeign);
-            assert!(error.message.ends_with("on the host is not a file of the user that forge acts as"), "{error}");
+            let what = "on the host is not a regular file of the user that forge runs as";
+            assert!(error.message.ends_with(what), "{error}");
         }
         _ => panic!("a link was taken for a lock"),
     }
@@ -232,7 +233,7 @@ fn long(code: &'static str, step: &str) -> LongStep {
     }
 }
 
-/// Follows a step and returns its log and how it ended.
+/// Follows a step; returns its log and how it ended.
 async fn follow(reader: &Reader, unit: &UnitName, from: u64) -> (Vec<u8>, Result<LongEnd, TransportError>) {
     let mut heard = Vec::new();
     let mut sink = |_: u64, bytes: &[u8]| heard.extend_from_slice(bytes);
@@ -287,7 +288,7 @@ async fn a_long_step_without_result_is_gone() {
     assert_eq!(heard, b"dying\n");
     let error = end.unwrap_err();
     assert_eq!((error.kind, error.retryable), (ErrorKind::LongGone, false));
-    assert_eq!(error.message, format!("the unit `{}` is gone without a result", step.unit));
+    assert_eq!(error.message, format!("the unit `{}` ended without a result", step.unit));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Timeouts that the user's own ssh configuration sets where the inventory is silent.
+//! Timeouts from the user's own ssh configuration, used if the inventory sets none.
 
 use super::Target;
 use super::arguments::Jump;
@@ -6,28 +6,28 @@ use super::ssh::ssh_program;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// How long `ssh -G` may take; `Match exec` and canonical names can make it wait.
+/// Timeout of `ssh -G`; `Match exec` and canonical names can delay it.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How long connecting may take, and who sets the keepalive.
+/// Connect timeouts, and whether the user sets the keepalive.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Timeouts {
-    /// To the host itself.
+    /// For the host itself.
     pub host: Duration,
-    /// To each declared jump, first hop first.
+    /// For each declared jump host, first hop first.
     pub jumps: Vec<Duration>,
     /// Whether the user's configuration sets `ServerAliveInterval` for the host.
     pub own_keepalive: bool,
 }
 
 impl Timeouts {
-    /// Returns the longest of them.
+    /// Returns the longest of the timeouts.
     pub(super) fn longest(&self) -> Duration {
         self.jumps.iter().copied().fold(self.host, Duration::max)
     }
 }
 
-/// What the configuration sets for one host; none where it is silent.
+/// Settings of the configuration for one host; `None` if unset.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct UserSettings {
     connect: Option<Duration>,
@@ -36,10 +36,10 @@ struct UserSettings {
 
 /// Returns the timeouts for `target`: the declared one, else those of the user's configuration, else forge's default.
 ///
-/// ssh takes the first value it finds, and options before files: a default of forge's cannot be an option where the user's
-/// file has a value. Nor can it follow in a file of forge's that includes the user's: ssh refuses to include what others
-/// than its owner may write (`/dev/null`, say), though not as `-F`, and looks up relative paths of the system's file in
-/// `~/.ssh`. So ssh is asked.
+/// ssh uses the first value it finds, and options precede files: a default of forge's cannot be an option if the user's
+/// file has a value. Nor can it follow in a file of forge's that includes the user's: ssh refuses to include a file
+/// that users other than its owner may write (`/dev/null`, say), though not as `-F`, and resolves relative paths of the
+/// system's file in `~/.ssh`. So forge queries ssh.
 pub(super) async fn find_timeouts(target: &Target) -> Timeouts {
     let host = ask(target, target.user.as_deref(), target.port.map(|port| port.to_string()), &target.address).await;
     let mut jumps = Vec::new();
@@ -50,7 +50,7 @@ pub(super) async fn find_timeouts(target: &Target) -> Timeouts {
 }
 
 async fn find_jump_timeout(target: &Target, jump: &Jump<'_>) -> Duration {
-    // A declared timeout holds for the whole way: nothing is left to ask.
+    // A declared timeout applies to the whole way: nothing is left to query.
     if !target.timeout.is_zero() {
         return target.timeout;
     }
@@ -64,14 +64,14 @@ fn effective(target: &Target, user: UserSettings) -> Duration {
     }
 }
 
-/// Asks ssh what it makes of the configuration. No answer counts as silence: the login that follows meets the same
-/// configuration and says what is wrong with it.
+/// Queries ssh for its effective configuration. No answer counts as unset: the login that follows uses the same
+/// configuration and reports its errors.
 async fn ask(target: &Target, user: Option<&str>, port: Option<String>, address: &str) -> UserSettings {
     let mut ssh = ssh_program("ssh", target);
     if let Some(config) = &target.config {
         ssh.arg("-F").arg(config);
     }
-    // Debian's ssh sets a keepalive of 300 s by itself in batch mode, which would look like the user's.
+    // Debian's ssh sets a keepalive of 300 s itself in batch mode, which would look like the user's.
     ssh.args(["-G", "-o", "BatchMode=no"]);
     user.iter().for_each(|user| {
         ssh.args(["-l", user]);
@@ -89,7 +89,7 @@ async fn ask(target: &Target, user: Option<&str>, port: Option<String>, address:
     }
 }
 
-/// Reads the answer of `ssh -G`. It prints ssh's own defaults too, `none` and 0: they count as silence.
+/// Parses the output of `ssh -G`. It also prints ssh's own defaults, `none` and 0: they count as unset.
 fn parse(answer: &str) -> UserSettings {
     let seconds = |key: &str| {
         let value = answer.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(parse(""), UserSettings::default());
     }
 
-    /// Asks this machine's ssh. The file is writable by others, which ssh accepts of `-F`.
+    /// Queries this machine's ssh. The file is writable by other users, which ssh accepts with `-F`.
     #[tokio::test]
     async fn the_inventory_goes_before_the_user_and_the_user_before_the_default() {
         use std::os::unix::fs::PermissionsExt;

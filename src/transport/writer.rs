@@ -25,7 +25,8 @@ impl Reader {
     /// Takes the host's writer lock. A running long step named `ours` does not count as another writer.
     ///
     /// # Errors
-    /// Somebody else holds it, or something of an earlier run is still at work; or the transport failed.
+    /// Another run holds the lock, or a script or long step of an earlier run is still running; or the transport
+    /// failed.
     pub async fn lock(&self, owner: &Owner, ours: Option<&UnitName>) -> Result<Writer, LockError> {
         let hold = Hold::take(self.session(), owner, ours, None).await?;
         Ok(Writer { reader: self.clone(), owner: owner.clone(), hold })
@@ -41,21 +42,21 @@ impl Writer {
         self.reader.session()
     }
 
-    /// As [`Reader::observe`].
+    /// Like [`Reader::observe`].
     ///
     /// # Errors
-    /// As [`Reader::observe`].
+    /// Those of [`Reader::observe`].
     pub async fn observe(&self, asked: &Compiled, secrets: &SecretStore) -> Result<Observation, TransportError> {
         self.reader.observe(asked, secrets).await
     }
 
-    /// Runs an acting script, once. The host checks first that the lock is still ours and that no other
-    /// script acts; else nothing is run. Keeps the last MiB of each output stream; `sink` sees all.
+    /// Runs an acting script, once. The host first checks that this run still holds the lock and that no other script
+    /// acts; otherwise nothing is run. Keeps the last MiB of each output stream; `sink` receives everything.
     ///
     /// # Errors
-    /// As [`Session::run`], [`LockLost`](super::ErrorKind::LockLost) and
-    /// [`StillActing`](super::ErrorKind::StillActing). It is never tried again: after an error whose
-    /// `sent_anything` is set, only a new observation tells how far the script came.
+    /// Those of [`Session::run`], [`LockLost`](super::ErrorKind::LockLost) and
+    /// [`StillActing`](super::ErrorKind::StillActing). It is never retried: after an error whose `sent_anything` is
+    /// set, only a new observation shows how far the script got.
     pub async fn act(
         &self,
         script: &Script,
@@ -67,10 +68,10 @@ impl Writer {
         self.session().ask(ask, script, secrets, sink).await
     }
 
-    /// As [`act`](Self::act), with a file behind the script, which reads it as its descriptor 7.
+    /// Like [`act`](Self::act), with a file after the script, which reads it as its descriptor 7.
     ///
     /// # Errors
-    /// As [`act`](Self::act).
+    /// Those of [`act`](Self::act).
     pub async fn send(
         &self,
         script: &Script,
@@ -82,22 +83,21 @@ impl Writer {
         self.session().ask_with(ask, script, payload, secrets).await
     }
 
-    /// Returns whether the channel that holds the lock is known to be gone; then [`relock`](Self::relock).
+    /// Reports whether the channel that holds the lock is known to be gone; if so, call [`relock`](Self::relock).
     pub fn is_lock_lost(&self) -> bool {
         self.hold.is_lost()
     }
 
-    /// Takes the lock anew after its connection was lost; a hold of our own that the host has not given up
-    /// yet is ended.
+    /// Retakes the lock after its connection was lost; ends a hold of this run that the host has not released yet.
     ///
     /// # Errors
-    /// As [`Reader::lock`]. What happened on the host meanwhile must be observed.
+    /// Those of [`Reader::lock`]. Changes on the host in the meantime must be observed.
     pub async fn relock(&mut self, ours: Option<&UnitName>) -> Result<(), LockError> {
         self.hold = Hold::take(self.session(), &self.owner, ours, Some(&self.hold.token)).await?;
         Ok(())
     }
 
-    /// Gives the lock up.
+    /// Releases the lock.
     pub async fn unlock(self) -> Reader {
         self.hold.release().await;
         self.reader

@@ -1,10 +1,10 @@
-//! A graph for programs that draw: DOT and Mermaid, with labels escaped for each grammar.
+//! The dependency graph as DOT and Mermaid, with labels escaped for each grammar.
 
 use super::escape;
 use crate::config::{Chart, ChartEdge, ChartEnd, ChartStep};
 use std::io::{self, Write};
 
-/// Writes the chart for Graphviz. Edges between whole recipes join their boxes.
+/// Writes the chart for Graphviz. Edges between whole recipes connect their boxes.
 pub fn dot(chart: &Chart, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "digraph {} {{", dot_text(&chart.cluster))?;
     writeln!(out, "  compound=true; rankdir=LR; node [shape=box];")?;
@@ -32,7 +32,7 @@ fn dot_edge(chart: &Chart, edge: &ChartEdge, out: &mut dyn Write) -> io::Result<
     writeln!(out, "  s{from} -> s{to} [{}];", attributes.join(", "))
 }
 
-/// Returns a quoted string of DOT.
+/// Returns a quoted DOT string.
 fn dot_text(text: &str) -> String {
     let lines: Vec<String> = text.split('\n').map(|line| escape::line(line).replace('\\', "\\\\")).collect();
     format!("\"{}\"", lines.join("\\n").replace('"', "\\\""))
@@ -67,7 +67,7 @@ fn mermaid_edge(chart: &Chart, edge: &ChartEdge, out: &mut dyn Write) -> io::Res
     }
 }
 
-/// Returns text for a quoted label: whatever Mermaid or its Markdown could act on is an entity.
+/// Escapes text for a quoted label: everything special to Mermaid or its Markdown becomes an entity.
 fn mermaid_text(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || c == ' ' || c == '/' || c == '_';
     let one = |c: char| if plain(c) { c.to_string() } else { format!("#{};", u32::from(c)) };
@@ -88,7 +88,7 @@ fn of_recipe<'c>(chart: &'c Chart, recipe: &'c str) -> impl Iterator<Item = (usi
     chart.steps.iter().enumerate().filter(move |(_, step)| step.recipe == recipe)
 }
 
-/// Name, kind, and what is not the usual.
+/// Returns the lines of a label: name, kind and other traits.
 fn label(step: &ChartStep) -> Vec<String> {
     let mut lines = vec![step.step.clone(), super::words::step_traits(step).join(", ")];
     if !step.effective_by.is_empty() {
@@ -103,7 +103,7 @@ fn words(edge: &ChartEdge) -> String {
     format!("{why} {}{least}", edge.phase.name())
 }
 
-/// The box of an end that is a whole recipe.
+/// Returns the box of an end that is a whole recipe.
 fn cluster(chart: &Chart, end: &ChartEnd) -> Option<usize> {
     end.step.is_none().then(|| recipes(chart).iter().position(|recipe| *recipe == end.recipe)).flatten()
 }

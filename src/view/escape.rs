@@ -1,28 +1,28 @@
-//! Text from hosts, made harmless for a terminal: what would act or hide is shown as a visible escape.
+//! Escapes text from hosts for a terminal: control and invisible characters become visible escapes.
 //!
-//! A backslash stays a backslash, so that paths and expressions read as they are; an escape that was
-//! typed and one that was made here look alike, and both are inert.
+//! Backslashes are not escaped, so that paths and expressions stay readable. An escape typed in the text and one added
+//! here look alike; both are inert.
 
 use crate::model::{SecretStore, Untrusted};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Returns `text` for a context of one line: line breaks and tabs are shown as `\n` and `\t`.
+/// Escapes `text` for a single line: line breaks and tabs are shown as `\n` and `\t`.
 pub fn line(text: &str) -> Cow<'_, str> {
     escape(text, |c| c == '\n' || c == '\t' || hidden(c))
 }
 
-/// Returns one line of a block: tabs act, everything else is as in [`line`].
+/// Escapes one line of a block like [`line`], but keeps tabs.
 pub fn block_line(text: &str) -> Cow<'_, str> {
     escape(text, |c| c == '\n' || hidden(c))
 }
 
-/// Returns the lines of a block, each made harmless. Empty lines at the end are left out.
+/// Returns the escaped lines of a block. Trailing empty lines are omitted.
 pub fn block(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     text.trim_end_matches('\n').split('\n').map(block_line)
 }
 
-/// Returns `text` for a context of one line, cut after `limit` characters with the number of those left out.
+/// Escapes `text` for a single line, cut after `limit` characters, with the number of omitted characters.
 pub fn short(text: &str, limit: usize) -> String {
     let masked = mask(text);
     match masked.char_indices().nth(limit) {
@@ -34,8 +34,8 @@ pub fn short(text: &str, limit: usize) -> String {
     }
 }
 
-/// Returns a value for a context of one line, cut as by [`short`]: one that is empty is told as that, so that no sentence
-/// has a hole.
+/// Escapes a value for a single line, cut like [`short`]. An empty value is shown as [`EMPTY`], so that sentences have
+/// no gaps.
 pub fn value(text: &str, limit: usize) -> String {
     match text.is_empty() {
         true => EMPTY.to_owned(),
@@ -43,16 +43,16 @@ pub fn value(text: &str, limit: usize) -> String {
     }
 }
 
-/// What stands for a value without a character.
+/// The text shown for an empty value.
 pub const EMPTY: &str = "(empty)";
 
-/// Returns untrusted text for a context of one line.
+/// Escapes untrusted text for a single line.
 pub fn text(text: &Untrusted) -> Cow<'_, str> {
     line(text.raw())
 }
 
-/// Returns whether a character acts on a terminal, reorders text, or cannot be seen. Line feed and tab
-/// are not among them: whether they act depends on the place.
+/// Reports whether a character acts on a terminal, reorders text or is invisible. Line feed and tab are not included:
+/// callers decide whether to keep them.
 pub fn hidden(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
@@ -61,7 +61,7 @@ pub fn hidden(c: char) -> bool {
         '\u{180b}'..='\u{180f}' => true,
         // Zero width, marks of direction, line and paragraph separators, bidi embeddings and overrides.
         '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' => true,
-        // Invisible operators, bidi isolates, deprecated format characters, interlinear marks; what is no character.
+        // Invisible operators, bidi isolates, deprecated format characters, interlinear marks, noncharacters.
         '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' => true,
         // Variation selectors, tags, private use.
         '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}' => true,
@@ -85,7 +85,7 @@ fn escape(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A placeholder of a secret is shown by its name.
+/// Replaces placeholders of secrets by their names.
 fn mask(text: &str) -> Cow<'_, str> {
     match SecretStore::mentions(text) {
         true => Cow::Owned(SecretStore::mask(text)),
@@ -108,7 +108,7 @@ fn push(out: &mut String, c: char) {
 pub(crate) mod tests {
     use super::*;
 
-    /// What a hostile host might print, with what a terminal may be given for it in one line.
+    /// Texts that a hostile host might print, with their escaped single lines.
     pub(crate) const HOSTILE: &[(&str, &str)] = &[
         ("plain", "plain"),
         ("\u{1b}[2J\u{1b}[H", r"\x1b[2J\x1b[H"),

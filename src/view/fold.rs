@@ -1,8 +1,8 @@
-//! Folds host names to ranges, in the inventory's own spelling: what is printed can be given to `--on`.
+//! Folds host names to ranges in the syntax of the inventory, so that the output can be passed to `--on`.
 
 use std::collections::BTreeMap;
 
-/// A name, cut at its numbers.
+/// A name, split at its numbers.
 type Tokens = Vec<Token>;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,8 +12,8 @@ enum Token {
     Range(String, String),
 }
 
-/// Returns `names` folded: `gpu[02:10],gpu15`. Order of the first of each range is kept, names that stand
-/// twice are listed once, and no name is listed that was not given.
+/// Returns `names` folded: `gpu[02:10],gpu15`. Ranges keep the order of their first names, duplicates are listed
+/// once, and the ranges contain only the given names.
 pub fn fold<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut items: Vec<Tokens> = Vec::new();
     for name in names {
@@ -29,7 +29,7 @@ pub fn fold<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     shown.join(",")
 }
 
-/// Cuts a name at its runs of digits. A name with brackets is left whole: it could not be told from a range.
+/// Splits a name at its runs of digits. A name with brackets stays whole, because it would look like a range.
 fn tokens(name: &str) -> Tokens {
     if name.contains(['[', ']']) {
         return vec![Token::Text(name.to_owned())];
@@ -45,12 +45,12 @@ fn tokens(name: &str) -> Tokens {
     out
 }
 
-/// Positions of what is or was a number.
+/// Returns the positions of numbers and folded ranges.
 fn numbers(item: &[Token]) -> impl DoubleEndedIterator<Item = usize> + '_ {
     item.iter().enumerate().filter(|(_, token)| !matches!(token, Token::Text(_))).map(|(at, _)| at)
 }
 
-/// Folds the number at one position, among the names that are equal everywhere else.
+/// Folds the number at one position among names that are otherwise equal.
 fn fold_at(items: Vec<Tokens>, from_the_right: usize) -> Vec<Tokens> {
     let mut groups: BTreeMap<(Tokens, usize), Group> = BTreeMap::new();
     let mut whole = Vec::new();
@@ -72,7 +72,7 @@ fn fold_at(items: Vec<Tokens>, from_the_right: usize) -> Vec<Tokens> {
     all.into_iter().map(|(_, item)| item).collect()
 }
 
-/// Takes out the number at a position; `None` where there is none, or it is too long to count with.
+/// Removes the number at a position. Returns `None` if there is none or it is too long for `u64`.
 fn hole(item: &[Token], from_the_right: usize) -> Option<(Tokens, usize, String)> {
     let at = numbers(item).rev().nth(from_the_right)?;
     let Token::Number(number) = &item[at] else { return None };
@@ -85,10 +85,10 @@ fn hole(item: &[Token], from_the_right: usize) -> Option<(Tokens, usize, String)
     Some((rest, at, number))
 }
 
-/// The numbers at one position, with the order in which they came.
+/// The numbers at one position, with their input order.
 #[derive(Default)]
 struct Group {
-    /// By (length if padded, value): a padded number only follows one of the same length.
+    /// Input order by value and text. A padded number only continues a run of the same length.
     numbers: BTreeMap<(u64, String), usize>,
 }
 
@@ -99,11 +99,11 @@ impl Group {
         *first = (*first).min(order);
     }
 
-    /// Runs of consecutive numbers, each with the order of its first.
+    /// Returns runs of consecutive numbers, each with the lowest input order in it.
     fn runs(self) -> Vec<(usize, Token)> {
         let mut runs: Vec<Run> = Vec::new();
         for ((_, number), order) in self.numbers {
-            // Equal values differ in padding only, so the run to go on with is among the latest few.
+            // Equal values differ only in padding, so the run to extend is among the latest few.
             match runs.iter_mut().rev().take(20).find(|run| run.next == number && run.fits(&number)) {
                 Some(run) => run.extend(number, order),
                 None => runs.push(Run::new(number, order)),
@@ -116,7 +116,7 @@ impl Group {
 struct Run {
     first: String,
     last: String,
-    /// How the next number of the run is written.
+    /// The next number of the run, with padding.
     next: String,
     order: usize,
 }
@@ -126,7 +126,7 @@ impl Run {
         Self { next: next(&number, number.len()), last: number.clone(), first: number, order }
     }
 
-    /// A range whose start is padded keeps its width to the end.
+    /// Reports whether `number` keeps the width of a run whose first number is padded.
     fn fits(&self, number: &str) -> bool {
         !padded(&self.first) || number.len() == self.first.len()
     }
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(folded(""), "");
     }
 
-    /// Reads a folded list the way an inventory reads ranges.
+    /// Expands a folded list like the inventory expands ranges.
     fn expand(folded: &str) -> BTreeSet<String> {
         folded.split(',').filter(|f| !f.is_empty()).flat_map(expand_one).collect()
     }

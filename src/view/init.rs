@@ -1,24 +1,24 @@
-//! What `forge init` has made.
+//! The result of `forge init`.
 
 use crate::config::Difference;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The files that were written, and what they do not say of what they were made from.
+/// The created files, and the differences from the Ansible inventory they were created from.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Init {
     pub inventory: String,
     pub recipe: RecipeFile,
     pub hosts: usize,
-    /// Without `all`.
+    /// Number of groups, without `all`.
     pub groups: usize,
     pub differences: Vec<Difference>,
 }
 
-/// The recipe beside the inventory.
+/// The recipe next to the inventory.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RecipeFile {
     pub path: String,
-    /// Whether it was written now; one that was there stays as it is.
+    /// Whether this command created it. An existing recipe is not changed.
     pub is_new: bool,
 }

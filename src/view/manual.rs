@@ -1,4 +1,4 @@
-//! The documentation, built into the program: an installed `forge` shows every page that it speaks of.
+//! The built-in documentation: an installed `forge` shows every page that it mentions.
 
 use crate::resource::{kind, kinds, reference};
 use schemars::JsonSchema;
@@ -8,13 +8,13 @@ use std::fmt::Write;
 /// A page of the documentation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ManualPage {
-    /// What `forge explain` calls it: `rollout`, or the name of a kind.
+    /// The topic for `forge explain`: `rollout`, or the name of a kind.
     pub topic: String,
     /// Markdown.
     pub text: String,
 }
 
-/// The topics, with their files below `docs/` and their texts.
+/// Topics with their files below `docs/` and their texts.
 const TOPICS: &[(&str, &str, &str)] = &[
     ("ansible", "ansible.md", include_str!("../../docs/ansible.md")),
     ("cluster", "cluster.md", include_str!("../../docs/cluster.md")),
@@ -23,11 +23,13 @@ const TOPICS: &[(&str, &str, &str)] = &[
     ("exit-codes", "reference/exit-codes.md", include_str!("../../docs/reference/exit-codes.md")),
     ("facts", "reference/facts.md", include_str!("../../docs/reference/facts.md")),
     ("helm", "helm.md", include_str!("../../docs/helm.md")),
+    ("recipe-reference", "recipe-reference.md", include_str!("../../docs/recipe-reference.md")),
     ("recipes", "recipes.md", include_str!("../../docs/recipes.md")),
     ("review", "review.md", include_str!("../../docs/review.md")),
     ("rollout", "rollout.md", include_str!("../../docs/rollout.md")),
     ("sandbox", "sandbox.md", include_str!("../../docs/sandbox.md")),
     ("security", "security.md", include_str!("../../docs/security.md")),
+    ("troubleshooting", "troubleshooting.md", include_str!("../../docs/troubleshooting.md")),
 ];
 
 /// The topic that lists all kinds.
@@ -51,7 +53,7 @@ pub fn manual_page(name: &str) -> Option<ManualPage> {
     }
 }
 
-/// Returns every name that has a page.
+/// Returns the names of all pages.
 pub fn manual_topics() -> impl Iterator<Item = &'static str> {
     let topics = TOPICS.iter().map(|(topic, ..)| *topic);
     topics.chain([KINDS]).chain(kinds().iter().map(|kind| kind.name))
@@ -62,8 +64,7 @@ fn kind_page(name: &str) -> Option<ManualPage> {
 }
 
 fn list_of_kinds() -> ManualPage {
-    let mut text =
-        String::from("# Kinds\n\nThe resources that a step can hold. `forge explain KIND` shows the page of one.\n\n");
+    let mut text = String::from("# Kinds\n\nThe resource kinds of steps. Run `forge explain KIND` for details.\n\n");
     for kind in kinds() {
         // Writing to a `String` cannot fail.
         let _ = writeln!(text, "- `{}`: {}", kind.name, kind.summary);
@@ -81,7 +82,7 @@ mod tests {
         for (name, expected) in [
             ("rollout", "rollout"),
             ("docs/rollout.md", "rollout"),
-            ("docs/recipes.md#artifacts", "recipes"),
+            ("docs/recipe-reference.md#artifacts", "recipe-reference"),
             ("file", "file"),
             ("docs/reference/kinds/file.md", "file"),
             ("docs/reference/kinds", "kinds"),

@@ -1,7 +1,7 @@
-//! What people and programs read: one interface, written by a text writer and a JSON writer.
+//! Output for people and programs: one interface, implemented by a text writer and a JSON writer.
 //!
-//! Architecture Invariant: nothing below `view` and `cli` prints, and no text of a host reaches an output
-//! unescaped: it has no `Display`, and each writer escapes it for its own grammar.
+//! Architecture Invariant: only `view` and `cli` print, and no text of a host reaches an output unescaped: it has no
+//! `Display`, and each writer escapes it for its own grammar.
 
 mod drawing;
 pub mod drift;
@@ -42,7 +42,7 @@ use crate::plan::{HostSeen, Images, Plan};
 use crate::transport::Sandbox;
 use std::io::{self, Write};
 
-/// A run of the past in a list. One that cannot be read is shown with the reason, never left out.
+/// A past run in a list. Unreadable runs are shown with the reason, never omitted.
 #[derive(Debug)]
 pub enum Listed {
     Read(Box<PastRun>),
@@ -52,58 +52,58 @@ pub enum Listed {
 /// The sandboxes of a cluster on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandboxes {
-    /// Whether they were ended just now.
+    /// Whether this command ended them.
     pub ended: bool,
-    /// By name; each as it was before.
+    /// Sorted by name, each in its previous state.
     pub list: Vec<Sandbox>,
 }
 
-/// Writes the result of a verb for one kind of reader. `exit` is the code that the process ends with.
+/// Writes the result of a verb in one format. `exit` is the exit code of the process.
 pub trait Writer {
-    /// Writes what would change.
+    /// Writes a plan.
     fn plan(&self, plan: &Plan, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes which container images a plan needs.
+    /// Writes the container images that a plan needs.
     fn images(&self, images: &Images, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes what a run came to.
+    /// Writes the report of a run.
     fn report(&self, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes what is known of hosts.
+    /// Writes the facts of hosts.
     fn facts(&self, seen: &[HostSeen], exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes what differs from the majority of hosts that are alike.
+    /// Writes the values that differ from the majority of similar hosts.
     fn outliers(&self, seen: &[HostSeen], outliers: &Outliers, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes which sandboxes there are, or were ended.
+    /// Writes the list of sandboxes, or of ended sandboxes.
     fn sandboxes(&self, sandboxes: &Sandboxes, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes what is wrong in inventories, or that nothing is.
+    /// Writes the result of validating inventories.
     fn validation(&self, validation: &Validation, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes who waits for whom.
+    /// Writes the dependency graph.
     fn graph(&self, chart: &Chart, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes which recipes there are.
+    /// Writes the list of recipes.
     fn recipes(&self, recipes: &[RecipeLine], out: &mut dyn Write) -> io::Result<()>;
-    /// Writes what a recipe declares.
+    /// Writes the declarations of a recipe.
     fn recipe(&self, page: &RecipePage, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes where a value came from.
+    /// Writes the origin of a value.
     fn values(&self, pages: &[OnHosts<ValuePage>], out: &mut dyn Write) -> io::Result<()>;
-    /// Writes what a step is.
+    /// Writes the description of a step.
     fn step(&self, page: &StepPage, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes what an error code means.
+    /// Writes the explanation of an error code.
     fn code(&self, code: Code, out: &mut dyn Write) -> io::Result<()>;
     /// Writes a page of the documentation.
     fn page(&self, page: &ManualPage, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes which runs there were.
+    /// Writes the list of past runs.
     fn runs(&self, runs: &[Listed], out: &mut dyn Write) -> io::Result<()>;
-    /// Writes what a run of the past came to.
+    /// Writes the result of a past run.
     fn run(&self, run: &PastRun, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes what differs between two runs.
+    /// Writes the differences between two runs.
     fn comparison(&self, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes whether hosts are ready.
+    /// Writes the result of `doctor`.
     fn doctor(&self, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes what is not as declared any more.
+    /// Writes the detected drift.
     fn drift(&self, drift: &Drift, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes what drift found over time.
+    /// Writes the drift history.
     fn drift_history(&self, history: &History, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes what a command came to.
+    /// Writes the result of `exec`.
     fn exec(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes which artifacts are at hand.
+    /// Writes the result of `fetch`.
     fn fetch(&self, report: &FetchReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
-    /// Writes what was made to begin with.
+    /// Writes the result of `init`.
     fn init(&self, init: &Init, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
 }

@@ -1,14 +1,14 @@
-//! Values of facts beside those of the majority, in words. Nothing is escaped here: each writer does that for its own grammar.
+//! Formats outlier facts. Nothing is escaped here: each writer escapes for its own grammar.
 
 use super::{count, fold, words};
 use crate::facts::outliers::{LEAST, Odd, Outliers};
 use crate::model::{HostName, Value};
 use std::collections::BTreeSet;
 
-/// Lists of more entries than this are told by their length.
+/// Longer lists are shown as their number of entries.
 const FEW: usize = 5;
 
-/// Returns a value in words.
+/// Formats a value.
 pub fn show(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),
@@ -19,17 +19,17 @@ pub fn show(value: &Value) -> String {
     }
 }
 
-/// Returns an odd value in words: of two lists, what one lacks and has beyond the other.
+/// Formats an outlier. For two lists, shows only the missing and the additional entries.
 pub fn told(common: &Value, odd: &Value) -> String {
     difference(common, odd).unwrap_or_else(|| show(odd))
 }
 
-/// Returns hosts as one text: `gpu[03-05]`.
+/// Returns hosts folded to ranges: `gpu[03:05]`.
 pub fn folded(hosts: &[HostName]) -> String {
     fold::fold(hosts.iter().map(|host| host.as_str()))
 }
 
-/// Returns how many hosts have what, and how many do not tell: `4 hosts; unknown on 1`.
+/// Returns how many hosts have the common value, and on how many it is unknown: `4 hosts; unknown on 1`.
 pub fn having(odd: &Odd) -> String {
     match odd.unknown {
         0 => count(odd.hosts, "host"),
@@ -37,12 +37,12 @@ pub fn having(odd: &Odd) -> String {
     }
 }
 
-/// Returns how many hosts were compared.
+/// Returns the number of compared hosts.
 pub fn compared(outliers: &Outliers) -> usize {
     outliers.classes.iter().map(|class| class.hosts.len()).sum()
 }
 
-/// Returns what a comparison came to, with what could not be compared: a first word, and the rest of the line.
+/// Returns the summary line of a comparison: its first word and the rest, including values that could not be compared.
 pub fn closing(outliers: &Outliers) -> (&'static str, String) {
     let values = count(outliers.compared, "value");
     let odd: BTreeSet<&HostName> =
@@ -52,7 +52,7 @@ pub fn closing(outliers: &Outliers) -> (&'static str, String) {
         words::counts(&[(outliers.undecided.len(), "without a majority"), (facts.len(), "unknown on some hosts")]);
     let open = if open.is_empty() { open } else { format!("; {open}") };
     match (outliers.odd.len(), compared(outliers)) {
-        (_, 0) => ("outliers:", format!("no {LEAST} hosts are alike, so none was compared{open}")),
+        (_, 0) => ("outliers:", format!("nothing compared, fewer than {LEAST} similar hosts{open}")),
         (0, hosts) => ("no outliers:", format!("{hosts} hosts, {values} compared{open}")),
         (some, hosts) => {
             let which = format!("{some} of {values} on {} of {}", odd.len(), count(hosts, "host"));

@@ -1,9 +1,9 @@
-//! The reference page of a recipe, made from what it declares.
+//! The reference page of a recipe, generated from its declarations.
 
 use crate::config::{ParamLine, RecipePage, RuleLine, StepLine, VerifyLine};
 use std::fmt::Write;
 
-/// Returns the page as Markdown: summary, parameters, edges, rules, steps, verification, what failures mean.
+/// Returns the page as Markdown: summary, parameters, edges, rules, steps, verification, causes of failures.
 pub fn markdown(page: &RecipePage) -> String {
     let line = &page.line;
     let mut out = format!("# `{}`\n\n{}.\n", line.name, line.summary);
@@ -37,12 +37,12 @@ fn steps(out: &mut String, steps: &[StepLine]) {
         let disruption = step.disruption.map_or_else(String::new, |disruption| disruption.to_string());
         [step.name.clone(), kind, step.when.as_ref().map_or_else(String::new, |when| format!("`{when}`")), disruption]
     });
-    table(out, "Steps", ["step", "kind", "when", "disrupts"], rows);
+    table(out, "Steps", ["step", "kind", "when", "disruption"], rows);
 }
 
 fn used_line(recipe: &str, with: &[String], when: Option<&str>) -> String {
-    let with = if with.is_empty() { String::new() } else { format!(", which gets {}", with.join(", ")) };
-    let when = when.map_or_else(String::new, |when| format!(", where `{when}`"));
+    let with = if with.is_empty() { String::new() } else { format!(", with parameters {}", with.join(", ")) };
+    let when = when.map_or_else(String::new, |when| format!(", when `{when}`"));
     format!("[`{recipe}`]({recipe}.md){with}{when}")
 }
 
@@ -52,15 +52,15 @@ fn rule(rule: &RuleLine) -> String {
 }
 
 fn verify(verify: &VerifyLine) -> String {
-    let when = verify.when.as_ref().map_or_else(String::new, |when| format!(", where `{when}`"));
+    let when = verify.when.as_ref().map_or_else(String::new, |when| format!(", when `{when}`"));
     format!("{:?}: {}{}{when}", verify.level, of_cluster(verify.of_cluster), verify.name)
 }
 
 fn of_cluster(is: bool) -> &'static str {
-    if is { "*Of the cluster:* " } else { "" }
+    if is { "*Cluster scope:* " } else { "" }
 }
 
-/// Writes a list, if there is something to list.
+/// Writes a list unless it is empty.
 fn section(out: &mut String, head: &str, rows: impl Iterator<Item = String>) {
     let rows: Vec<String> = rows.collect();
     if !rows.is_empty() {

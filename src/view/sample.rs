@@ -1,4 +1,4 @@
-//! Plans and reports made by hand, for the tests of all writers.
+//! Handwritten plans and reports for the tests of all writers.
 
 mod drift;
 
@@ -44,7 +44,7 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: Verdict, reason: &str)
 }
 
 pub fn ok(name: &str) -> StepPlan {
-    step(name, "file", &format!("/etc/{name}"), Verdict::Ok, "content, owner and mode are as declared")
+    step(name, "file", &format!("/etc/{name}"), Verdict::Ok, "content, owner and mode match")
 }
 
 pub fn motd() -> StepPlan {
@@ -83,7 +83,7 @@ pub fn predicted() -> StepPlan {
             "file",
             "/etc/nginx/nginx.conf",
             Verdict::Change,
-            "cannot be judged before `nginx` is installed",
+            "cannot be evaluated before `nginx` is installed",
         )
     }
 }
@@ -91,7 +91,7 @@ pub fn predicted() -> StepPlan {
 pub fn gone() -> StepPlan {
     StepPlan {
         changes: vec![Change::new("exists", Some("file"), None)],
-        ..step("legacy", "file", "/etc/legacy.conf", Verdict::Change, "is there")
+        ..step("legacy", "file", "/etc/legacy.conf", Verdict::Change, "exists")
     }
 }
 
@@ -142,7 +142,7 @@ pub fn plan(hosts: Vec<HostPlan>) -> Plan {
     }
 }
 
-/// Nine hosts that are the same, one that is not, one that is silent: every part of a plan.
+/// Returns a plan with every section: nine equal hosts, a different one and an unreachable one.
 pub fn rich_plan() -> Plan {
     let changing = || vec![ok("hosts"), motd(), nginx(), predicted(), secret(), gone()];
     let mut hosts: Vec<_> = (2..=10).map(|n| observed(&format!("gpu{n:02}"), changing())).collect();
@@ -153,7 +153,7 @@ pub fn rich_plan() -> Plan {
         verify("GSP is off", Verdict::Unknown, "timed out after 10 s"),
     ];
     odd.undeclared = vec![left("old/agent", "package", "agent", false)];
-    odd.warnings = vec![Warning { why: "calls itself `gpu02`".into(), hint: Some("compare them".into()) }];
+    odd.warnings = vec![Warning { why: "reports the host name `gpu02`".into(), hint: Some("compare them".into()) }];
     hosts.push(odd);
     hosts.push(silent("gpu11", "connection refused by 10.0.0.11 port 22"));
     plan(hosts)
@@ -166,7 +166,7 @@ fn odd_steps() -> Vec<StepPlan> {
         StepPlan { waits_for: Some("base/repo".into()), ..nginx() },
         step("repo", "file", "/etc/apt/sources.list.d/x.list", Verdict::Unknown, "permission denied"),
         step("gsp", "file", "/etc/modprobe.d/gsp.conf", Verdict::Pending, "loaded with another value"),
-        blocked("fabric", BlockClass::Hardware, "no NVSwitch is there"),
+        blocked("fabric", BlockClass::Hardware, "no NVSwitch found"),
         blocked("gpu-rule", BlockClass::Rule, "open kernel modules ignore it"),
         blocked("folder", BlockClass::Host, "directory `/opt/x` does not exist and no earlier step makes it"),
         blocked("value", BlockClass::Declaration, "`facts.os.idd` does not exist (at recipes/x.yaml:7:20)"),
@@ -175,7 +175,7 @@ fn odd_steps() -> Vec<StepPlan> {
     ]
 }
 
-/// Every field of a plan that a host or an author can fill is `text`.
+/// Returns a plan in which every field from a host or an author is `text`.
 pub fn hostile_plan(text: &str) -> Plan {
     let texts = || Some(Untrusted::from(text));
     let change = Change { attribute: text.into(), from: texts(), to: texts(), diff: None, secret: false };
@@ -257,7 +257,7 @@ pub fn verify_report(name: &str, result: VerifyResult) -> VerifyReport {
     }
 }
 
-/// A host whose outcome follows from what is in it.
+/// Returns a host report whose outcome follows from its steps and verifications.
 pub fn host_report(name: &str, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
     let outcome = HostReport::outcome_of(&steps, &verify);
     HostReport {
@@ -299,7 +299,7 @@ pub fn because(text: &str) -> Untrusted {
     text.into()
 }
 
-/// Every outcome and every way a step or verification ends.
+/// Returns a report with every outcome, and every result of steps and verifications.
 pub fn rich_report() -> Report {
     let fails = || {
         vec![
@@ -309,21 +309,21 @@ pub fn rich_report() -> Report {
         ]
     };
     let odd = vec![
-        step_report("a", StepResult::AlreadyOk { reason: because("as declared") }),
+        step_report("a", StepResult::AlreadyOk { reason: because("matches") }),
         step_report("b", StepResult::Pending { reason: because("waits for a reboot") }),
         step_report(
             "c",
             StepResult::Blocked { class: BlockClass::Busy, reason: because("pid 4711 (python3) holds /dev/nvidia0") },
         ),
         step_report("d", StepResult::Unknown { reason: because("timed out after 10 s") }),
-        step_report("e", StepResult::Stale { reason: because("content is another one than when it was planned") }),
+        step_report("e", StepResult::Stale { reason: because("`content` changed since the plan") }),
         step_report("f", StepResult::NotApplicable { reason: because("`when` is false") }),
         step_report("g", StepResult::Cancelled),
     ];
     let unproven = vec![
         verify_report("page answers", VerifyResult::Failed { reason: because("exit status 7") }),
         verify_report("GSP is off", VerifyResult::Unknown { reason: because("timed out after 10 s") }),
-        verify_report("fabric is up", VerifyResult::Skipped { reason: because("`base` did not get through") }),
+        verify_report("fabric is up", VerifyResult::Skipped { reason: because("`base` failed") }),
         verify_report("held", VerifyResult::Held),
     ];
     report(
@@ -339,12 +339,12 @@ pub fn rich_report() -> Report {
             host_report("node-04", odd, unproven),
             ended("node-05", Outcome::Unreachable, "no route to host"),
             ended("node-06", Outcome::Locked, "held by root@ci-7 since 09:30, run 20261121T093015-4f2a"),
-            ended("node-07", Outcome::Cancelled, "the run was stopped before this host began"),
+            ended("node-07", Outcome::Cancelled, "the run was stopped before this host started"),
         ],
     )
 }
 
-/// Every field of a report that a host or an author can fill is `text`.
+/// Returns a report in which every field from a host or an author is `text`.
 pub fn hostile_report(text: &str) -> Report {
     let failed = Failure {
         why: text.into(),
@@ -386,7 +386,7 @@ pub fn hostile_report(text: &str) -> Report {
     }
 }
 
-/// Every host prints the words of the command.
+/// Returns a report in which every host prints the words of the command.
 pub fn exec(command: &Command, hosts: &[HostName]) -> ExecReport {
     let text = match command {
         Command::Shell(text) => text.clone(),
@@ -407,7 +407,7 @@ pub fn exec(command: &Command, hosts: &[HostName]) -> ExecReport {
     ExecReport { command: command.clone(), hosts, simulated: Vec::new(), interrupted: false, took: Duration::ZERO }
 }
 
-/// No host has room.
+/// Returns a checkup in which no host has free disk space.
 pub fn checkup(hosts: &[HostName]) -> Checkup {
     let full = || Finding {
         check: "room",

@@ -1,4 +1,4 @@
-//! Every JSON Schema that forge publishes: of what people write, and of what forge writes.
+//! All JSON Schemas that forge publishes, of its input and output formats.
 
 use crate::artifact::Lock;
 use crate::drift::{Drift, Entry, History, Notice};
@@ -13,7 +13,7 @@ use crate::{config, resource};
 /// A schema by its name.
 pub struct Schema {
     pub name: &'static str,
-    /// What it describes, in a few words.
+    /// A short description of the format.
     pub what: &'static str,
     /// Its file under `schemas/`.
     pub file: String,
@@ -32,30 +32,22 @@ pub fn all() -> impl Iterator<Item = Schema> {
     let files: [(&'static str, &'static str, Maker); 16] = [
         ("inventory", "an inventory", config::inventory_schema),
         ("recipe", "a recipe or a stack", config::recipe_schema),
-        ("document", "what every verb writes with `--format json`", document_schema),
-        ("plan", "a plan, as `plan.json` of a run and below `plan` in documents", || {
-            schemars::schema_for!(Plan).into()
-        }),
-        ("saved-plan", "a plan that is kept and carried out later: of `plan -o`", || {
-            schemars::schema_for!(SavedPlan).into()
-        }),
-        ("report", "a report, as `report.json` of a run and below `report` in documents", || {
+        ("document", "the output of every command with `--format json`", document_schema),
+        ("plan", "a plan: `plan.json` of a run, and `plan` in documents", || schemars::schema_for!(Plan).into()),
+        ("saved-plan", "a saved plan, written by `plan -o`", || schemars::schema_for!(SavedPlan).into()),
+        ("report", "a report: `report.json` of a run, and `report` in documents", || {
             schemars::schema_for!(Report).into()
         }),
-        ("drift", "what is not as declared any more: below `drift` in documents", || {
-            schemars::schema_for!(Drift).into()
-        }),
+        ("drift", "detected drift: `drift` in documents", || schemars::schema_for!(Drift).into()),
         ("drift-message", "a line of `drift --format ndjson`", || schemars::schema_for!(DriftMessage<'_>).into()),
-        ("drift-history", "what drift found over time: below `drift_history` in documents", || {
-            schemars::schema_for!(History).into()
-        }),
-        ("drift-entry", "a line of the history of drift on the controller", || schemars::schema_for!(Entry).into()),
-        ("drift-notice", "what a webhook of `drift.notify` is sent", || schemars::schema_for!(Notice).into()),
-        ("run", "who began a run: `run.json`", || schemars::schema_for!(RunInfo).into()),
+        ("drift-history", "the drift history: `drift_history` in documents", || schemars::schema_for!(History).into()),
+        ("drift-entry", "a line of the drift history on the controller", || schemars::schema_for!(Entry).into()),
+        ("drift-notice", "the message to a webhook of `drift.notify`", || schemars::schema_for!(Notice).into()),
+        ("run", "user, time and other metadata of a run: `run.json`", || schemars::schema_for!(RunInfo).into()),
         ("record", "the record of an applied step on a host", || schemars::schema_for!(Record).into()),
         ("journal-entry", "a line of a run's journal", || schemars::schema_for!(Event).into()),
-        ("lock", "digests of artifacts, beside an inventory: of `fetch --lock`", || schemars::schema_for!(Lock).into()),
-        ("recording", "what hosts answered, raw: of `facts --record`", || schemars::schema_for!(Recording).into()),
+        ("lock", "digests of an inventory's artifacts: of `fetch --lock`", || schemars::schema_for!(Lock).into()),
+        ("recording", "raw answers of hosts, written by `facts --record`", || schemars::schema_for!(Recording).into()),
     ];
     let files = files.into_iter().map(|(name, what, make)| Schema {
         name,
@@ -71,7 +63,7 @@ pub fn all() -> impl Iterator<Item = Schema> {
     }))
 }
 
-/// Returns the schema of that name.
+/// Returns the schema with a name.
 pub fn find(name: &str) -> Option<Schema> {
     all().find(|schema| schema.name == name)
 }
@@ -86,7 +78,7 @@ impl Schema {
     }
 }
 
-/// Returns the file's text.
+/// Returns the text of the schema file.
 pub fn text(schema: &Schema) -> String {
     format!("{:#}\n", schema.value())
 }

@@ -1,7 +1,6 @@
-//! An inventory to begin with, as the YAML text that `forge init` writes.
+//! The YAML text of the initial inventory that `forge init` writes.
 //!
-//! What is written reads back as the values that went in: text that forge would take for a number or a boolean, or a
-//! person for something else, is quoted.
+//! The text parses to the original values: strings that look like a number, a boolean or another type are quoted.
 
 use super::fold::fold;
 use crate::config::{Settings, Starting, StartingGroup, StartingHost};
@@ -9,10 +8,10 @@ use crate::model::Value;
 use indexmap::IndexMap;
 use std::fmt::Write as _;
 
-/// The tiny recipe that lies beside a new inventory.
+/// The starter recipe next to a new inventory.
 pub const RECIPE: &str = include_str!("starting/hello.yaml");
 
-/// Returns the text of an inventory. `from` names what it was made from.
+/// Returns the text of an inventory. `from` is the file it is created from.
 pub fn inventory(starting: &Starting, from: Option<&str>) -> String {
     let mut out = head(from);
     line(&mut out, 0, &format!("cluster: {}", scalar(&starting.cluster)));
@@ -26,26 +25,26 @@ pub fn inventory(starting: &Starting, from: Option<&str>) -> String {
 
 fn head(from: Option<&str>) -> String {
     match from {
-        // A line break in a file's name must not end the comment.
-        Some(from) => format!("# Made from {} by `forge init --from-ansible`.\n", scalar(from)),
-        None => "# Made by `forge init`. `forge validate` checks it without contacting a host.\n".to_owned(),
+        // A line break in a file name must not end the comment.
+        Some(from) => format!("# Created from {} by `forge init --from-ansible`.\n", scalar(from)),
+        None => "# Created by `forge init`. `forge validate` checks it without contacting a host.\n".to_owned(),
     }
 }
 
 const CONNECT: &str = "
-# How hosts are reached; may also stand at a group or a host. `~/.ssh/config` is honoured.
+# Connection settings. Groups and hosts can override them. `~/.ssh/config` applies too.
 # connect: { user: root, identity: ~/.ssh/id_ed25519 }
 # connect: { user: admin, sudo: true }
 ";
 
 const APPLY: &str = "
-# What is true where. A recipe `NAME` is the file recipes/NAME.yaml.
+# Recipes to apply, and their hosts. The recipe `NAME` is the file recipes/NAME.yaml.
 apply:
   - { recipe: hello, on: all }
 ";
 
 const APPLY_LATER: &str = "
-# What is true where. A recipe `NAME` is the file recipes/NAME.yaml.
+# Recipes to apply, and their hosts. The recipe `NAME` is the file recipes/NAME.yaml.
 # apply:
 #   - { recipe: hello, on: all }
 ";
@@ -55,7 +54,7 @@ fn line(out: &mut String, indent: usize, text: &str) {
     let _ = writeln!(out, "{:indent$}{text}", "");
 }
 
-/// Hosts that follow each other and say the same share a line; one with an address has its own, and a range stays as it is.
+/// Writes hosts. Consecutive hosts with equal settings share a line. Hosts with an address and ranges have their own.
 fn hosts(out: &mut String, hosts: &IndexMap<String, StartingHost>) {
     let mut runs: Vec<(Vec<&str>, &StartingHost)> = Vec::new();
     for (name, host) in hosts {
@@ -138,7 +137,7 @@ fn vars(out: &mut String, vars: &IndexMap<String, Value>) {
     vars.iter().for_each(|(name, value)| entry(out, 6, &format!("{}:", key(name)), value));
 }
 
-/// Writes `lead` and a value behind or below it.
+/// Writes `lead` and a value after or below it.
 fn entry(out: &mut String, indent: usize, lead: &str, value: &Value) {
     match value {
         Value::Object(map) if !map.is_empty() => {
@@ -153,7 +152,7 @@ fn entry(out: &mut String, indent: usize, lead: &str, value: &Value) {
     }
 }
 
-/// Returns a value in one line.
+/// Returns a value as one line of YAML.
 fn flow(value: &Value) -> String {
     match value {
         Value::String(text) => scalar(text),
@@ -168,7 +167,7 @@ fn flow(value: &Value) -> String {
     }
 }
 
-/// Returns a key of a block: a range may stand there as it is.
+/// Returns a key of a block mapping. Ranges need no quotes there.
 fn key(text: &str) -> String {
     let range = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '[' | ']' | ':');
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -178,7 +177,7 @@ fn key(text: &str) -> String {
     }
 }
 
-/// Returns text as one scalar, quoted unless everybody takes it for the same text.
+/// Returns text as a scalar, quoted unless every YAML reader parses it as the same string.
 fn scalar(text: &str) -> String {
     let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '@' | '+' | ' ');
     let first = text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '_')) || text.starts_with("~/");
@@ -189,7 +188,7 @@ fn scalar(text: &str) -> String {
     }
 }
 
-/// Words that some reader of YAML takes for a boolean or for nothing.
+/// Reports whether some YAML reader parses a word as a boolean or null.
 fn is_word(text: &str) -> bool {
     const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "y", "n", "null"];
     WORDS.contains(&text.to_ascii_lowercase().as_str())

@@ -1,4 +1,4 @@
-//! The few colours of text output. Writers always write them; the stream strips them where none are wanted.
+//! Colours of the text output. Writers always write them; the stream strips them if they are not wanted.
 
 use anstyle::{AnsiColor, Style};
 use std::fmt::{self, Display};

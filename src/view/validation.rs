@@ -1,25 +1,25 @@
-//! The result of `validate`, and of a load that failed.
+//! The result of `validate`, and of a failed load.
 
 use crate::diag::{Diags, Sources};
 use camino::Utf8PathBuf;
 
-/// What was found in one or more inventories.
+/// The diagnostics of one or more inventories.
 #[derive(Debug, Default)]
 pub struct Validation {
     pub inventories: Vec<CheckedInventory>,
 }
 
-/// What was found in one inventory.
+/// The diagnostics of one inventory.
 #[derive(Debug)]
 pub struct CheckedInventory {
     pub path: Utf8PathBuf,
     pub diags: Diags,
     pub sources: Sources,
-    /// How much it declares; `None` when an error hides it.
+    /// Number of declared items. `None` if an error prevents counting.
     pub size: Option<Size>,
 }
 
-/// How much an inventory declares.
+/// Number of declared items of an inventory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Size {
     pub hosts: usize,
@@ -30,7 +30,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// Counts what a project declares.
+    /// Counts the declared items of a project.
     pub fn of(project: &crate::config::Project) -> Self {
         Self {
             hosts: project.machines().count(),
@@ -41,12 +41,12 @@ impl Size {
 }
 
 impl Validation {
-    /// Returns how many errors there are in all.
+    /// Returns the total number of errors.
     pub fn errors(&self) -> usize {
         self.inventories.iter().map(|checked| checked.diags.errors()).sum()
     }
 
-    /// Returns how many warnings there are in all.
+    /// Returns the total number of warnings.
     pub fn warnings(&self) -> usize {
         let all: usize = self.inventories.iter().map(|checked| checked.diags.0.len()).sum();
         all - self.errors()

@@ -1,4 +1,4 @@
-//! Counts, lists and times in words.
+//! Formats counts, lists and durations for people.
 
 use crate::config::{ChartEdge, ChartStep};
 use crate::drift::{Counts, Drift};
@@ -13,6 +13,11 @@ pub fn count(number: usize, one: &str) -> String {
     }
 }
 
+/// Returns `1 step matches`, `3 steps match`.
+pub fn matching(number: usize, one: &str) -> String {
+    format!("{} {}", count(number, one), if number == 1 { "matches" } else { "match" })
+}
+
 fn plural(one: &str) -> String {
     match one {
         one if one.ends_with('y') => format!("{}ies", &one[..one.len() - 1]),
@@ -21,7 +26,7 @@ fn plural(one: &str) -> String {
     }
 }
 
-/// Returns `3 hosts`, `3 hosts and the cluster` or `the cluster`: its API is no host.
+/// Returns `3 hosts`, `3 hosts and the cluster` or `the cluster`. The API of the cluster does not count as a host.
 pub fn places(hosts: usize, cluster: bool) -> String {
     match (hosts, cluster) {
         (0, true) => "the cluster".to_owned(),
@@ -30,7 +35,7 @@ pub fn places(hosts: usize, cluster: bool) -> String {
     }
 }
 
-/// As [`places`], of names.
+/// Formats host names like [`places`].
 pub fn places_of<'h>(names: impl Iterator<Item = &'h HostName>) -> String {
     let (clusters, hosts): (Vec<&HostName>, Vec<&HostName>) = names.partition(|name| name.is_cluster());
     places(hosts.len(), !clusters.is_empty())
@@ -75,16 +80,16 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// Joins the parts that say something: `(3, "blocked")` of a list, zero counts left out.
+/// Joins counts such as `(3, "blocked")` and omits zero counts.
 pub fn counts(parts: &[(usize, &str)]) -> String {
     let said: Vec<_> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
     said.join(", ")
 }
 
-/// Names at most this many of a list.
+/// Maximum number of list entries that are named.
 const NAMED: usize = 5;
 
-/// Returns `a, b and c`; of a long list the first ones and how many more there are.
+/// Returns `a, b and c`. Long lists are cut, with the number of omitted entries.
 pub fn some<T: AsRef<str>>(names: &[T]) -> String {
     let (shown, more) = match names.len() {
         len if len > NAMED + 1 => (NAMED, len - NAMED),
@@ -110,7 +115,7 @@ pub fn either(words: &[String]) -> String {
     }
 }
 
-/// Returns the kind of a step, and what is not the usual about it.
+/// Returns the kind of a step, its scope if not the default, and its disruption class.
 pub fn step_traits(step: &ChartStep) -> Vec<String> {
     let mut traits = vec![step.kind.to_owned()];
     traits.extend((step.scope != Default::default()).then(|| format!("scope {}", step.scope.name())));
@@ -118,22 +123,22 @@ pub fn step_traits(step: &ChartStep) -> Vec<String> {
     traits
 }
 
-/// Returns what the step at the end of an edge waits for, and where that is written.
+/// Returns the dependency of the step at the end of an edge, with its source location.
 pub fn waits_for(edge: &ChartEdge) -> String {
     format!("{} {}{}", verb(edge.why), edge.from.name(), at(edge))
 }
 
-/// Returns who waits at the end of an edge.
+/// Returns the dependent step at the end of an edge.
 pub fn waited_for_by(edge: &ChartEdge) -> String {
     format!("{} {} it{}", edge.to.name(), verb(edge.why), at(edge))
 }
 
 fn verb(why: &str) -> &'static str {
     match why {
-        "order" => "is written after",
-        "after" => "comes after",
-        "restart_on" => "restarts on a change of",
-        "export" => "reads a value of",
+        "order" => "follows",
+        "after" => "runs after",
+        "restart_on" => "restarts on changes of",
+        "export" => "reads an export of",
         _ => "needs",
     }
 }
@@ -142,7 +147,7 @@ fn at(edge: &ChartEdge) -> String {
     let least = edge
         .least
         .as_ref()
-        .map_or_else(String::new, |least| format!(" on {least} of the selected hosts (a barrier between hosts)"));
+        .map_or_else(String::new, |least| format!(" on {least} of the selected hosts (cross-host barrier)"));
     let phase = if edge.why == "order" { String::new() } else { format!("@{}", edge.phase.name()) };
     let place = edge.place.as_ref().map_or_else(String::new, |place| format!("  {place}"));
     format!("{phase}{least}{place}")

@@ -1,4 +1,4 @@
-//! A headless browser, spoken to by the DevTools protocol over two pipes: no port is opened, and no driver is needed.
+//! A headless browser, controlled by the DevTools protocol over two pipes: no port is opened, and no driver is needed.
 
 use base64::Engine;
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// Longer than any answer takes, also where other tests run beside this one.
+/// Longer than any answer takes, even if other tests run at the same time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Remembers what the page's policy refused.
+/// Records the violations of the page's policy.
 const WATCH: &str = "window.__refused = []; addEventListener('securitypolicyviolation', \
                      (event) => window.__refused.push(event.violatedDirective + ' ' + event.blockedURI));";
 
@@ -22,12 +22,12 @@ pub struct Chrome {
     messages: Receiver<Value>,
     last: u64,
     session: Option<String>,
-    /// What it told beside answers.
+    /// Messages that are not answers.
     events: Vec<Value>,
     _profile: tempfile::TempDir,
 }
 
-/// Returns a browser; says that the test is skipped where none is installed.
+/// Returns a browser; prints that the test is skipped if none is installed.
 pub fn start() -> Option<Chrome> {
     match Command::new("sh").args(["-c", "command -v chromium"]).output() {
         Ok(output) if output.status.success() => Some(Chrome::new()),
@@ -100,34 +100,34 @@ impl Chrome {
         }
     }
 
-    /// Sets the size of the window; a phone also has fine pixels.
+    /// Sets the size of the window; a phone also has a higher pixel density.
     pub fn screen(&mut self, width: u32, height: u32, is_phone: bool) {
         let scale = if is_phone { 2 } else { 1 };
         let screen = json!({ "width": width, "height": height, "deviceScaleFactor": scale, "mobile": is_phone });
         self.call("Emulation.setDeviceMetricsOverride", screen);
     }
 
-    /// Sets what the user prefers: `light` or `dark`.
+    /// Sets the user's preferred color scheme: `light` or `dark`.
     pub fn prefers(&mut self, scheme: &str) {
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.call("Emulation.setEmulatedMedia", features);
     }
 
-    /// Opens a file, and waits until it is loaded. Returns the milliseconds that took, by the page's own clock.
+    /// Opens a file and waits until it is loaded. Returns the load time in milliseconds, by the page's own clock.
     pub fn open(&mut self, file: &Path, fragment: &str) -> f64 {
         self.events.clear();
-        // Only another address than that of the page before is loaded anew.
+        // The browser reloads the page only if the address changes.
         self.call("Page.navigate", json!({ "url": "about:blank" }));
         self.call("Page.navigate", json!({ "url": format!("file://{}{fragment}", file.display()) }));
         let done = "new Promise((done) => { const look = () => location.protocol === 'file:' && \
                     performance.getEntriesByType('navigation')[0]?.loadEventEnd > 0 ? done(true) : setTimeout(look, 10); look() })";
         self.evaluate(done);
-        // Until all is drawn that the script showed or hid, too.
+        // Waits until the changes by the script are drawn, too.
         self.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(performance.now()))))");
         self.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd").as_f64().unwrap()
     }
 
-    /// Returns what an expression is in the page, once it is settled.
+    /// Returns the value of an expression in the page, after its promise is settled.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let asked = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let answer = self.call("Runtime.evaluate", asked);
@@ -135,12 +135,12 @@ impl Chrome {
         answer["result"]["value"].clone()
     }
 
-    /// Returns the text of an expression.
+    /// Returns the value of an expression as text.
     pub fn text(&mut self, expression: &str) -> String {
         self.evaluate(expression).as_str().unwrap_or_default().to_owned()
     }
 
-    /// Returns what went wrong in the page, what its policy refused, and what it asked of others.
+    /// Returns errors in the page, violations of its policy, and its requests to other servers.
     pub fn troubles(&mut self) -> Vec<String> {
         let refused = self.evaluate("window.__refused");
         let mut troubles: Vec<String> =
@@ -156,7 +156,7 @@ impl Chrome {
                     troubles.push(format!("{method}: {params}"));
                 }
                 "Network.requestWillBeSent" if !["file:", "data:", "about:"].iter().any(|own| url.starts_with(own)) => {
-                    troubles.push(format!("asked {url}"));
+                    troubles.push(format!("requested {url}"));
                 }
                 _ => {}
             }
@@ -164,7 +164,7 @@ impl Chrome {
         troubles
     }
 
-    /// Keeps a picture of what is seen in `$FORGE_SCREENSHOTS`, where that is set.
+    /// Saves a screenshot in `$FORGE_SCREENSHOTS`, if that is set.
     pub fn picture(&mut self, name: &str) {
         let Some(folder) = std::env::var_os("FORGE_SCREENSHOTS") else { return };
         let data = self.call("Page.captureScreenshot", json!({ "format": "png" }))["data"].clone();
@@ -175,7 +175,7 @@ impl Chrome {
 
 impl Drop for Chrome {
     fn drop(&mut self) {
-        // It ends by itself where it still can; else by force.
+        // The browser exits by itself if it still can; otherwise it is killed.
         let close = json!({ "id": u32::MAX, "method": "Browser.close" });
         let _ = self.input.write_all(format!("{close}\0").as_bytes());
         for _ in 0..100 {

@@ -1,5 +1,5 @@
-//! One host that tries every grammar at once, through every format, each read by a parser of that format: markup, JSON, Markdown,
-//! promtool, and the browser's own tree.
+//! One host that attacks every grammar at once, in every format. Each format is read by a parser of that format:
+//! markup, JSON, Markdown, promtool, and the browser's own tree.
 
 use super::{chrome, promtool, sample};
 use forge::drift::Drift;
@@ -9,7 +9,7 @@ use pulldown_cmark::{Event, Parser, Tag};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Escapes of a terminal, of markup, of Markdown and of labels; ends of sections; what reorders, and what is no character.
+/// Escapes of terminals, markup, Markdown and labels; section ends; characters that reorder text, and noncharacters.
 const HOSTILE: &str = "\u{1b}[31m\u{1b}]0;x\u{7}<script>alert(1)</script><img src=x onerror=alert(2)>]]>\"'`&amp;\n# x\r\0\u{8}\u{9b}2J\
                        \u{202e}\u{2066}\u{200b}\u{fffe}\u{ffff}[a](javascript:alert(3)) {label=\"} 1 {0} | \\ --> <!-- </textarea>\t```";
 
@@ -47,7 +47,8 @@ fn text(write: Render<'_>) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Returns what Markdown makes of a page that no report writes: links, pictures, headings after the first, other elements than ours.
+/// Returns the Markdown elements of a page that no report writes: links, images, headings after the first, HTML
+/// elements other than forge's.
 fn acting(page: &str) -> Vec<String> {
     const OURS: [&str; 8] =
         ["<details>", "</details>", "<summary>", "</summary>", "<strong>", "</strong>", "<code>", "</code>"];
@@ -93,7 +94,7 @@ fn a_hostile_host_is_text_in_every_format() {
     let of = |name: &str| formats.iter().find(|(format, _)| *format == name).unwrap().1.as_str();
 
     let json: Value = serde_json::from_str(of("json")).unwrap();
-    assert_eq!(json["drift"]["findings"][0]["reason"], HOSTILE, "parsed, it is as the host said it");
+    assert_eq!(json["drift"]["findings"][0]["reason"], HOSTILE, "the parsed text must equal the host's text");
     let lines: Vec<Value> = of("ndjson").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&lines[0]["message"], &lines[1]["host"]), (&json!("version"), &json!(HOSTILE)));
     let sarif: Value = serde_json::from_str(of("sarif")).unwrap();
@@ -109,7 +110,7 @@ fn a_hostile_host_is_text_in_every_format() {
     assert_eq!(acting(of("markdown")), [""; 0]);
 
     if let Some(said) = promtool::check_metrics(of("prometheus")) {
-        assert_eq!(said, "", "a linter has nothing to say");
+        assert_eq!(said, "", "the linter has warnings");
     }
 
     let folder = tempfile::tempdir().unwrap();
@@ -123,19 +124,19 @@ fn a_hostile_host_is_text_in_every_format() {
     let odd = format!(
         "[...document.body.children].map((e) => e.tagName).filter((name) => !{expected}.includes(name)).join(' ')"
     );
-    assert_eq!(chrome.text(&odd), "", "elements of the host's");
-    assert_eq!(chrome.evaluate("document.scripts.length"), 2, "the island and the page's own");
+    assert_eq!(chrome.text(&odd), "", "the host's text created elements");
+    assert_eq!(chrome.evaluate("document.scripts.length"), 2, "only the JSON data and the page's own script");
     assert_eq!(chrome.evaluate("document.querySelectorAll('img, iframe, object, form, base').length"), 0);
     let links = "[...document.links].filter((link) => !link.getAttribute('href').startsWith('#')).length";
     assert_eq!(chrome.evaluate(links), 0, "a link leaves the page");
     assert_eq!(chrome.evaluate("JSON.parse(document.querySelector('#data').textContent).hosts[0]"), HOSTILE);
-    // Its own name is a filter like any other.
+    // The hostile name works as a filter, too.
     chrome.evaluate("document.querySelector('tbody th a').click()");
     chrome.evaluate("new Promise((done) => setTimeout(done, 50))");
     assert_eq!(chrome.evaluate("document.querySelectorAll('.e:not([hidden])').length"), 3);
     let everything = chrome.text("document.body.innerText");
     let acts: Vec<char> = everything.chars().filter(|c| escape::hidden(*c)).collect();
-    assert!(acts.is_empty(), "also where the script shows it: {acts:?}");
+    assert!(acts.is_empty(), "in text that the script shows: {acts:?}");
     assert_eq!(chrome.troubles(), [""; 0]);
     chrome.picture("hostile");
 }

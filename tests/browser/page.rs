@@ -1,10 +1,10 @@
-//! The page as somebody uses it: searched, filtered, in the dark, on a phone, and without its script.
+//! The page as users see it: searched, filtered, in dark mode, on a phone, and without its script.
 
 use super::chrome::{self, Chrome};
 use super::sample;
 use serde_json::json;
 
-/// Returns how many entries are shown.
+/// Returns the number of shown entries.
 fn shown(chrome: &mut Chrome) -> i64 {
     let count = "document.querySelectorAll('.e:not([hidden])').length";
     chrome.evaluate(count).as_i64().unwrap()
@@ -28,7 +28,7 @@ fn what_is_looked_for_is_shown() {
     let page = sample::page(folder.path(), &sample::rich());
     chrome.open(&page, "");
     let all = shown(&mut chrome);
-    assert_eq!(all, 8, "six findings, one unknown, one silent host");
+    assert_eq!(all, 8, "six findings, one unknown step, one unreachable host");
     assert_eq!(chrome.text("document.querySelector('#shown').textContent"), "8 of 8 shown");
     chrome.picture("desktop-light");
 
@@ -36,7 +36,7 @@ fn what_is_looked_for_is_shown() {
     assert_eq!(
         (shown(&mut chrome), rows(&mut chrome)),
         (1, "node-07".to_owned()),
-        "a host that the text folds is found"
+        "a host in a folded range was not found"
     );
     chrome.open(&page, "#q=node-2+SYSCTL");
     assert_eq!(rows(&mut chrome), "node-20 node-22 node-24 node-26 node-28", "words of the text and of the name");
@@ -63,14 +63,14 @@ fn what_is_typed_and_clicked_is_in_the_address() {
     assert_eq!(shown(&mut chrome), 1);
     chrome.evaluate("document.querySelector('#clear').click()");
     assert_eq!(shown(&mut chrome), 8);
-    // The cell of node-14 under nginx: columns stand in the order of their names.
+    // The cell of node-14 under nginx: columns are sorted by name.
     let cell = "document.querySelector('tr[data-h=\"13\"]').cells[4]";
     assert_eq!(chrome.text(&format!("{cell}.textContent.trim()")), "1");
     chrome.evaluate(&format!("{cell}.click()"));
     assert_eq!(chrome.text("location.hash"), "#host=node-14&recipe=nginx");
     assert_eq!((shown(&mut chrome), rows(&mut chrome)), (1, "node-14".to_owned()));
     assert_eq!(chrome.text("document.querySelector('#chips').textContent"), "host: node-14recipe: nginx");
-    // An address that somebody sent, with the page open already.
+    // The address changes while the page is open.
     chrome.evaluate("location.hash = '#severity=low'");
     chrome.evaluate("new Promise((done) => setTimeout(done, 50))");
     assert_eq!(shown(&mut chrome), 2);
@@ -89,9 +89,9 @@ fn light_and_dark_are_as_preferred_and_as_chosen() {
         chrome.open(&page, "");
         assert_eq!(chrome.text(ground), expected, "{scheme}");
         chrome.evaluate("document.querySelector('#theme').click()");
-        assert_eq!(chrome.text(ground), other, "{scheme}, turned");
+        assert_eq!(chrome.text(ground), other, "{scheme}, toggled");
         chrome.evaluate("document.querySelector('#theme').click()");
-        assert_eq!(chrome.text(ground), expected, "{scheme}, turned back");
+        assert_eq!(chrome.text(ground), expected, "{scheme}, toggled back");
         chrome.evaluate("localStorage.clear()");
     }
     chrome.evaluate("document.querySelector('.e').open = true");
@@ -110,7 +110,7 @@ fn a_phone_shows_it_without_scrolling_sideways() {
     chrome.evaluate("for (const entry of document.querySelectorAll('.e')) entry.open = true");
     assert_eq!(chrome.evaluate("document.documentElement.scrollWidth"), 390);
     let small = "[...document.querySelectorAll('p, summary, dd, h2')].filter((e) => parseFloat(getComputedStyle(e).fontSize) < 12).length";
-    assert_eq!(chrome.evaluate(small), 0, "text that nobody can read");
+    assert_eq!(chrome.evaluate(small), 0, "text that is too small to read");
     chrome.evaluate("for (const entry of document.querySelectorAll('.e')) entry.open = false; scrollTo(0, 0)");
     chrome.picture("phone-dark");
     chrome.evaluate("const entry = document.querySelector('.e.medium'); entry.open = true; entry.scrollIntoView()");
@@ -128,12 +128,12 @@ fn without_its_script_the_page_tells_the_same() {
     chrome.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
     chrome.call("Page.reload", json!({}));
     std::thread::sleep(std::time::Duration::from_millis(500));
-    // What is seen is asked of the browser itself.
+    // Scripts are disabled, so the document comes from the browser itself.
     let document = chrome.call("DOM.getDocument", json!({ "depth": 0 }))["root"]["nodeId"].clone();
     let html = chrome.call("DOM.getOuterHTML", json!({ "nodeId": document }))["outerHTML"].as_str().unwrap().to_owned();
-    assert!(!html.contains("class=\"js\""), "the script did not run");
-    assert!(!html.contains("class=\"e medium\" hidden"), "nothing is hidden");
-    assert!(html.contains("<section id=\"controls\" hidden"), "what would do nothing is not shown");
+    assert!(!html.contains("class=\"js\""), "the script ran");
+    assert!(!html.contains("class=\"e medium\" hidden"), "an entry is hidden");
+    assert!(html.contains("<section id=\"controls\" hidden"), "controls that do not work without the script are shown");
     for told in ["44 findings", "hosts by recipes", "sysctl = 2", "the machine changed", "node-39", "<svg"] {
         assert!(html.contains(told), "{told}");
     }
@@ -146,7 +146,7 @@ fn the_policy_refuses_what_is_not_the_page_s_own() {
     let folder = tempfile::tempdir().unwrap();
     let page = sample::page(folder.path(), &sample::rich());
     chrome.open(&page, "");
-    // The check of all other tests, which sees nothing there, sees something here.
+    // Proves the check that all other tests use: here it must find violations.
     chrome.evaluate(
         "document.body.append(Object.assign(document.createElement('script'), { textContent: 'window.evil = 1' }))",
     );

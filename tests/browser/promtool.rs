@@ -1,4 +1,4 @@
-//! The text file, the alert rules and the dashboard, by the program that reads them.
+//! The text file, the alert rules and the dashboard, checked by the program that reads them.
 
 use super::sample;
 use forge::model::HostName;
@@ -12,7 +12,7 @@ fn deploy(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(file)
 }
 
-/// Runs promtool. Returns whether it ended well, and what it said; nothing where it is not installed.
+/// Runs promtool. Returns whether it succeeded and its output; `None` if it is not installed.
 fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
     let mut command = Command::new("promtool");
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -26,7 +26,7 @@ fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
     Some((output.status.success(), String::from_utf8(said).unwrap()))
 }
 
-/// Returns what promtool says of a text file: nothing where all is well.
+/// Returns promtool's output about a text file: empty if the file is valid, `None` if promtool is not installed.
 pub fn check_metrics(text: &str) -> Option<String> {
     let (well, said) = promtool(&["check", "metrics"], text)?;
     assert!(well, "{said}\n{text}");
@@ -40,10 +40,10 @@ fn the_text_file_is_one() {
     assert_eq!(
         check_metrics(&sample::written(&sample::drift(&[], vec![]), prometheus)).as_deref(),
         Some(""),
-        "of nothing too"
+        "a file without findings must be valid, too"
     );
     let (well, _) = promtool(&["check", "metrics"], "forge_drift_findings{cluster=\"\"\"} 1\n").unwrap();
-    assert!(!well, "what is broken is seen");
+    assert!(!well, "promtool accepts an invalid file");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn the_alert_rules_are_valid_and_fire() {
     assert!(well, "{said}");
 }
 
-/// Every metric that is named in `text`.
+/// Returns every metric name in `text`.
 fn named(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(|word| word.starts_with("forge_drift_")).map(str::to_owned).collect()
@@ -76,7 +76,7 @@ fn rules_and_dashboard_name_only_what_is_written() {
         let used = named(&std::fs::read_to_string(deploy(file)).unwrap());
         assert!(!used.is_empty(), "{file}");
         let unknown: Vec<_> = used.difference(&written).collect();
-        assert!(unknown.is_empty(), "{file} names what no report writes: {unknown:?}");
+        assert!(unknown.is_empty(), "{file} uses metrics that no report writes: {unknown:?}");
     }
 }
 
@@ -90,7 +90,7 @@ fn the_queries_of_the_dashboard_are_valid() {
     assert!(queries.len() >= panels.len(), "a panel without a query");
     let ids: BTreeSet<i64> = panels.iter().map(|panel| panel["id"].as_i64().unwrap()).collect();
     assert_eq!(ids.len(), panels.len(), "two panels with one id");
-    // As rules, they are parsed by who runs them. The dashboard's own variables are filled in first.
+    // promtool parses the queries as rules. The dashboard's variables are replaced first.
     let rule = |(at, query): (usize, &&str)| {
         let query = query.replace("$cluster", ".*").replace("$__rate_interval", "5m");
         serde_json::json!({ "record": format!("dashboard:query_{at}"), "expr": query })

@@ -1,4 +1,4 @@
-//! Drift to show, as JSON: the form in which it is published.
+//! Sample drift documents, built from JSON: the published format.
 
 use forge::drift::{Drift, RunLine};
 use forge::view::drift::{Told, html};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 pub const NOW: &str = "2026-11-21T09:30:00Z";
 
-/// One finding of a file's content and mode.
+/// Returns a finding about a file's content.
 pub fn finding(host: &str, recipe: &str, step: &str, severity: &str, cause: &str) -> Value {
     json!({
         "host": host, "recipe": recipe, "step": step, "aspect": "step", "attribute": "content", "kind": "file",
@@ -21,7 +21,7 @@ pub fn finding(host: &str, recipe: &str, step: &str, severity: &str, cause: &str
     })
 }
 
-/// A run over `hosts`.
+/// Returns a run over `hosts`.
 pub fn drift(hosts: &[String], findings: Vec<Value>) -> Drift {
     let took = json!({ "secs": 1, "nanos": 200_000_000 });
     let of = |host: &String| json!({ "host": host, "reach": "observed", "settled": 12, "took": took });
@@ -36,7 +36,7 @@ pub fn hosts(count: usize) -> Vec<String> {
     (1..=count).map(|at| format!("node-{at:02}")).collect()
 }
 
-/// A cluster on which much is not as declared, in every severity.
+/// Returns a run with many findings, of every severity.
 pub fn rich() -> Drift {
     let mut findings = Vec::new();
     for host in hosts(40) {
@@ -55,7 +55,7 @@ pub fn rich() -> Drift {
     }
     let mut drift = drift(&hosts(40), findings);
     drift.hosts[38].reach =
-        serde_json::from_value(json!({ "unreachable": { "why": "connection refused", "hint": "look at its power" } }))
+        serde_json::from_value(json!({ "unreachable": { "why": "connection refused", "hint": "check its power" } }))
             .unwrap();
     drift.findings.retain(|finding| finding.host.as_str() != "node-39");
     let unsure = json!([{ "host": "node-05", "recipe": "base", "step": "clock", "aspect": "step", "reason": "timed out after 20 s", "place": "recipes/base.yaml:9:5" }]);
@@ -63,11 +63,11 @@ pub fn rich() -> Drift {
     drift
 }
 
-/// Two days of runs.
+/// Returns two days of runs.
 pub fn runs() -> Vec<RunLine> {
     let run = |at: i64| {
         let time = NOW.parse::<jiff::Timestamp>().unwrap() - jiff::SignedDuration::from_mins(15 * (192 - at));
-        // The last one is that of `rich`.
+        // The last one is the run of `rich`.
         let findings = 12 + (at % 40 - 20).abs() + if at > 100 { 20 } else { 0 };
         json!({
             "run": format!("r{at}"), "time": time.to_string(), "hosts": 40, "unreachable": u8::from(at > 150), "findings": findings,

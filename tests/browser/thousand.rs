@@ -1,4 +1,4 @@
-//! A recorded run over a thousand hosts: its page is small, and there at once.
+//! A recorded run over a thousand hosts: its page is small and loads fast.
 
 use super::{chrome, sample};
 use base64::Engine;
@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const HOSTS: usize = 1000;
-/// What the page may weigh, and how long it may take to be there.
+/// Maximum size and load time of the page.
 const BYTES: u64 = 5_000_000;
 const MILLISECONDS: f64 = 1000.0;
 
-/// Writes a project and a recording of a thousand hosts, made from the field recording of one that was tampered with, one that
-/// is bare and one that is silent. Each is a machine of its own, and every second one was tampered with in its own way, so that
-/// little of it folds.
+/// Writes a project and a recording of a thousand hosts, made from the field recording of a tampered host, a bare host
+/// and an unreachable host. Each is a separate machine, and every second one is tampered with in its own way, so that
+/// few hosts can be folded.
 fn record(folder: &Path) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/debian12-web");
     let text = std::fs::read_to_string(from.join("recording.json")).unwrap();
@@ -36,7 +36,7 @@ fn record(folder: &Path) {
     std::fs::write(folder.join("inventory.yaml"), inventory).unwrap();
 }
 
-/// Returns a host that answers as a known one, as another machine.
+/// Returns another machine with the answers of a known host.
 fn like(known: &Value, at: usize) -> Value {
     let name = format!("node-{at:04}");
     let mut text = known.to_string();
@@ -47,11 +47,11 @@ fn like(known: &Value, at: usize) -> Value {
         text = text.replace(hostname, &format!("hostname\\t{name}"));
     }
     if at.is_multiple_of(2) {
-        // The digest of the file, and its content: one line more than is declared.
+        // The digest and the content of the file: one line more than declared.
         let content = |more: &str| format!("greeting=hello\n{more}\n");
         let digest = |more: &str| forge::model::hex(&Sha256::digest(content(more)));
         let body = |more: &str| STANDARD.encode(content(more));
-        assert!(text.contains(&body("x")) == text.contains(&digest("x")), "the recording is another one");
+        assert!(text.contains(&body("x")) == text.contains(&digest("x")), "the recording has changed");
         text = text.replace(&digest("x"), &digest(&name)).replace(&body("x"), &body(&name));
     }
     let mut host: Value = serde_json::from_str(&text).unwrap();
@@ -59,11 +59,11 @@ fn like(known: &Value, at: usize) -> Value {
     host
 }
 
-/// `limit` is in milliseconds.
+/// Opens the page and searches in it; `limit` is in milliseconds.
 fn opens(chrome: &mut chrome::Chrome, page: &Path, limit: f64) {
     let bytes = std::fs::metadata(page).unwrap().len();
     assert!(bytes < BYTES, "{bytes} bytes");
-    // The best of three: this machine may do other work beside it.
+    // The best of three: this machine may do other work at the same time.
     let times: Vec<f64> = (0..3).map(|_| chrome.open(page, "")).collect();
     let best = times.iter().copied().fold(f64::INFINITY, f64::min);
     eprintln!("{bytes} bytes, loaded in {times:.0?} ms");
@@ -77,7 +77,7 @@ fn opens(chrome: &mut chrome::Chrome, page: &Path, limit: f64) {
         "[...document.querySelectorAll('tr[data-h]:not([hidden]) th')].map((head) => head.textContent).join(' ')";
     assert_eq!(chrome.text(rows), "node-0777");
     let parts = "[...document.querySelectorAll('.e:not([hidden]) .v:not([hidden]) .on')].every((on) => /node-0777|[[]/.test(on.textContent))";
-    assert_eq!(chrome.evaluate(parts), true, "of what differs by host only what is on this one");
+    assert_eq!(chrome.evaluate(parts), true, "details of other hosts are shown");
     assert_eq!(chrome.troubles(), [""; 0]);
 }
 
@@ -90,20 +90,20 @@ fn a_recorded_run_over_a_thousand_hosts_opens_at_once() {
     command.args(["drift", "inventory.yaml", "--observed", "recording.json", "--report", "html=drift.html", "--quiet"]);
     let output = command.current_dir(folder.path()).env_clear().stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(4), "some hosts are silent: {said}");
+    assert_eq!(output.status.code(), Some(4), "some hosts are unreachable: {said}");
     let page = folder.path().join("drift.html");
     let text = std::fs::read_to_string(&page).unwrap();
     assert!(
         text.contains("<del>-node-0776</del>") && text.contains("declared <code>running</code>"),
         "diffs and values"
     );
-    assert!(text.matches("<div class=\"v\">").count() > 400, "what differs by host does not fold");
+    assert!(text.matches("<div class=\"v\">").count() > 400, "details that differ by host must not be folded");
     opens(&mut chrome, &page, MILLISECONDS);
     chrome.open(&page, "");
     chrome.picture("thousand");
 }
 
-/// Hosts on which nothing is equal, so that no detail folds, and the page has to leave some out.
+/// Hosts without any equal details, so that none can be folded and the page has to omit some.
 #[test]
 fn a_page_that_is_full_says_what_it_leaves_out() {
     let Some(mut chrome) = chrome::start() else { return };
@@ -119,18 +119,18 @@ fn a_page_that_is_full_says_what_it_leaves_out() {
         })
     });
     let page = sample::page(folder.path(), &sample::drift(&hosts, findings.collect()));
-    // A page that is full takes longer, and no recorded run makes one.
+    // A full page takes longer, and no recorded run creates one.
     opens(&mut chrome, &page, 3.0 * MILLISECONDS);
     assert_eq!(
         chrome.evaluate("document.querySelectorAll('.e').length"),
         recipes.len(),
-        "every finding is named all the same"
+        "every finding must be listed"
     );
     let told = chrome.text("document.querySelector('#findings > .notice').textContent");
     assert!(
         told.starts_with("The page is full: ")
-            && told.contains(" left out, 0 not shown.")
-            && told.ends_with("The JSON report has everything."),
+            && told.contains(" omitted, 0 not shown.")
+            && told.ends_with("The JSON report is complete."),
         "{told}"
     );
 }

@@ -1,6 +1,7 @@
 //! `init --from-ansible` agrees with `ansible-inventory --list` of Ansible itself.
 //!
-//! Each folder below `tests/ansible` is one inventory. Ansible is installed from PyPI into `target/ansible-core-VERSION`.
+//! Each folder below `tests/ansible` is one inventory. Ansible is installed from PyPI into
+//! `target/ansible-core-VERSION`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,11 +11,11 @@ use serde_json::Value;
 
 const VERSION: &str = "ansible-core==2.19.14";
 
-/// Returns the folder of Ansible's programs, installed if need be, or why there is none.
+/// Returns the folder of Ansible's programs, and installs them first if necessary; or the reason why it cannot.
 fn ansible() -> Result<PathBuf, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("target/{}", VERSION.replace("==", "-")));
     let bin = root.join("bin");
-    // Test processes run beside each other: one installs, the others wait.
+    // Test processes run in parallel: one installs, the others wait for the lock.
     let lock = std::fs::File::create(root.with_extension("lock")).map_err(|error| error.to_string())?;
     lock.lock().map_err(|error| error.to_string())?;
     if bin.join("ansible-inventory").exists() {
@@ -31,7 +32,7 @@ fn ansible() -> Result<PathBuf, String> {
     Ok(bin)
 }
 
-/// What Ansible says, and what forge says: hosts, members of groups, groups inside groups, variables of hosts.
+/// An inventory as read by Ansible or by forge: hosts, members of groups, groups inside groups, variables of hosts.
 #[derive(Debug, Default, PartialEq)]
 struct Truth {
     hosts: BTreeSet<String>,
@@ -67,7 +68,7 @@ fn by_ansible(bin: &Path, inventory: &Path) -> Truth {
     truth
 }
 
-/// Returns what a variable comes to for a host: `ansible-inventory` shows templates as they are written.
+/// Returns the rendered value of a variable for a host: `ansible-inventory` prints templates unrendered.
 fn render_by_ansible(bin: &Path, inventory: &Path, host: &str, name: &str) -> Value {
     let output = Command::new(bin.join("ansible"))
         .args([host, "-m", "debug", "-a", &format!("var={name}"), "-i"])
@@ -81,7 +82,7 @@ fn render_by_ansible(bin: &Path, inventory: &Path, host: &str, name: &str) -> Va
     serde_json::from_str::<Value>(json).unwrap()[name].clone()
 }
 
-/// Loads what forge has written with forge's own reader, and names settings as Ansible does.
+/// Loads the inventory that forge wrote with forge's own reader, and uses Ansible's names of settings.
 fn by_forge(path: &Path) -> Truth {
     use forge::config::{LoadOptions, Sudo, TransportKind};
     let path = camino::Utf8Path::from_path(path).unwrap();
@@ -109,13 +110,13 @@ fn by_forge(path: &Path) -> Truth {
     truth
 }
 
-/// Brings what Ansible says into forge's terms, and takes out what forge has listed as different.
+/// Converts Ansible's result to forge's terms, and removes the differences that forge listed.
 fn settle(ansible: Truth, differences: &[Value]) -> Truth {
     let mut ansible = renamed(ansible, differences);
     let whats: Vec<&str> = differences.iter().filter_map(|d| d["what"].as_str()).collect();
     let listed = |name: &str| whats.iter().any(|what| what.starts_with(&format!("`{name}`")));
     let left_out = |host: &str| {
-        let mut named = differences.iter().filter(|d| d["what"].as_str().unwrap().starts_with("is left out"));
+        let mut named = differences.iter().filter(|d| d["what"].as_str().unwrap().starts_with("is skipped"));
         named.any(|d| texts(&d["at"]).contains(&format!("host {host}")))
     };
     ansible.hosts.retain(|host| !left_out(host));
@@ -151,11 +152,11 @@ fn settle(ansible: Truth, differences: &[Value]) -> Truth {
     ansible
 }
 
-/// Gives hosts and groups the names that forge says it has given them.
+/// Renames hosts and groups as listed in forge's differences.
 fn renamed(mut ansible: Truth, differences: &[Value]) -> Truth {
     for difference in differences {
         let what = difference["what"].as_str().unwrap();
-        let Some(new) = what.strip_prefix("is named `").and_then(|rest| rest.split('`').next()) else { continue };
+        let Some(new) = what.strip_prefix("is renamed to `").and_then(|rest| rest.split('`').next()) else { continue };
         for at in texts(&difference["at"]) {
             if let Some(old) = at.strip_prefix("host ") {
                 ansible.rename_host(old, new);
@@ -174,7 +175,7 @@ fn swap(names: &mut BTreeSet<String>, old: &str, new: &str) {
 }
 
 impl Truth {
-    /// What was a name and an address keeps the address.
+    /// Renames a host. A name that was also the address stays as the address.
     fn rename_host(&mut self, old: &str, new: &str) {
         swap(&mut self.hosts, old, new);
         self.groups.values_mut().for_each(|members| swap(members, old, new));
@@ -193,7 +194,8 @@ impl Truth {
     }
 }
 
-/// Whether a difference says that this value of the variable is not carried: another host's may be.
+/// Reports whether a listed difference says that this value of the variable is not converted. The value of another host
+/// may be converted.
 fn is_lost(whats: &[&str], name: &str, value: &Value) -> bool {
     let text = value.to_string();
     whats.iter().filter(|what| what.starts_with(&format!("`{name}` "))).any(|what| match what {
@@ -208,14 +210,14 @@ fn is_told(whats: &[&str], name: &str) -> bool {
     whats.iter().any(|what| what.starts_with(&format!("`{name}`: ")) && what.contains("is a fraction"))
 }
 
-/// `!unsafe` keeps Ansible from rendering a text, which forge does with no variable.
+/// Unwraps `!unsafe`, which keeps Ansible from rendering a text. forge renders no variables.
 fn unwrap_unsafe(value: &mut Value) {
     if let Some(text) = value.get("__ansible_unsafe").cloned() {
         *value = text;
     }
 }
 
-/// Fractions are text in forge: they are compared as numbers.
+/// Marks fractions for the comparison. They are text in forge and are compared as numbers.
 fn soften(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => *value = format!("fraction {number}").into(),
@@ -318,7 +320,7 @@ fn agrees(bin: &Path, folder: &Path) {
     });
 }
 
-/// Returns the groups inside of each group, as they are written.
+/// Returns the groups inside each group, as written in the file.
 fn children_of(written: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut children = BTreeMap::new();
     let mut group = String::new();
@@ -332,7 +334,8 @@ fn children_of(written: &str) -> BTreeMap<String, BTreeSet<String>> {
     children
 }
 
-/// Ansible lists direct members; forge knows all. A group's own and those of the groups in it are compared.
+/// Compares the members of groups. Ansible lists direct members, forge lists all: for Ansible, the members of the
+/// groups in a group are added.
 fn groups_agree(name: &str, forge: &Truth, ansible: &Truth) {
     fn members(group: &str, truth: &Truth) -> BTreeSet<String> {
         let own = truth.groups.get(group).into_iter().flatten().cloned();

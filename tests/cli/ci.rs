@@ -1,4 +1,4 @@
-//! The CI files that ship: what is said of them holds, and their scripts run.
+//! The CI files that ship with forge: they have the documented restrictions, and their scripts run.
 
 use super::support::Place;
 use serde_json::Value;
@@ -11,14 +11,14 @@ fn file(name: &str) -> (String, Value) {
     (text, value)
 }
 
-/// The script of a step of a workflow, by its name.
+/// Returns the script of a workflow's step, by the step's name.
 fn step(file: &Value, job: &str, name: &str) -> String {
     let steps = file["jobs"][job]["steps"].as_array().unwrap();
     let step = steps.iter().find(|step| step["name"] == name).unwrap_or_else(|| panic!("{job}/{name}"));
     step["run"].as_str().unwrap().to_owned()
 }
 
-/// The last script of a job of a pipeline.
+/// Returns the script lines of a pipeline's job, except downloads with `curl`.
 fn script(file: &Value, job: &str) -> String {
     let lines = file[job]["script"].as_array().unwrap().iter();
     lines.map(|line| line.as_str().unwrap()).filter(|line| !line.contains("curl")).collect::<Vec<_>>().join("\n")
@@ -84,7 +84,7 @@ fn place() -> Place {
         .file("tmp/observed/observed.json", SEEN)
 }
 
-/// Runs a script as a runner does. Returns its exit code and what it said.
+/// Runs a script like a runner does. Returns its exit code and its output.
 fn run(place: &Place, script: &str) -> (i32, String) {
     let bin = Path::new(env!("CARGO_BIN_EXE_forge")).parent().unwrap().display().to_string();
     let at = |name: &str| place.path().join(name);
@@ -108,7 +108,7 @@ fn the_script_for_pull_requests_makes_the_comment() {
         let first = "### forge plan: no changes on 1 host, 1 unknown (?): ` r/x ` on ` a `\n";
         assert!(place.read("plan.md").starts_with(first), "{}", place.read("plan.md"));
         let broken = place.file("inventory.yaml", "cluster: c\nhots: {}\n");
-        assert_eq!(run(&broken, &script).0, 65, "what is wrong fails the check");
+        assert_eq!(run(&broken, &script).0, 65, "an invalid inventory fails the check");
     }
 }
 

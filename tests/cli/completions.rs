@@ -1,4 +1,4 @@
-//! Completion in real shells: the scripts that forge prints, and what they offer.
+//! Completion in real shells: the scripts that forge prints, and their candidates.
 
 use super::support::Place;
 use std::process::Command;
@@ -16,7 +16,7 @@ fn place() -> Place {
         .file(".forge/lab/runs/20261121T093015-4f2a/journal.ndjson", "")
 }
 
-/// Runs a program of this machine's shell, which finds forge on its PATH.
+/// Runs code in a shell of this machine, with forge in its PATH.
 fn shell(place: &Place, shell: &[&str], code: &str) -> String {
     let folder = std::path::Path::new(env!("CARGO_BIN_EXE_forge")).parent().unwrap();
     let mut command = Command::new(shell[0]);
@@ -30,7 +30,7 @@ fn shell(place: &Place, shell: &[&str], code: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns what bash offers for a line that it took apart into these words.
+/// Returns bash's candidates for a line that it split into these words.
 fn bash(place: &Place, words: &str) -> Vec<String> {
     let code = format!(
         "source <(forge completions bash); COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _forge; \
@@ -98,6 +98,6 @@ fn a_prompt_is_told_nothing_but_candidates() {
     let began = std::time::Instant::now();
     let told = place.forge(&["completions", "bash", "--complete", "3", "--", "forge", "plan", "--on", "h0-0000"]);
     assert!(told.starts_with("exit 0\n--- stdout\nh0-00000\n"), "{told}");
-    // Nine million names are not counted out, and a prompt does not wait for them.
+    // Nine million names are not enumerated: a prompt must not wait for them.
     assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
 }

@@ -1,4 +1,4 @@
-//! `forge drift` from outside: from a recording, its history, its timer, and what ships to run it elsewhere.
+//! `forge drift` as a command: from a recording, its history, its timer, and the shipped CronJob.
 
 use super::support::Place;
 
@@ -36,7 +36,7 @@ fn what_goes_together_only_is_refused_alone() {
 #[test]
 fn a_history_of_nothing_is_empty() {
     let said = Place::new().file("c.yaml", INVENTORY).forge(&["drift", "c.yaml", "--history"]);
-    let expected = "exit 0\n--- stdout\nhistory: 0 runs (0 quiet); 0 open, 0 resolved\n--- stderr\n";
+    let expected = "exit 0\n--- stdout\nhistory: 0 runs (0 without drift); 0 open, 0 resolved\n--- stderr\n";
     assert_eq!(said, expected);
 }
 
@@ -46,11 +46,11 @@ fn entries_of_ignore_need_a_reason_and_a_day() {
     for (entry, message) in [
         ("{ path: /etc/motd, until: 2027-01-01 }", "an entry of `ignore` needs `why`"),
         ("{ path: /etc/motd, why: banner }", "an entry of `ignore` needs `until`"),
-        ("{ path: /etc/motd, why: ' ', until: 2027-01-01 }", "`why` says nothing"),
-        ("{ path: /etc/motd, why: banner, until: soon }", "`until` must be a day, found `soon`"),
+        ("{ path: /etc/motd, why: ' ', until: 2027-01-01 }", "`why` is empty"),
+        ("{ path: /etc/motd, why: banner, until: soon }", "`until` must be a date, found `soon`"),
         ("{ path: etc/motd, why: banner, until: 2027-01-01 }", "`path` must begin with `/`, found `etc/motd`"),
         ("{ why: banner, until: 2027-01-01 }", "an entry of `ignore` needs `path` or `step`"),
-        ("{ path: /a, step: b, why: banner, until: 2027-01-01 }", "is about a `path` or a `step`, not both"),
+        ("{ path: /a, step: b, why: banner, until: 2027-01-01 }", "has either `path` or `step`, not both"),
     ] {
         let said = place(entry).forge(&["validate", "c.yaml"]);
         assert!(said.starts_with("exit 65\n") && said.contains(message), "{entry}: {said}");
@@ -66,7 +66,7 @@ fn entries_of_ignore_need_a_reason_and_a_day() {
     assert!(said.starts_with("exit 0\n"), "{said}");
 }
 
-/// The arguments of the CronJob that ships are forge's own: what is wrong is only that its inventory is not here.
+/// The arguments of the shipped CronJob are valid: the only error is that its inventory is not on this machine.
 #[test]
 fn the_cronjob_that_ships_runs_a_command_that_there_is() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/kubernetes/cronjob.yaml")).unwrap();
@@ -80,7 +80,7 @@ fn the_cronjob_that_ships_runs_a_command_that_there_is() {
     assert_eq!(kinds, ["PersistentVolumeClaim", "CronJob"]);
 }
 
-/// A place with the field recording of one host that was tampered with, one that is bare and one that is silent.
+/// Returns a place with a field recording of three hosts: one with tampered files, one bare and one unreachable.
 fn recorded() -> Place {
     let read = |file: &str| {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recordings/debian12-web");
@@ -114,14 +114,17 @@ fn one_run_writes_every_report() {
         let text = place.read(&format!("out.{format}"));
         let found = if format == "text" { text.contains(begins) } else { text.starts_with(begins) };
         assert!(found, "{format}: {}", &text[..text.len().min(300)]);
-        // What stdout shows is what the file holds.
+        // stdout has the same content as the file.
         let shown = place.forge(&[&drift[..], &["--format", format]].concat());
         let shown = shown.strip_prefix("exit 4\n--- stdout\n").unwrap().split("--- stderr\n").next().unwrap();
         let whole = |text: &str| text.lines().filter(|line| !line.contains("2026") && !line.contains("took")).count();
         assert_eq!(whole(shown), whole(&text), "{format}");
     }
-    assert!(!place.read("out.text").contains('\u{1b}'), "a file has no colours");
-    assert!(!place.read("out.prometheus").contains(LAST_SUCCESS), "answers of another day are no success of today");
+    assert!(!place.read("out.text").contains('\u{1b}'), "a file has no colors");
+    assert!(
+        !place.read("out.prometheus").contains(LAST_SUCCESS),
+        "recorded answers do not count as a success of today"
+    );
 }
 
 #[test]
@@ -131,7 +134,7 @@ fn the_last_success_survives_runs_that_fail() {
     let report = ["--report", "prometheus=forge.prom"];
     let said = place.forge(&[&["drift", "broken.yaml"], &report[..]].concat());
     assert!(said.starts_with("exit 65\n"), "{said}");
-    assert_eq!(place.read("forge.prom"), line, "a run that did not begin leaves the file alone");
+    assert_eq!(place.read("forge.prom"), line, "a run that did not start does not change the file");
     place.forge(&[&["drift", "inventory.yaml", "--observed", "recording.json"], &report[..]].concat());
     let text = place.read("forge.prom");
     assert!(text.contains(&line) && text.contains("forge_drift_exit_code{cluster=\"fleet\"} 4\n"), "{text}");
@@ -150,7 +153,7 @@ fn a_success_is_noted() {
         line.rsplit(' ').next().unwrap().to_owned()
     };
     assert_eq!(value("last_success"), value("last_run"), "{text}");
-    // Where the file was lost, the history knows.
+    // If the file is lost, the time comes from the history.
     let broken = "cluster: lab\nhosts: { me: { connect: { transport: local } }, gone: { address: 127.0.0.1, connect: { port: 1 } } }\n";
     let place = place.file("c.yaml", broken);
     std::fs::remove_file(place.path().join("forge.prom")).unwrap();
@@ -163,28 +166,28 @@ fn a_success_is_noted() {
         "{text}"
     );
     let said = place.forge(&["drift", "c.yaml", "--format", "html"]);
-    assert!(said.contains("<svg "), "three runs are a trend: {said}");
+    assert!(said.contains("<svg "), "three runs have a trend: {said}");
 }
 
 #[test]
 fn reports_have_a_place_before_a_host_is_asked() {
     let place = Place::new().file("c.yaml", INVENTORY);
     for (arguments, exit, message) in [
-        (&["--report", "html=a", "--report", "junit=a"][..], 64, "error: two reports are to be written to `a`\n"),
-        (&["--report", "html=nowhere/a.html"], 1, "error: `nowhere/a.html` cannot be written: "),
+        (&["--report", "html=a", "--report", "junit=a"][..], 64, "error: two reports have the same file `a`\n"),
+        (&["--report", "html=nowhere/a.html"], 1, "error: cannot write `nowhere/a.html`: "),
         (
             &["--report", "html"],
             64,
-            "a report is `FORMAT=FILE`; formats are text, json, ndjson, markdown, junit, sarif, prometheus, html",
+            "expected `FORMAT=FILE`; formats: text, json, ndjson, markdown, junit, sarif, prometheus, html",
         ),
         (&["--report", "html=a", "--history"], 64, "cannot be used with"),
-        (&["--format", "html", "--history"], 64, "error: a history is not written as `--format html`\n"),
+        (&["--format", "html", "--history"], 64, "error: `--format html` is not supported with `--history`\n"),
     ] {
         let said = place.forge(&[&["drift", "c.yaml"], arguments].concat());
         assert!(said.starts_with(&format!("exit {exit}\n")) && said.contains(message), "{arguments:?}: {said}");
     }
     let said = place.forge(&["plan", "c.yaml", "--format", "sarif"]);
-    assert!(said.starts_with("exit 64\n") && said.contains("this verb does not write `--format sarif`"), "{said}");
+    assert!(said.starts_with("exit 64\n") && said.contains("`--format sarif` is not supported by this verb"), "{said}");
 }
 
 #[test]
@@ -192,7 +195,7 @@ fn the_timer_writes_the_reports_too() {
     let place = Place::new().file("c.yaml", INVENTORY);
     let reports = ["--report", "html=drift.html", "--report", "prometheus=/var/lib/x.prom"];
     let said = place.forge(&[&["drift", "c.yaml", "--install-timer", "--unit-dir", "units"], &reports[..]].concat());
-    // The folder of the second one need not be there on the machine that writes the unit.
+    // The second folder does not have to exist on the machine that writes the unit.
     assert!(said.starts_with("exit 0\n"), "{said}");
     let service = place.read("units/forge-drift-lab.service");
     let folder = place.path().display();

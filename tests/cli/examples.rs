@@ -1,10 +1,10 @@
-//! What the README and the demo show is valid.
+//! The examples of the README and of the demos are valid.
 
 use super::support::Place;
 
 const README: &str = include_str!("../../README.md");
 
-/// Returns the README's blocks of YAML: an inventory, and the recipe it applies.
+/// Returns the YAML blocks of the README: an inventory, and the recipe that it applies.
 fn blocks() -> Vec<&'static str> {
     README.split("```yaml\n").skip(1).filter_map(|block| block.split("```").next()).collect()
 }

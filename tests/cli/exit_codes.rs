@@ -1,4 +1,4 @@
-//! The table of exit codes: every number, and the order for every combination that a value can hold.
+//! The table of exit codes: every number, and the precedence for every combination in a result.
 
 use forge::drift::{Aspect, Cause, Drift, Finding, HostDrift, Notified, Severity, Standing, Telling, Unsure};
 use forge::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
@@ -7,7 +7,7 @@ use forge::model::{BlockClass, Disruption, ExitCode, HostName, Level, Outcome, S
 use forge::plan::{HostPlan, Plan, Reach, Reboot, StepPlan, Unreachable, VerifyPlan, Window};
 use std::time::Duration;
 
-/// Worst first, as the contract has it; written out here so that a change of the type shows.
+/// Worst first, as documented. Written out here so that a change of the type fails the test.
 const ORDER: [u8; 15] = [130, 1, 64, 65, 69, 8, 3, 5, 6, 7, 4, 9, 10, 2, 0];
 
 fn worst(codes: impl IntoIterator<Item = u8>) -> u8 {
@@ -80,7 +80,7 @@ fn why() -> forge::model::Untrusted {
     "why".into()
 }
 
-/// One thing that can hold of a run, with the code that it means.
+/// A condition of a run, with its exit code.
 type Holds = (u8, fn(&mut Report));
 
 const OF_REPORTS: &[Holds] = &[
@@ -207,13 +207,13 @@ fn held() -> HostPlan {
     host
 }
 
-/// What waits for a reboot that the plan makes is something to do, and no more left pending.
+/// Returns a host on which a step waits for a reboot that the plan contains: a change to do, no longer pending.
 fn rebooting() -> HostPlan {
     let reboot = Reboot { steps: vec![StepId::new("r", "s")], certain: true };
     HostPlan { window: Some(Window { reboots: vec![reboot], ..Window::default() }), ..planned(Verdict::Pending, None) }
 }
 
-/// One thing that can hold of a plan: its code, whether only `--detailed-exitcode` tells it, and the host.
+/// A condition of a plan: its exit code, whether only `--detailed-exitcode` reports it, and the host.
 type Found = (u8, bool, fn() -> HostPlan);
 
 const OF_PLANS: &[Found] = &[
@@ -320,11 +320,11 @@ fn every_combination_of_drift() {
     type Has = (u8, fn(&mut Drift));
     let all: [Has; 8] = [
         (2, |drift| drift.findings.push(drifted(Cause::MachineChanged, Verdict::Change))),
-        // What is pending or blocked is a finding as any other.
+        // Pending and blocked steps count as findings.
         (2, |drift| drift.findings.push(drifted(Cause::Pending, Verdict::Pending))),
         (2, |drift| drift.findings.push(drifted(Cause::HardwareFault, Verdict::Blocked(BlockClass::Hardware)))),
         (9, |drift| drift.unknown.push(unsure())),
-        // Who cannot be told of a change makes it heard.
+        // A failed notification changes the exit code.
         (1, |drift| {
             let state = Telling::Failed;
             drift.notified.push(Notified {
@@ -336,7 +336,7 @@ fn every_combination_of_drift() {
                 left_out: 0,
             });
         }),
-        // Hosts that are unlike the others are no drift, unless it was asked that they count.
+        // Outliers do not count as drift, unless `drift.outliers` says so.
         (0, |drift| drift.outliers = Some(odd_one_out())),
         (2, |drift| {
             drift.outliers = Some(odd_one_out());

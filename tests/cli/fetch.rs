@@ -1,10 +1,10 @@
-//! `forge fetch`: the cache, the lock file, and what `--offline` forbids. No host is contacted.
+//! `forge fetch`: the cache, the lock file, and `--offline`. No host is contacted.
 
 use super::server::{Reply, Server};
 use super::support::Place;
 
 const BODY: &[u8] = b"a driver";
-/// Of [`BODY`].
+/// SHA-256 of [`BODY`].
 const DIGEST: &str = "90383ae1a1af0952d39bcf452e62c7d6de4381a03bdd30bf5ead80c3b9bf4b99";
 
 fn serve() -> Server {
@@ -26,14 +26,14 @@ fn the_cache_is_filled_once_and_looked_at_offline() {
     let server = serve();
     let url = server.url("/driver.run");
     let place = place(&format!("{{ path: /opt/driver.run, url: \"{url}\", sha256: {DIGEST} }}"));
-    let cache = "1 artifact at hand; the cache is `.forge/lab/artifacts`\n";
+    let cache = "1 artifact available; cache: `.forge/lab/artifacts`\n";
     let first = place.forge(&["fetch", "-q"]);
     assert_eq!(first, format!("exit 0\n--- stdout\nfetched {url} (8 bytes, sha256 {DIGEST})\n{cache}--- stderr\n"));
     let again = place.forge(&["fetch", "--offline", "-v"]);
     assert_eq!(
         again,
         format!(
-            "exit 0\n--- stdout\nhere {url} (8 bytes, sha256 {DIGEST})\n  for driver/file on 2 hosts\n{cache}--- stderr\n"
+            "exit 0\n--- stdout\ncached {url} (8 bytes, sha256 {DIGEST})\n  for driver/file on 2 hosts\n{cache}--- stderr\n"
         )
     );
     assert_eq!(server.asked().len(), 1);
@@ -47,11 +47,14 @@ fn what_cannot_be_had_ends_with_69() {
     let told = place.forge(&["fetch"]);
     assert!(told.starts_with("exit 69\n"), "{told}");
     assert!(
-        told.contains(&format!("failed `{url}` cannot be fetched: the server answered 404 (not found)\n  hint: look"))
+        told.contains(&format!("failed `{url}` cannot be fetched: the server answered 404 (not found)\n  hint: check"))
     );
-    assert!(told.contains("  for driver/file on 2 hosts\n0 artifacts at hand, 1 failed;"), "{told}");
+    assert!(told.contains("  for driver/file on 2 hosts\n0 artifacts available, 1 failed;"), "{told}");
     let offline = place.forge(&["fetch", "--offline", "--format", "json"]);
-    assert!(offline.starts_with("exit 69\n") && offline.contains("forbids to fetch it"), "{offline}");
+    assert!(
+        offline.starts_with("exit 69\n") && offline.contains("is not in the cache, and `--offline` is set"),
+        "{offline}"
+    );
     assert_eq!(server.asked().len(), 1);
 }
 
@@ -63,7 +66,9 @@ fn a_digest_that_is_left_out_is_noted_beside_the_inventory() {
     let without = place.forge(&["validate"]);
     assert!(without.starts_with("exit 65\n") && without.contains("an artifact needs its `sha256`"), "{without}");
     assert!(
-        without.contains("`forge fetch` computes it and prints the line to paste, and `forge fetch --lock` writes it"),
+        without.contains(
+            "run `forge fetch` to compute and print it, or run `forge fetch --lock` to write it to the inventory's lock file"
+        ),
         "{without}"
     );
     let locked = place.forge(&["fetch", "--lock", "-q"]);
@@ -71,7 +76,7 @@ fn a_digest_that_is_left_out_is_noted_beside_the_inventory() {
     let noted = format!("{{\n  \"version\": 1,\n  \"artifacts\": {{\n    \"{url}\": \"{DIGEST}\"\n  }}\n}}\n");
     assert_eq!(place.read("inventory.yaml.lock"), noted);
     assert!(place.forge(&["validate"]).starts_with("exit 0\n"));
-    // What is noted holds: it is not learned anew.
+    // A digest in the lock file is kept: it is not computed again.
     let again = place.forge(&["fetch", "--lock", "--offline", "-q"]);
     assert!(again.starts_with("exit 0\n") && !again.contains("written"), "{again}");
     let place = place.file("inventory.yaml.lock", &noted.replace(DIGEST, &"1".repeat(64)));
@@ -85,7 +90,7 @@ fn a_digest_that_is_left_out_is_noted_beside_the_inventory() {
 fn what_only_hosts_can_tell_is_named() {
     let place = place("{ path: /opt/x, url: \"http://127.0.0.1:9/{{ facts.os.id }}\", sha256: \"{{ facts.os.id }}\" }");
     let told = place.forge(&["fetch"]);
-    let open = "open: `driver/file` depends on what only hosts can tell: `forge apply` fetches that\n";
+    let open = "not resolved: `driver/file` depends on facts of the hosts; `forge apply` fetches the artifacts\n";
     assert!(told.starts_with("exit 0\n") && told.contains(open), "{told}");
 }
 
@@ -94,14 +99,17 @@ fn a_file_of_the_inventory_is_read_and_compared() {
     let place = place(&format!("{{ path: /opt/x, file: files/driver, sha256: {DIGEST} }}"));
     let place = place.file("recipes/files/driver", "a driver");
     let told = place.forge(&["fetch"]);
-    assert!(told.starts_with("exit 0\n--- stdout\nhere ") && told.contains("recipes/files/driver (8 bytes"), "{told}");
+    assert!(
+        told.starts_with("exit 0\n--- stdout\ncached ") && told.contains("recipes/files/driver (8 bytes"),
+        "{told}"
+    );
     let place = place.file("recipes/files/driver", "another driver");
     assert!(place.forge(&["fetch"]).starts_with("exit 69\n"));
     let outside = self::place(&format!("{{ path: /opt/x, file: ../../etc/hostname, sha256: {DIGEST} }}"));
     assert!(outside.forge(&["fetch"]).contains("leaves the inventory's tree"));
 }
 
-/// An inventory that gives a built-in recipe an installer.
+/// Returns an inventory that passes an installer to a built-in recipe.
 fn driver(runfile: &str) -> String {
     format!(
         "cluster: lab\nhosts: [node-1, node-2]\napply:\n  - recipe: nvidia-driver\n    on: all\n    with:\n      method: runfile\n      \
@@ -120,20 +128,20 @@ fn a_missing_digest_of_a_built_in_recipe_is_computed_and_its_line_printed() {
     let place = Place::new().file("inventory.yaml", &driver(&source));
     let told = place.forge(&["fetch", "-q"]);
     let expected = format!(
-        "exit 65\n--- stdout\nfetched {url} (8 bytes, sha256 {DIGEST})\n  computed from what was downloaded from {}; compare it with \
+        "exit 65\n--- stdout\nfetched {url} (8 bytes, sha256 {DIGEST})\n  computed from the download from {}; compare it with \
          the publisher's digest, then paste:\n    sha256: \"{DIGEST}\"\n  next to inventory.yaml:11:14\nmissing: 1 artifact without a \
-         declared sha256: nothing is applied until it is\n1 artifact at hand; the cache is `.forge/lab/artifacts`\n--- stderr\n",
+         declared sha256; apply fails until it is declared\n1 artifact available; cache: `.forge/lab/artifacts`\n--- stderr\n",
         server.url("/mirror/driver.run")
     );
     assert_eq!(told, expected);
-    // Nothing was trusted silently.
+    // The computed digest is not trusted automatically.
     let still = place.forge(&["validate"]);
     assert!(still.starts_with("exit 65\n") && still.contains("--> inventory.yaml:11:14"), "{still}");
     let pasted = format!("{source}        sha256: \"{DIGEST}\"\n");
     let place = place.file("inventory.yaml", &driver(&pasted));
     assert!(place.forge(&["validate"]).starts_with("exit 0\n"));
     let here = place.forge(&["fetch", "--offline", "-q"]);
-    assert!(here.starts_with("exit 0\n--- stdout\nhere "), "{here}");
+    assert!(here.starts_with("exit 0\n--- stdout\ncached "), "{here}");
     let place = place.file("inventory.yaml", &driver(&source));
     let locked = place.forge(&["fetch", "--lock", "-q"]);
     assert!(locked.starts_with("exit 0\n") && locked.contains("written: inventory.yaml.lock\n"), "{locked}");
@@ -150,13 +158,13 @@ fn a_signature_of_a_redirect_is_printed_nowhere() {
     let away = storage.url("/bucket/driver.run?X-Amz-Signature=hunter2");
     let server = Server::start(move |request| match request.path.as_str() {
         "/driver.run" => Reply::redirect(&away),
-        // Credentials in a redirect are refused, and not repeated.
+        // Credentials in a redirect are refused, and not printed.
         _ => Reply::redirect("http://me:hunter2@storage.example/driver.run?sig=hunter2"),
     });
     let place = place(&format!("{{ path: /opt/driver.run, url: \"{}\" }}", server.url("/driver.run")));
     let shown = storage.url("/bucket/driver.run");
     let text = place.forge(&["fetch", "-vv"]);
-    assert!(text.contains(&format!("computed from what was downloaded from {shown}; compare it")), "{text}");
+    assert!(text.contains(&format!("computed from the download from {shown}; compare it")), "{text}");
     let json = place.forge(&["fetch", "--format", "json"]);
     assert!(
         json.starts_with("exit 65\n") && json.contains("\"over\":") && json.contains(&format!("\"{shown}\"")),
@@ -164,7 +172,7 @@ fn a_signature_of_a_redirect_is_printed_nowhere() {
     );
     let refused = self::place(&format!("{{ path: /opt/driver.run, url: \"{}\" }}", server.url("/refused.run")));
     let refused = refused.forge(&["fetch"]);
-    let why = "a redirect leads to `http://storage.example/driver.run`, which holds credentials, which would be shown";
+    let why = "redirect to `http://storage.example/driver.run`, which holds credentials, which would be shown";
     assert!(refused.starts_with("exit 69\n") && refused.contains(why), "{refused}");
     for printed in [text, json, refused] {
         assert!(!printed.contains("hunter2"), "{printed}");
@@ -180,7 +188,7 @@ fn mistakes_of_artifacts_point_at_the_users_parameter() {
     let place = place.file("inventory.yaml", &driver("        url: https://h/x\n        sha256: abc\n"));
     let told = place.forge(&["validate"]);
     assert!(told.contains("`sha256` is not 64 hexadecimal digits\n   --> inventory.yaml:12:17"), "{told}");
-    // The installer reads the same value: one mistake, one error.
+    // The installer reads the same value, but the mistake is reported once.
     assert_eq!(told.matches("error[").count(), 1, "{told}");
     // Through a stack that passes its own parameter on, and from a variable of a group.
     let stack = "recipe: node\nparams: { installer: { type: map } }\nuses:\n  - recipe: nvidia-driver\n    \

@@ -1,4 +1,4 @@
-//! Help and version: on stdout, with 0.
+//! Help and version: printed to stdout, exit code 0.
 
 use super::support::Place;
 

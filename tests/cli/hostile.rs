@@ -1,16 +1,16 @@
-//! Inventories of strangers: planned from a recording, they start no program and open no connection. strace sees it.
+//! Untrusted inventories, planned from a recording, start no program and open no connection. Checked with strace.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What brings a process or a connection into being.
+/// System calls that create a process or a connection.
 const CALLS: &str = "trace=execve,execveat,fork,vfork,clone,clone3,socket,connect,bind,sendto";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile")
 }
 
-/// strace comes with `scripts/test`; without it nothing is proven.
+/// Reports whether strace is installed; `scripts/test` installs it. Without it the test is skipped.
 fn can_trace() -> bool {
     let found = Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
     if !found {
@@ -19,7 +19,7 @@ fn can_trace() -> bool {
     found
 }
 
-/// The inventory of a folder, where a test may write.
+/// Copies the inventory of a folder to a place where a test may write.
 fn copy(folder: &Path) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     let copied = Command::new("cp").arg("-a").arg(format!("{}/.", folder.display())).arg(place.path()).status();
@@ -27,7 +27,7 @@ fn copy(folder: &Path) -> tempfile::TempDir {
     place
 }
 
-/// Returns what forge said, and every call that started something.
+/// Returns forge's output, and every call that created a process or a connection.
 fn traced(place: &Path, arguments: &[&str]) -> (String, Vec<String>) {
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut command = Command::new("strace");
@@ -42,10 +42,10 @@ fn traced(place: &Path, arguments: &[&str]) -> (String, Vec<String>) {
     (said, started(&std::fs::read_to_string(log.path()).unwrap()))
 }
 
-/// Calls after forge itself began: threads are none, and neither is what failed for want of a file.
+/// Returns the calls after the start of forge itself. Creating a thread does not count.
 fn started(log: &str) -> Vec<String> {
     let calls = log.lines().map(|line| line.split_once(' ').map_or(line, |(_, call)| call.trim_start()));
-    // Whole only as the first argument: in the others strace cuts long texts.
+    // Compare the first argument only: strace truncates long texts in the others.
     let begins = concat!("execve(\"", env!("CARGO_BIN_EXE_forge"), "\",");
     let own = calls.skip_while(|call| !call.starts_with(begins));
     let call = |call: &&str| {
@@ -80,7 +80,7 @@ fn a_hostile_inventory_starts_nothing_when_it_is_planned_from_a_recording() {
             let plan = ["plan", "--observed", "seen.json"];
             let (said, started) = traced(place.path(), &[&plan[..], trust].concat());
             assert!(started.is_empty(), "{}: {started:#?}\n{said}", folder.display());
-            assert_eq!(files(place.path()), before, "{}: it wrote something", folder.display());
+            assert_eq!(files(place.path()), before, "{}: forge wrote a file", folder.display());
             all += &said;
         }
         expect(&folder.join("expected.txt"), &all);
@@ -101,10 +101,10 @@ fn expect(file: &Path, said: &str) {
         return std::fs::write(file, said).unwrap();
     }
     let expected = std::fs::read_to_string(file).unwrap_or_default();
-    assert!(said == expected, "{}: FORGE_BLESS=1 writes it anew:\n{said}", file.display());
+    assert!(said == expected, "{}: FORGE_BLESS=1 rewrites it:\n{said}", file.display());
 }
 
-/// The proof can fail: the same inventory, trusted and asked, does run its programs.
+/// The check can fail: with `--trust` and without a recording, the same inventory does run its programs.
 #[test]
 fn the_same_inventory_starts_programs_when_hosts_are_asked() {
     if !can_trace() {

@@ -1,4 +1,4 @@
-//! The container images of a kept plan: one per line, with what the list lacks on stderr.
+//! The container images of a saved plan: one per line on stdout. Images missing from the list are reported on stderr.
 
 use super::support::Place;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ fn step(name: &str, verdict: &str, images: &[&str]) -> Value {
     })
 }
 
-/// A plan whose cluster was reached as `reach` says.
+/// Returns a saved plan whose cluster has the reachability `reach`.
 fn place(reach: &Value, steps: &[Value]) -> Place {
     let cluster = json!({ "host": "kubernetes", "reach": reach, "verify": [], "steps": steps });
     let plan =
@@ -30,7 +30,7 @@ fn images_are_lines_and_what_lacks_is_no_line() {
     assert_eq!(
         one().forge(&["show", "plan.json", "--images"]),
         "exit 0\n--- stdout\nr/a:1\nr/b:1\n--- stderr\n\
-         the list lacks the images of `base/open`: they could not be told yet; see `forge plan`\n"
+         images of `base/open` are missing from the list: not known yet; see `forge plan`\n"
     );
 }
 
@@ -49,7 +49,7 @@ fn an_api_that_did_not_answer_is_told() {
     let place = place(&json!({ "unreachable": { "why": "it does not answer" } }), &[]);
     assert_eq!(
         place.forge(&["show", "plan.json", "--images"]),
-        "exit 0\n--- stdout\n--- stderr\nthe list lacks the images of charts: the cluster's API did not answer\n"
+        "exit 0\n--- stdout\n--- stderr\nimages of charts are missing from the list: the cluster's API did not answer\n"
     );
 }
 
@@ -65,12 +65,12 @@ fn a_plan_without_containers_says_so() {
 fn what_has_no_images_is_refused() {
     assert_eq!(
         one().forge(&["show", "plan.json", "--images", "--format", "markdown"]),
-        "exit 64\n--- stdout\n--- stderr\nerror: `--images` is a list, and `--format markdown` is for plans\n  \
-         hint: leave one of them out, or take `--format json`\n"
+        "exit 64\n--- stdout\n--- stderr\nerror: `--images` does not support `--format markdown`\n  \
+         hint: omit one of them, or use `--format json`\n"
     );
     assert_eq!(
         one().forge(&["show", "last", "--images"]),
-        "exit 64\n--- stdout\n--- stderr\nerror: `--images` is for plans\n  \
-         hint: a run is shown as text or JSON; name the file of a plan\n"
+        "exit 64\n--- stdout\n--- stderr\nerror: `--images` is only supported for plans\n  \
+         hint: show a run as text or JSON, or pass the file of a plan\n"
     );
 }

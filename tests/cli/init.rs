@@ -1,4 +1,4 @@
-//! `forge init`: what it writes validates, and it overwrites nothing.
+//! `forge init`: the files that it writes are valid, and it does not overwrite files.
 
 use super::support::Place;
 
@@ -7,7 +7,7 @@ fn named_hosts_become_an_inventory_that_validates() {
     let place = Place::new();
     assert_eq!(
         place.forge(&["init", "gpu[01:08]", "admin@login:2222", "--cluster", "lab"]),
-        "exit 0\n--- stdout\nwritten: inventory.yaml: 9 hosts\nwritten: recipes/hello.yaml: a tiny recipe to begin with\n\
+        "exit 0\n--- stdout\nwritten: inventory.yaml: 9 hosts\nwritten: recipes/hello.yaml: a minimal starter recipe\n\
          next: forge doctor\n--- stderr\n"
     );
     assert!(place.read("inventory.yaml").contains("  gpu[01:08]: {}\n"), "{}", place.read("inventory.yaml"));
@@ -50,12 +50,12 @@ fn nothing_is_overwritten() {
     let place = Place::new().file("inventory.yaml", "mine").file("recipes/hello.yaml", "recipe: hello\nsteps: []\n");
     assert_eq!(
         place.forge(&["init", "a"]),
-        "exit 64\n--- stdout\n--- stderr\nerror: `inventory.yaml` is there already, and init overwrites nothing\n  \
-         hint: give another name with `--into`, or move the file away\n"
+        "exit 64\n--- stdout\n--- stderr\nerror: `inventory.yaml` already exists; init does not overwrite files\n  \
+         hint: choose another path with `--into`, or move the file away\n"
     );
     assert_eq!(place.read("inventory.yaml"), "mine");
     let said = place.forge(&["init", "a", "--into", "other.yaml"]);
-    assert!(said.contains("kept: recipes/hello.yaml, which was there\nnext: forge doctor other.yaml\n"), "{said}");
+    assert!(said.contains("kept: recipes/hello.yaml, already exists\nnext: forge doctor other.yaml\n"), "{said}");
 }
 
 #[test]
@@ -63,9 +63,9 @@ fn a_host_that_is_none_is_told_before_anything_is_written() {
     let place = Place::new();
     assert_eq!(
         place.forge(&["init", "10.0.0.1", "::1"]),
-        "exit 64\n--- stdout\n--- stderr\nerror: `::1`: `::1` cannot name a host; give it a name and its address, as in `gpu01=::1`\n"
+        "exit 64\n--- stdout\n--- stderr\nerror: `::1`: `::1` is not a valid host name; write a name and the address: `gpu01=::1`\n"
     );
-    assert!(place.forge(&["init", "a"]).starts_with("exit 0\n"), "nothing stands in the way");
+    assert!(place.forge(&["init", "a"]).starts_with("exit 0\n"), "the failed call wrote no file");
 }
 
 #[test]
@@ -91,5 +91,5 @@ fn an_ansible_inventory_with_its_differences() {
 fn a_mistake_in_the_ansible_inventory_has_its_place() {
     let place = Place::new().file("hosts", "[web]\nw1 oops\n");
     insta::assert_snapshot!(place.forge(&["init", "--from-ansible", "hosts"]));
-    assert!(place.forge(&["validate"]).contains("no inventory is given"), "nothing was written");
+    assert!(place.forge(&["validate"]).contains("no inventory given"), "nothing was written");
 }

@@ -1,9 +1,9 @@
-//! The documentation that is built in: whatever forge says of its pages, an installed binary shows.
+//! The built-in documentation: an installed binary shows every page that forge refers to.
 
 use super::support::Place;
 use std::path::Path;
 
-/// Every place in `text` that names a page: `docs/…` by its path, `forge explain …` by its topic.
+/// Returns every reference to a page in `text`: `docs/…` by its path, `forge explain …` by its topic.
 fn named<'t>(text: &'t str, mark: &str) -> Vec<&'t str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     let after = |(at, _): (usize, &str)| text[at..].split(|c| !is_part(c)).next().unwrap_or_default();

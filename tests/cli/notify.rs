@@ -1,4 +1,4 @@
-//! Telling people of a change, by the real binary against a real server: once, never lost, and without a word of a secret.
+//! Notifications of drift, sent by the real binary to a real server: once, never lost, and without secrets.
 
 use super::server::{Reply, Request, Server};
 use super::support::Place;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 const TOKEN: &str = "T0K3N-canary-5f2a";
 const RECIPE: &str = "recipe: r\nsummary: a file\nsteps:\n  - name: f\n    file: { path: WANTED, content: \"x\\n\" }\n";
 
-/// A machine with one declared file, a service to tell, and what it answers next.
+/// A machine with one declared file, a service to notify, and the next answer of its server.
 struct Scene {
     place: Place,
     server: Server,
@@ -16,7 +16,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// `entry` is below `notify`; `URL` is set to the server's hook.
+    /// Creates the scene. `entry` is an entry of `notify`; `URL` is set to the server's hook.
     fn new(entry: &str) -> Self {
         let answer = Arc::new(Mutex::new(ok("ok")));
         let given = answer.clone();
@@ -49,12 +49,12 @@ impl Scene {
         std::fs::write(self.place.path().join("wanted"), "x\n").unwrap();
     }
 
-    /// Returns the bodies that the server was sent since the last time, less of the first `known`.
+    /// Returns the request bodies that the server received, without the first `known`.
     fn sent(&self, known: usize) -> Vec<Value> {
         self.server.asked()[known..].iter().map(|request| serde_json::from_str(&request.body).unwrap()).collect()
     }
 
-    /// No file of the state folder holds a secret.
+    /// Fails if a file in the state folder contains a secret.
     fn keeps_no_secret(&self) {
         let output = std::process::Command::new("grep")
             .args(["-r", "canary", ".forge"])
@@ -75,7 +75,7 @@ const WEBHOOK: &str = "webhook: { url: { env: URL }, token: { env: KEY } }";
 fn a_change_is_told_once_and_what_is_unchanged_is_not() {
     let scene = Scene::new(WEBHOOK);
     let first = scene.drift(&[]);
-    assert!(first.starts_with("exit 2\n") && first.ends_with("told `webhook` (webhook): 1 finding\n"), "{first}");
+    assert!(first.starts_with("exit 2\n") && first.ends_with("notified `webhook` (webhook): 1 finding\n"), "{first}");
     let sent = scene.sent(0);
     assert_eq!((&sent[0]["new"][0]["known"]["step"], &sent[0]["open"]), (&"f".into(), &1.into()), "{sent:?}");
     assert_eq!(scene.server.asked()[0].authorization.as_deref(), Some("Bearer SEC-canary-0815"));
@@ -99,20 +99,20 @@ fn what_could_not_be_told_comes_with_the_next_run_and_changes_no_finding() {
     let hook = scene.server.url(&format!("/hook/{TOKEN}"));
     scene.answers(Reply { body: format!("no such hook: {hook} {TOKEN}").into_bytes(), ..Reply::status(404) });
     let failed = scene.drift(&[]);
-    let expected = "error: `webhook` (webhook) could not be told: the server answered 404: no such hook: (secret) (secret)\n  \
-                    hint: what was found stands as it is; they are told with the next run\n";
+    let expected = "error: cannot notify `webhook` (webhook): the server answered 404: no such hook: (secret) (secret)\n  \
+                    hint: the findings are valid; the next run sends the notification again\n";
     assert!(
         failed.starts_with("exit 1\n--- stdout\n")
-            && failed.contains("\nno drift: 1 host, 1 check as declared; 1 resolved "),
+            && failed.contains("\nno drift: 1 host, 1 check matches; 1 resolved "),
         "{failed}"
     );
     assert!(failed.ends_with(expected), "{failed}");
     let known = scene.server.asked().len();
     scene.answers(ok(""));
     let told = scene.drift(&[]);
-    assert!(told.starts_with("exit 0\n") && told.contains("told `webhook` (webhook): 1 finding"), "{told}");
+    assert!(told.starts_with("exit 0\n") && told.contains("notified `webhook` (webhook): 1 finding"), "{told}");
     assert_eq!(scene.sent(known)[0]["resolved"].as_array().unwrap().len(), 1);
-    assert!(scene.drift(&[]).starts_with("exit 0\n") && scene.sent(known + 1).is_empty(), "told twice");
+    assert!(scene.drift(&[]).starts_with("exit 0\n") && scene.sent(known + 1).is_empty(), "notified twice");
     scene.keeps_no_secret();
 }
 
@@ -127,22 +127,22 @@ fn a_server_that_is_busy_or_failed_is_tried_again_in_the_same_run() {
         *answer.lock().unwrap() = ok("");
     });
     let told = scene.drift(&[]);
-    assert!(told.starts_with("exit 2\n") && told.contains("told `webhook`"), "{told}");
+    assert!(told.starts_with("exit 2\n") && told.contains("notified `webhook`"), "{told}");
     let asked = scene.server.asked().len();
     assert!((2..=3).contains(&asked), "{asked}");
-    // Who is answered by another server is not followed to it.
+    // Redirects to another server are not followed.
     scene.appears();
     let other = Server::start(|_| Reply::status(200));
     scene.answers(Reply { status: 307, ..Reply::redirect(&other.url("/steal")) });
     let led = scene.drift(&[]);
-    assert!(led.starts_with("exit 1\n") && led.contains("it leads elsewhere, which is not followed"), "{led}");
+    assert!(led.starts_with("exit 1\n") && led.contains("redirects are not followed"), "{led}");
     assert_eq!(other.asked(), []);
 }
 
 #[test]
 fn services_that_refuse_with_a_status_of_success_have_not_taken_it() {
     for (entry, refusal, why, taken) in [
-        ("slack: { url: { env: URL } }", "invalid_token", "the service refused it: invalid_token", "ok"),
+        ("slack: { url: { env: URL } }", "invalid_token", "the service rejected the message: invalid_token", "ok"),
         (
             "feishu: { url: { env: URL }, secret: { env: KEY } }",
             r#"{"code":19021,"msg":"sign match fail"}"#,
@@ -195,7 +195,7 @@ fn a_dry_run_prints_what_would_be_sent_and_remembers_nothing() {
     let none = scene.drift(&["--no-notify"]);
     assert!(none.starts_with("exit 2\n") && scene.server.asked().is_empty(), "{none}");
     let told = scene.drift(&[]);
-    assert!(told.contains("told `ops` (slack): 1 finding"), "{told}");
+    assert!(told.contains("notified `ops` (slack): 1 finding"), "{told}");
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_secret_that_is_not_there_is_missed_only_when_somebody_is_told() {
     let failed = scene.drift(&[]);
     assert!(
         failed.starts_with("exit 1\n")
-            && failed.contains("could not be told: the environment variable `NOT_SET` is not set"),
+            && failed.contains("cannot notify `slack` (slack): the environment variable `NOT_SET` is not set"),
         "{failed}"
     );
 }
@@ -225,7 +225,7 @@ fn mail_goes_to_the_program_that_is_named_and_that_takes_trust() {
         "{refused}"
     );
     let told = scene.drift(&["--trust"]);
-    assert!(told.starts_with("exit 2\n") && told.contains("told `email` (email): 1 finding"), "{told}");
+    assert!(told.starts_with("exit 2\n") && told.contains("notified `email` (email): 1 finding"), "{told}");
     let mail = scene.place.read("mail");
     assert!(mail.starts_with("To: ops@example.com\nSubject: forge drift: lab: 1 new; 1 open\n"), "{mail}");
 }
@@ -233,7 +233,10 @@ fn mail_goes_to_the_program_that_is_named_and_that_takes_trust() {
 #[test]
 fn what_is_wrong_below_notify_is_told_at_its_place() {
     for (entry, message) in [
-        ("slack: { url: https://hooks.slack.com/x }", "`url` is a secret and must not be written down\n --> c.yaml:7:"),
+        (
+            "slack: { url: https://hooks.slack.com/x }",
+            "`url` is a secret and must not be in plain text\n --> c.yaml:7:",
+        ),
         ("name: ops", "an entry of `notify` needs a service\n --> c.yaml:7:"),
         (
             "{ slack: { url: { env: URL } }, wecom: { url: { env: URL } } }",
@@ -247,10 +250,10 @@ fn what_is_wrong_below_notify_is_told_at_its_place() {
         ),
         (
             "{ name: 'a b', slack: { url: { env: URL } } }",
-            "`name` is made of letters, digits, `-`, `_` and `.`, found `a b`",
+            "`name` may contain only letters, digits, `-`, `_` and `.`, found `a b`",
         ),
-        ("email: { to: [\"a@b.c\\nBcc: x@y.z\"] }", "`to` must be an address of mail, found "),
-        ("email: { to: [] }", "`to` names nobody"),
+        ("email: { to: [\"a@b.c\\nBcc: x@y.z\"] }", "`to` must be an email address, found "),
+        ("email: { to: [] }", "`to` is empty"),
         ("slack: { url: { file: ../secret } }", "leaves the inventory's tree"),
     ] {
         let said = Scene::new(entry).place.forge(&["validate", "c.yaml"]);
@@ -258,10 +261,10 @@ fn what_is_wrong_below_notify_is_told_at_its_place() {
     }
     let said =
         Place::new().file("c.yaml", "cluster: lab\nhosts: { a: }\n").forge(&["drift", "c.yaml", "--notify-dry-run"]);
-    assert!(said.starts_with("exit 64\n") && said.contains("declares no `drift.notify`"), "{said}");
+    assert!(said.starts_with("exit 64\n") && said.contains("requires `drift.notify` in the inventory"), "{said}");
 }
 
-/// A service over HTTPS is told where its certificate is trusted, and elsewhere nothing reaches it.
+/// A service over HTTPS is notified only if its certificate is trusted; otherwise no request reaches it.
 #[test]
 fn a_certificate_is_checked_before_anything_is_told() {
     let server = Server::secure(|_: &Request| ok("ok"));
@@ -275,12 +278,12 @@ fn a_certificate_is_checked_before_anything_is_told() {
     };
     let none = tempfile::NamedTempFile::new().unwrap();
     let said = scene(&none.path().display().to_string()).drift(&[]);
-    let why = "error: `webhook` (webhook) could not be told: TLS: invalid peer certificate: UnknownIssuer: the server's \
+    let why = "error: cannot notify `webhook` (webhook): TLS: invalid peer certificate: UnknownIssuer: the server's \
                certificate must be signed by an authority that this machine trusts (`ca-certificates`, or the file of `SSL_CERT_FILE`)\n";
     assert!(said.contains(why), "{said}");
     assert_eq!(server.asked(), []);
     let said = scene(&authority).drift(&[]);
-    assert!(said.ends_with("told `webhook` (webhook): 1 finding\n"), "{said}");
+    assert!(said.ends_with("notified `webhook` (webhook): 1 finding\n"), "{said}");
     let asked = server.asked();
     assert_eq!((asked.len(), asked[0].authorization.as_deref()), (1, Some("Bearer SEC-canary-0815")));
 }

@@ -152,7 +152,7 @@ fn an_own_recipe_in_the_place_of_a_built_in_one() {
     let place = Place::new().file("inventory.yaml", inventory).file("recipes/nouveau.yaml", own);
     let said = place.forge(&["recipes"]);
     let line = said.lines().find(|line| line.contains("Ours")).unwrap_or_else(|| panic!("{said}"));
-    assert!(line.contains("recipes/nouveau.yaml, in place of the built-in one; on 1 host"), "{line}");
+    assert!(line.contains("recipes/nouveau.yaml, overrides the built-in recipe; on 1 host"), "{line}");
 }
 
 #[test]
@@ -211,13 +211,13 @@ fn schemas_are_listed_and_printed() {
     assert_eq!(recipe["title"], "recipe");
     assert_eq!(document(&["schema", "file"])["title"], "file");
     let expected =
-        "exit 64\n--- stdout\n--- stderr\nerror: there is no schema `recipes`\n  hint: did you mean `recipe`?\n";
+        "exit 64\n--- stdout\n--- stderr\nerror: schema `recipes` not found\n  hint: did you mean `recipe`?\n";
     assert_eq!(place().forge(&["schema", "recipes"]), expected);
 }
 
 #[test]
 fn every_shell_has_a_script() {
-    // Scripts ask forge at each completion, or hold all flags.
+    // Some scripts run forge at each completion, others contain all flags.
     let (asks, holds) = (["completions", "--complete"], ["explain", "json-into"]);
     for (shell, words) in [("bash", asks), ("zsh", asks), ("fish", asks), ("elvish", holds), ("powershell", holds)] {
         let said = place().forge(&["completions", shell]);
@@ -244,17 +244,18 @@ fn the_version_is_said_at_once() {
         began.elapsed()
     };
     let (mut forge, mut least) = (std::time::Duration::MAX, std::time::Duration::MAX);
-    // The fastest of several, turn by turn: other tests run beside this one.
+    // Other tests run at the same time: measure the two alternately, and take the fastest run of each.
     for _ in 0..40 {
         forge = forge.min(once(&|| drop(place.forge(&["--version"]))));
         least = least.min(once(&|| drop(std::process::Command::new("true").output().unwrap())));
     }
-    // Loading so large a program takes most of it; a machine on which the smallest one takes a millisecond is slower still.
+    // Loading so large a program takes most of the time. On a slow machine, where the smallest program takes longer
+    // than a millisecond, the limit grows with it.
     let limit = std::time::Duration::from_millis(20).max(10 * least);
     assert!(forge < limit, "`--version` took {forge:?}; `true` took {least:?}");
 }
 
-/// A secret is named, never shown, by whichever verb and writer.
+/// Every verb and every format prints the name of a secret, never its value.
 #[test]
 fn secrets_stay_hidden() {
     let inventory = "cluster: c\nhosts: { a: { vars: { token: { env: CANARY } } } }\napply: [{ recipe: t, on: a }]\n";

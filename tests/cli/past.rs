@@ -1,4 +1,4 @@
-//! Runs of the past: a state folder with a run that ended, a later one, and one that was killed.
+//! Past runs: a state folder with a finished run, a later one, and a killed one.
 
 use super::support::Place;
 
@@ -110,7 +110,7 @@ fn a_stored_report_is_a_file_too() {
 fn no_runs_at_all() {
     assert_eq!(
         Place::new().forge(&["runs"]),
-        "exit 0\n--- stdout\nrun  began (UTC)  verb  by  cluster  came to\n\nruns: 0\n--- stderr\n"
+        "exit 0\n--- stdout\nrun  started (UTC)  verb  by  cluster  result\n\nruns: 0\n--- stderr\n"
     );
 }
 
@@ -118,7 +118,7 @@ fn no_runs_at_all() {
 fn which_run_is_asked_for() {
     assert_eq!(
         place().forge(&["show"]),
-        "exit 64\n--- stdout\n--- stderr\nerror: which run is to be shown is not said\n  \
-         hint: `forge show last` shows the newest one, `forge runs` lists them all\n"
+        "exit 64\n--- stdout\n--- stderr\nerror: no run given\n  \
+         hint: `forge show last` shows the newest run, `forge runs` lists all\n"
     );
 }

@@ -1,7 +1,7 @@
-//! Every folder below `tests/recordings` is a test: what `facts` and `plan` make of the recording in it.
+//! Every folder in `tests/recordings` is a test: it runs `facts` and `plan` with the recording in it.
 //!
-//! `recording.json` is what `--record` writes, `expected.txt` what is said of it; `FORGE_BLESS=1` writes the latter.
-//! With an `inventory.yaml` (and `recipes/`) beside them the plan is expected too.
+//! `recording.json` is a file written by `--record`, `expected.txt` the expected output; `FORGE_BLESS=1` writes the
+//! latter. If the folder has an `inventory.yaml` (and `recipes/`), the output of `plan` is compared too.
 
 use super::support::Place;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ fn recordings() -> Vec<PathBuf> {
     folders.retain(|path| path.file_name().unwrap() != "README.md");
     for folder in &folders {
         let whole = folder.join("recording.json").exists();
-        assert!(whole, "{}: a recording lies in a folder of its own, as `recording.json`", folder.display());
+        assert!(whole, "{}: no `recording.json`; each recording needs its own folder", folder.display());
     }
     folders.sort();
     folders
 }
 
-/// Runs forge where no program can be found: what needs one fails.
+/// Runs forge with an empty PATH: everything that needs a program fails.
 fn forge(folder: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forge"));
     command.args(arguments).current_dir(folder).env_clear().env("PATH", "").env("COLUMNS", "100").stdin(Stdio::null());
@@ -32,7 +32,7 @@ fn forge(folder: &Path, arguments: &[&str]) -> String {
     format!("$ forge {}\nexit {exit}\n{}{}\n", arguments.join(" "), text(&output.stdout), text(&output.stderr))
 }
 
-/// Without an inventory of its own, one that names the recorded hosts.
+/// Returns an inventory of the recorded hosts, for a recording without its own.
 fn inventory(recording: &serde_json::Value) -> String {
     let hosts = recording["hosts"]
         .as_array()
@@ -67,7 +67,7 @@ fn every_recording_says_what_is_expected() {
             continue;
         }
         let expected = std::fs::read_to_string(&file).unwrap_or_default();
-        assert!(said == expected, "{}: FORGE_BLESS=1 writes it anew:\n{said}", file.display());
+        assert!(said == expected, "{}: FORGE_BLESS=1 rewrites it:\n{said}", file.display());
     }
 }
 
@@ -81,7 +81,7 @@ const RECORDING: &str = r#"{"version": 1, "forge": "0.1.0", "origin": "reconstru
 fn place() -> Place {
     Place::new()
         .file("seen.json", RECORDING)
-        // Nobody listens there, and nobody is asked.
+        // No process listens on this port, and no connection is made.
         .file("inventory.yaml", "cluster: c\nhosts: { a: { address: 127.0.0.1, connect: { port: 1 } }, b: {}, c: {} }\napply: [{ recipe: r, on: all, ensure: absent }]\n")
         .file(
             "recipes/r.yaml",
@@ -103,15 +103,15 @@ fn what_is_not_in_a_recording_is_unknown_and_no_host_is_asked() {
 fn a_file_that_is_no_recording_is_told() {
     let place = place().file("other.json", r#"{"version": 2}"#).file("none.json", "hello");
     let said = |file: &str| forge(place.path(), &["facts", "--observed", file]);
-    let hint = "  hint: `forge facts --record FILE` and `forge plan --record FILE` make one\n\n";
+    let hint = "  hint: create one with `forge facts --record FILE` or `forge plan --record FILE`\n\n";
     assert_eq!(
         said("other.json"),
         format!(
-            "$ forge facts --observed other.json\nexit 65\nerror: the recording `other.json` cannot be read: it is of version 2, and this forge reads version 1\n{hint}"
+            "$ forge facts --observed other.json\nexit 65\nerror: cannot read recording `other.json`: it has version 2; this forge supports version 1\n{hint}"
         )
     );
-    assert!(said("none.json").contains("cannot be read: it is not a recording: "), "{}", said("none.json"));
-    assert!(said("missing.json").contains("`missing.json` cannot be read: no such file\n"), "{}", said("missing.json"));
+    assert!(said("none.json").contains("recording `none.json`: it is not a recording: "), "{}", said("none.json"));
+    assert!(said("missing.json").contains("recording `missing.json`: no such file\n"), "{}", said("missing.json"));
     let both = forge(place.path(), &["plan", "--record", "a.json", "--observed", "seen.json"]);
     assert!(both.contains("\nexit 64\n"), "{both}");
 }

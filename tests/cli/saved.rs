@@ -1,4 +1,4 @@
-//! Saved plans without hosts: kept from a recording, shown again, and refused where they do not fit.
+//! Saved plans without hosts: saved from a recording, shown again, and refused if they do not match.
 
 use super::support::Place;
 use forge::engine::SavedPlan;
@@ -15,7 +15,7 @@ const SEEN: &str = r#"{"version": 1, "forge": "0.1.0", "origin": "reconstructed"
 
 const RECIPE: &str = "recipe: r\nsteps:\n  - name: x\n    file: { path: /etc/x, source: ../files/x }\n";
 
-/// Nobody listens on port 1: what contacts the host ends with 4.
+/// No process listens on port 1: commands that contact the host exit with 4.
 fn place() -> Place {
     Place::new()
         .file("seen.json", SEEN)
@@ -79,19 +79,19 @@ fn refused(place: &Place, arguments: &[&str]) -> String {
 }
 
 const OTHER: &str =
-    "exit 65\n--- stdout\n--- stderr\nerror: `plan.json` was made from other inputs; nothing was contacted\n";
+    "exit 65\n--- stdout\n--- stderr\nerror: the inputs of `plan.json` have changed; nothing was contacted\n";
 
 #[test]
 fn whatever_was_read_may_not_change() {
     for (file, text, what) in [
         ("site/recipes/r.yaml", &*format!("{RECIPE}# later\n"), "`recipes/r.yaml` changed"),
         ("site/files/x", "hallo\n", "`files/x` changed"),
-        ("site/recipes/s.yaml", "recipe: s\nsteps: []\n", "`recipes/s.yaml` was not read then"),
+        ("site/recipes/s.yaml", "recipe: s\nsteps: []\n", "`recipes/s.yaml` was not read before"),
     ] {
         let place = kept().file(file, text);
         let said = refused(&place, &[]);
         let expected = format!(
-            "{OTHER}  note: {what}\n  hint: make a new plan with `forge plan INVENTORY -o FILE`, and have it reviewed\n"
+            "{OTHER}  note: {what}\n  hint: make a new plan with `forge plan INVENTORY -o FILE` and have it reviewed\n"
         );
         assert_eq!(said, expected);
     }
@@ -106,13 +106,10 @@ fn a_plan_that_fits_goes_on_to_its_hosts() {
 #[test]
 fn an_altered_plan_is_refused_with_and_without_its_digest() {
     let place = kept();
-    let text = place.read("plan.json").replace("there is no file at", "all is well at");
+    let text = place.read("plan.json").replace("does not exist", "is correct");
     let place = place.file("plan.json", &text);
     let said = refused(&place, &[]);
-    assert!(
-        said.contains("exit 65\n") && said.contains("it was altered after it was written: its digest does not fit"),
-        "{said}"
-    );
+    assert!(said.contains("exit 65\n") && said.contains("altered after it was saved: digest mismatch"), "{said}");
 
     let sealed = SavedPlan::parse(&text).unwrap().sealed();
     assert!(sealed.is_whole());
@@ -129,14 +126,11 @@ fn a_plan_says_itself_what_it_is_about() {
     for arguments in [&["--on", "a"][..], &["--step", "r"], &["--skip", "r/x"], &["--max-disruption", "D1"]] {
         let said = refused(&place, arguments);
         let expected =
-            format!("exit 64\n--- stdout\n--- stderr\nerror: `{}` cannot be given with a saved plan", arguments[0]);
+            format!("exit 64\n--- stdout\n--- stderr\nerror: `{}` cannot be used with a saved plan", arguments[0]);
         assert!(said.starts_with(&expected), "{said}");
     }
     let said = place.forge(&["apply", "site/inventory.yaml", "--yes", "--replay"]);
-    assert!(
-        said.starts_with("exit 64\n") && said.contains("`--replay` is for a saved plan, and none is given"),
-        "{said}"
-    );
+    assert!(said.starts_with("exit 64\n") && said.contains("`--replay` requires a saved plan"), "{said}");
 }
 
 #[test]
@@ -158,7 +152,7 @@ fn a_plan_with_open_questions_can_be_refused() {
     insta::assert_snapshot!(said);
 }
 
-/// Plans of before there were saved ones, and of a forge to come.
+/// Plans from before there were saved plans, and plans of a future forge.
 #[test]
 fn plans_of_other_forms_are_shown_or_told_apart() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plans");
@@ -173,9 +167,9 @@ fn plans_of_other_forms_are_shown_or_told_apart() {
     let later = kept();
     let text = later.read("plan.json").replacen("\"version\": 2", "\"version\": 3", 1);
     let later = later.file("plan.json", &text);
-    let why = "it is of version 3, and this forge reads up to version 2";
-    assert!(refused(&later, &[]).contains(&format!("error: `plan.json` cannot be carried out: {why}\n")));
-    assert!(later.forge(&["show", "plan.json"]).contains(&format!("error: `plan.json` cannot be shown: {why}\n")));
+    let why = "it has version 3; this forge supports up to version 2";
+    assert!(refused(&later, &[]).contains(&format!("error: cannot apply `plan.json`: {why}\n")));
+    assert!(later.forge(&["show", "plan.json"]).contains(&format!("error: cannot show `plan.json`: {why}\n")));
 }
 
 fn key(place: &Place, name: &str) -> String {
@@ -189,7 +183,7 @@ fn key(place: &Place, name: &str) -> String {
     format!("{name}@example.com namespaces=\"forge-plan\" {line}")
 }
 
-/// Programs are found: a signature needs `ssh-keygen`.
+/// Returns a place with PATH set: a signature needs `ssh-keygen`.
 fn signed_place() -> Place {
     let place = place().env("PATH", &std::env::var("PATH").unwrap());
     place.forge(&["plan", "site/inventory.yaml", "--observed", "seen.json", "-o", "plan.json"]);
@@ -202,9 +196,9 @@ fn only_who_is_on_the_list_signs_for_others() {
     let (alice, eve) = (key(&place, "alice"), key(&place, "eve"));
     let place = place.file("signers", &alice).file("others", &eve);
     let required = |list: &str| refused(&place, &["--require-signature", list]);
-    let start = "exit 65\n--- stdout\n--- stderr\nerror: `plan.json` is not signed";
+    let start = "exit 65\n--- stdout\n--- stderr\nerror: ";
     let said = required("signers");
-    assert!(said.starts_with(&format!("{start}: there is no `plan.json.sig`; nothing was contacted\n  hint: review it, then `forge sign plan.json --key FILE`\n")), "{said}");
+    assert!(said.starts_with(&format!("{start}`plan.json` is not signed: `plan.json.sig` not found; nothing was contacted\n  hint: review it, then run `forge sign plan.json --key FILE`\n")), "{said}");
 
     let said = place.forge(&["sign", "plan.json", "--key", "alice"]);
     assert_eq!(said, "exit 0\n--- stdout\n--- stderr\nsignature written to plan.json.sig\n");
@@ -213,12 +207,12 @@ fn only_who_is_on_the_list_signs_for_others() {
     let said = required("others");
     assert!(
         said.starts_with(&format!(
-            "{start} by anybody who may: nobody in `others` made the signature `plan.json.sig`: "
+            "{start}no allowed signer signed `plan.json`: no signer in `others` matches the signature `plan.json.sig`: "
         )),
         "{said}"
     );
     let said = required("nothing");
-    assert!(said.starts_with("exit 64\n") && said.contains("there is no list of allowed signers `nothing`"), "{said}");
+    assert!(said.starts_with("exit 64\n") && said.contains("allowed-signers file `nothing` not found"), "{said}");
 }
 
 #[test]
@@ -228,10 +222,10 @@ fn a_signature_is_of_one_plan_and_for_plans_only() {
     let place = place.file("signers", &alice);
     place.forge(&["sign", "plan.json", "--key", "alice"]);
     place.forge(&["plan", "site/inventory.yaml", "--observed", "seen.json", "-o", "plan.json"]);
-    let start = "exit 65\n--- stdout\n--- stderr\nerror: `plan.json` is not signed by anybody who may: ";
+    let start = "exit 65\n--- stdout\n--- stderr\nerror: no allowed signer signed `plan.json`: ";
     let said = refused(&place, &["--require-signature", "signers"]);
     assert!(
-        said.starts_with(&format!("{start}the signature `plan.json.sig` of `alice@example.com` does not hold: ")),
+        said.starts_with(&format!("{start}the signature `plan.json.sig` of `alice@example.com` is invalid: ")),
         "{said}"
     );
 
@@ -247,15 +241,15 @@ fn a_signature_is_of_one_plan_and_for_plans_only() {
 fn a_key_that_does_not_sign_is_told() {
     let place = signed_place();
     let said = place.forge(&["sign", "plan.json", "--key", "nothing"]);
-    assert!(said.starts_with("exit 1\n") && said.contains("error: `nothing` does not sign: "), "{said}");
+    assert!(said.starts_with("exit 1\n") && said.contains("error: cannot sign with `nothing`: "), "{said}");
     let said = place.forge(&["sign", "seen.json", "--key", "nothing"]);
     assert!(
-        said.starts_with("exit 65\n") && said.contains("`seen.json` cannot be carried out: it is not a saved plan"),
+        said.starts_with("exit 65\n") && said.contains("cannot apply `seen.json`: it is not a saved plan"),
         "{said}"
     );
 }
 
-/// A file with holes: it has the size, and takes no place on the disk.
+/// The plan is a sparse file: it has the size, but takes no disk space.
 #[test]
 fn a_plan_without_measure_is_not_read() {
     let place = place().file("site/large.json", "");
@@ -263,6 +257,6 @@ fn a_plan_without_measure_is_not_read() {
     large.set_len((1 << 30) + 1).unwrap();
     for verb in [&["show", "site/large.json"][..], &["sign", "site/large.json", "--key", "alice"]] {
         let said = place.forge(verb);
-        assert!(said.starts_with("exit 65\n") && said.contains("it is larger than 1024 MiB"), "{said}");
+        assert!(said.starts_with("exit 65\n") && said.contains("larger than 1024 MiB"), "{said}");
     }
 }

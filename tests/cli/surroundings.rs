@@ -1,4 +1,4 @@
-//! What programs get of forge's environment, as a program sees it that is started in the place of ssh.
+//! The environment variables that forge passes to programs, seen by a program that is started in place of ssh.
 
 use super::support::Place;
 
@@ -8,7 +8,7 @@ hosts: { a: { address: 192.0.2.1 } }
 apply: []
 ";
 
-/// Writes down what it is given, and connects to nothing.
+/// Writes its environment to a file, and opens no connection.
 const SSH: &str = "#!/bin/sh\nenv >>\"$HOME/seen\"\necho 'Connection refused' >&2\nexit 255\n";
 
 #[test]

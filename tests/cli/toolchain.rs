@@ -1,4 +1,5 @@
-//! The scripts that build forge check the toolchain first: one that is missing or too old is named, with where to get another.
+//! The scripts that build forge check the toolchain first. If it is missing or too old, the error names it and says
+//! where to get a newer one.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -6,7 +7,8 @@ use std::process::Command;
 
 const HINT: &str = "  hint: install a newer toolchain with rustup (https://rustup.rs) and open a new shell\n";
 
-/// Runs a script of the repository with programs that print `cargo` and `rustc` as their versions. Returns exit code and stderr.
+/// Runs a script of the repository with a `cargo` and a `rustc` that print these versions. Returns exit code and
+/// stderr.
 fn run(script: &str, cargo: &str, rustc: &str) -> String {
     let bin = tempfile::tempdir().unwrap();
     for (name, version) in [("cargo", cargo), ("rustc", rustc)] {

@@ -1,4 +1,4 @@
-//! What is typed wrongly ends with 64 and says what to do.
+//! Usage errors exit with 64 and say what to do.
 
 use super::support::Place;
 
@@ -22,16 +22,16 @@ fn an_unknown_flag() {
     insta::assert_snapshot!(said(&["plan", "--onn", "gpu"]));
 }
 
-/// Flags of other tools are answered with forge's own.
+/// For flags of other tools the error names forge's flag.
 #[test]
 fn flags_of_other_tools() {
     let cases = [
         ("--limit", "to select hosts, use `--on SELECTOR`"),
         ("-l", "to select hosts, use `--on SELECTOR`"),
         ("--check", "for a dry run, use `forge plan`"),
-        ("--diff", "`forge plan` shows the differences"),
+        ("--diff", "to show differences, use `forge plan`"),
         ("--tags", "to select steps, use `--step PATTERN`"),
-        ("--skip-tags=x", "to leave steps out, use `--skip PATTERN`"),
+        ("--skip-tags=x", "to skip steps, use `--skip PATTERN`"),
         ("-b", "set it in the inventory: `connect: { sudo: true }`"),
         ("--become", "set it in the inventory: `connect: { sudo: true }`"),
         ("--extra-vars=a=b", "set it in the inventory: `vars` of a host or group, or `with` in `apply`"),
@@ -40,9 +40,9 @@ fn flags_of_other_tools() {
             "set it in the inventory: `connect: { sudo: { password: { env: NAME } } }`; ssh logs in with keys",
         ),
         ("--forks=5", "to work on N hosts at once, use `--parallel N`"),
-        ("--auto-approve", "to apply without a question, use `--yes`"),
-        ("-auto-approve", "to apply without a question, use `--yes`"),
-        ("-out=plan.json", "to keep the plan, use `-o FILE`"),
+        ("--auto-approve", "to skip the confirmation, use `--yes`"),
+        ("-auto-approve", "to skip the confirmation, use `--yes`"),
+        ("-out=plan.json", "to save the plan, use `-o FILE`"),
         ("-var-file=x", "set it in the inventory: `vars` of a host or group, or `with` in `apply`"),
     ];
     for (flag, hint) in cases {
@@ -94,14 +94,14 @@ fn two_inventories() {
 #[test]
 fn apply_without_a_terminal_needs_yes() {
     insta::assert_snapshot!(place().forge(&["apply"]));
-    // A file that is not there is the nearer mistake.
+    // A missing file is reported first.
     assert!(said(&["apply", "a.yaml"]).contains("`a.yaml` cannot be read: no such file"));
 }
 
 #[test]
 fn json_never_implies_yes() {
     let said = place().forge(&["apply", "--format", "json"]);
-    assert!(said.starts_with("exit 64\n--- stdout\n--- stderr\nerror: apply asks"), "{said}");
+    assert!(said.starts_with("exit 64\n--- stdout\n--- stderr\nerror: apply requires confirmation"), "{said}");
 }
 
 const INVENTORY: &str = "cluster: c
@@ -120,22 +120,22 @@ fn place() -> Place {
     Place::new().file("inventory.yaml", INVENTORY).file("recipes/motd.yaml", RECIPE)
 }
 
-/// What selects nothing is a mistake of every verb, `validate` too.
+/// A selection that matches nothing is an error of every verb, including `validate`.
 #[test]
 fn a_selection_is_checked() {
     let said = |arguments: &[&str]| place().forge(arguments);
     let exit = |hint: &str, text: &str| format!("exit 64\n--- stdout\n--- stderr\nerror[{text}\n = hint: {hint}\n\n");
     assert_eq!(
         said(&["plan", "--step", "greeting"]),
-        exit("a step is named with its recipe: `motd/greeting`", "F0203]: `greeting` matches no step of the inventory")
+        exit("write the step with its recipe: `motd/greeting`", "F0203]: `greeting` matches no step of the inventory")
     );
     assert_eq!(
         said(&["plan", "--on", "nobody"]),
-        exit("known here: `all`, `node-1`", "F0202]: `nobody` is neither a host nor a group")
+        exit("expected one of: `all`, `node-1`", "F0202]: `nobody` is neither a host nor a group")
     );
     assert_eq!(
         said(&["plan", "--skip", "motd"]),
-        "exit 64\n--- stdout\n--- stderr\nerror[F0203]: `--step` and `--skip` together leave no step\n\n"
+        "exit 64\n--- stdout\n--- stderr\nerror[F0203]: `--step` and `--skip` together select no step\n\n"
     );
     for wrong in [["--step", "nothing"], ["--on", "nobody"]] {
         let said = said(&["validate", wrong[0], wrong[1]]);
@@ -143,36 +143,39 @@ fn a_selection_is_checked() {
     }
 }
 
-/// `exec` is given hosts, as tools of its kind are.
+/// The argument of `exec` is a host selector, as with similar tools.
 #[test]
 fn an_inventory_in_the_place_of_hosts() {
     let usage = |message: &str| format!("exit 64\n--- stdout\n--- stderr\nerror: {message}\n");
-    let hint = "`c.yaml` stands where hosts are named\n  hint: give the inventory as `-i c.yaml`";
+    let hint = "`c.yaml` is not a host selector\n  hint: pass the inventory as `-i c.yaml`";
     assert_eq!(said(&["exec", "c.yaml", "--", "uptime"]), usage(hint));
-    let hint = "hosts are named twice: `a` and `--on b`\n  hint: give one of them";
+    let hint = "hosts are selected twice: `a` and `--on b`\n  hint: pass only one of them";
     assert_eq!(said(&["exec", "a", "--on", "b", "--", "uptime"]), usage(hint));
     let wrong = place().forge(&["exec", "gpu-99", "--", "uptime"]);
     assert!(wrong.starts_with("exit 64\n") && wrong.contains("gpu-99"), "{wrong}");
 }
 
-/// A result that would have no place to go to is told before anything is contacted.
+/// An output file that cannot be written is reported before any host is contacted.
 #[test]
 fn a_file_that_cannot_be_written_stops_the_verb_at_once() {
     for verb in ["validate", "plan"] {
         let said = place().forge(&[verb, "--json-into", "/nonexistent/x.json"]);
-        assert!(said.starts_with("exit 1\n--- stdout\n--- stderr\nerror: `/nonexistent/x.json` cannot"), "{said}");
+        assert!(
+            said.starts_with("exit 1\n--- stdout\n--- stderr\nerror: cannot write `/nonexistent/x.json`"),
+            "{said}"
+        );
         assert!(!said.contains("observing"), "{said}");
     }
 }
 
-/// Other tools are given hosts where forge is given the inventory.
+/// Other tools take hosts as the argument where forge takes the inventory.
 #[test]
 fn hosts_in_the_inventorys_place() {
     for arguments in [&["doctor", "gpu-01"], &["plan", "gpu-01"]] {
         assert_eq!(
             said(arguments),
             "exit 65\n--- stdout\n--- stderr\nerror[F0101]: `gpu-01` cannot be read: no such file\n \
-             = hint: if `gpu-01` names hosts, give it with `--on`\n\n\
+             = hint: to select hosts, use `--on gpu-01`\n\n\
              error: 1 error in `gpu-01`; nothing was contacted\n"
         );
     }
@@ -195,13 +198,13 @@ fn an_inventory_that_is_nearly_there_is_named() {
 #[test]
 fn exec_without_a_command() {
     let usage = |message: &str| format!("exit 64\n--- stdout\n--- stderr\nerror: {message}\n");
-    let hint = "no command is given\n  hint: it stands after `--`, as in `forge exec gpu-01 -- uptime`";
+    let hint = "no command given\n  hint: pass it after `--`, as in `forge exec gpu-01 -- uptime`";
     assert_eq!(said(&["exec"]), usage(hint));
     assert_eq!(said(&["exec", "uptime"]), usage(hint));
     assert_eq!(said(&["exec", "--", " "]), usage("the command is empty"));
 }
 
-/// Nothing is sent anywhere: `local` runs it on this machine.
+/// No network is used: `local` runs the command on this machine.
 #[test]
 fn exec_here() {
     let inventory = "cluster: c\nhosts: { me: { connect: { transport: local } } }\n";

@@ -1,4 +1,4 @@
-//! `forge validate` on real files: text, JSON, and a file beside the text.
+//! `forge validate` on real files: text, JSON, and a JSON file in addition to the text.
 
 use super::support::Place;
 

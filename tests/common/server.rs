@@ -1,20 +1,20 @@
-//! A small HTTP server for tests: it answers as it is told, notes who asked what, and can hang up half-way.
+//! A small HTTP server for tests: it sends the test's replies, records the requests, and can close a connection early.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test uses what it needs, and one that panics has failed")]
+#![allow(dead_code, clippy::unwrap_used, reason = "not every test uses everything, and a panic fails the test")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// Something to talk over: a socket, or TLS on one.
+/// A connection: a socket, or TLS on a socket.
 pub trait Stream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Stream for T {}
 
-/// Makes the conversation of a connection.
+/// Wraps an accepted socket.
 pub type Wrap = Arc<dyn Fn(TcpStream) -> Box<dyn Stream> + Send + Sync>;
 
-/// What was asked.
+/// A received request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     pub path: String,
@@ -22,17 +22,17 @@ pub struct Request {
     pub from: Option<usize>,
     pub authorization: Option<String>,
     pub method: String,
-    /// What came with it, as long as its length was told.
+    /// The body, if the request has a `Content-Length`.
     pub body: String,
 }
 
-/// What is answered.
+/// A reply.
 #[derive(Clone, Debug, Default)]
 pub struct Reply {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// Bytes of the body after which the server hangs up.
+    /// Number of bytes of the body after which the server closes the connection.
     pub cut: Option<usize>,
 }
 
@@ -45,7 +45,7 @@ impl Reply {
         Self { headers: vec![("Location".to_owned(), location.to_owned())], ..Self::status(302) }
     }
 
-    /// Answers with a file, or with the part of it that was asked for.
+    /// Returns a reply with a file, or with the requested part of it.
     pub fn file(body: &[u8], request: &Request) -> Self {
         match request.from {
             None => Self { body: body.to_vec(), ..Self::status(200) },
@@ -70,12 +70,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers on 127.0.0.1.
+    /// Starts a server on 127.0.0.1.
     pub fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_on("127.0.0.1:0", Arc::new(|socket| Box::new(socket)), answer)
     }
 
-    /// Speaks TLS, with a certificate for 127.0.0.1 that the tests' own authority signed.
+    /// Starts a server with TLS, with a certificate for 127.0.0.1 that the tests' own authority signed.
     pub fn secure(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         use rustls::pki_types::pem::PemObject;
         use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -105,7 +105,7 @@ impl Server {
         Self { address, asked }
     }
 
-    /// Returns the URL of a path over TLS. By address: a bare machine has no `/etc/hosts` that knows `localhost`.
+    /// Returns the URL of a path over TLS. It has the address: a bare machine may have no `localhost` in `/etc/hosts`.
     pub fn secure_url(&self, path: &str) -> String {
         format!("https://{}{path}", self.address)
     }
@@ -115,7 +115,7 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// Returns what was asked so far.
+    /// Returns the requests so far.
     pub fn asked(&self) -> Vec<Request> {
         self.asked.lock().unwrap().clone()
     }
@@ -124,7 +124,7 @@ impl Server {
 fn talk(stream: Box<dyn Stream>, noted: &Mutex<Vec<Request>>, answer: &dyn Fn(&Request) -> Reply) {
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
-    // A client that hangs up, or does not trust the certificate, asks nothing.
+    // A client that closes the connection, or does not trust the certificate, sends no request.
     if !stream.read_line(&mut line).is_ok_and(|count| count > 0) {
         return;
     }
@@ -156,7 +156,7 @@ fn talk(stream: Box<dyn Stream>, noted: &Mutex<Vec<Request>>, answer: &dyn Fn(&R
         format!("HTTP/1.1 {} x\r\nContent-Length: {}\r\nConnection: close\r\n", reply.status, reply.body.len());
     reply.headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
     let end = reply.cut.unwrap_or(reply.body.len()).min(reply.body.len());
-    // A client that has enough closes first.
+    // The client may close the connection first, so write errors are ignored.
     let stream = stream.get_mut();
     let _ = stream.write_all(format!("{head}\r\n").as_bytes());
     let _ = stream.write_all(&reply.body[..end]);

@@ -1,10 +1,10 @@
-//! The example at the head of each kind's page is one that forge takes: read, checked and built as on any host.
+//! The example at the top of each kind's page is valid: forge reads, checks and builds it.
 
 use camino::Utf8Path;
 use forge::config::{self, Expander, Exports, FactSource, Known, LoadOptions, State};
 use forge::resource::{self, kinds};
 
-/// Returns a project of two hosts whose only recipe has these steps.
+/// Returns the text of a recipe with these steps.
 fn recipe(steps: &str) -> String {
     let steps: String = steps.lines().map(|line| format!("  {line}\n")).collect();
     format!("recipe: example\nparams: {{ token: {{ type: secret }} }}\nsteps:\n{steps}")
@@ -36,12 +36,12 @@ fn the_example_of_every_kind_is_taken() {
             for step in &instance.recipe.steps {
                 for turn in expander.expand(&project.hosts[host], instance, step, &known).iter() {
                     let State::Resource(resource) = &turn.state else { panic!("{}: {:?}", kind.name, turn.state) };
-                    assert!(!resource.probes().is_empty(), "{}: a plan asks about it", kind.name);
+                    assert!(!resource.probes().is_empty(), "{}: no probe", kind.name);
                     found += usize::from(resource.kind() == kind.name);
                 }
             }
         }
-        assert_ne!(found, 0, "the example of `{}` has no step of it", kind.name);
+        assert_ne!(found, 0, "the example of `{}` has no step of this kind", kind.name);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The published schemas agree with what forge reads: what it takes is valid, what it refuses for its shape is not.
+//! The published schemas agree with forge: they accept valid files, and reject files with structural errors.
 
 use camino::{Utf8Path, Utf8PathBuf};
 use forge::view::schemas;
@@ -9,13 +9,13 @@ fn validator(name: &str) -> Validator {
     jsonschema::validator_for(&schemas::find(name).unwrap().value()).unwrap()
 }
 
-/// Reads YAML as an editor does; what is no YAML is not looked at.
+/// Parses YAML like an editor does. Returns `None` for invalid YAML, which is not checked.
 fn read(text: &str) -> Option<Value> {
     serde_saphyr::from_str(text).ok()
 }
 
 fn mistakes(schema: &Validator, text: &str) -> Vec<String> {
-    let value = read(text).expect("it is YAML");
+    let value = read(text).expect("valid YAML");
     schema.iter_errors(&value).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
@@ -29,7 +29,7 @@ fn yaml_below(folder: &Utf8Path, found: &mut Vec<Utf8PathBuf>) {
     }
 }
 
-/// Which schema a text of the repository is for, by its first keys; others are no file of forge.
+/// Returns the name of the schema for a text of the repository, by its keys; `None` if it is not a file of forge.
 fn kind_of(text: &str) -> Option<&'static str> {
     let value = read(text)?;
     let has = |key: &str| value.get(key).is_some();
@@ -40,7 +40,7 @@ fn kind_of(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Every valid file of the repository, and every whole example of the docs.
+/// Returns every valid file of the repository, and every complete example of the docs.
 fn texts() -> Vec<(String, String)> {
     let root = Utf8Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
@@ -49,7 +49,7 @@ fn texts() -> Vec<(String, String)> {
     }
     let file = |path: Utf8PathBuf| (path.to_string(), std::fs::read_to_string(path).unwrap());
     let mut texts: Vec<(String, String)> = files.into_iter().map(file).collect();
-    for page in ["README.md", "docs/recipes.md"] {
+    for page in ["README.md", "docs/recipes.md", "docs/recipe-reference.md"] {
         let text = std::fs::read_to_string(root.join(page)).unwrap();
         let blocks = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
         texts.extend(blocks.map(|block| (format!("{page}: {}", block.lines().next().unwrap_or("")), block.to_owned())));
@@ -72,7 +72,7 @@ fn what_is_valid_is_valid_for_an_editor_too() {
         wrong.extend(mistakes(schema.0, &text).into_iter().map(|mistake| format!("{name}: {mistake}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(seen[0] >= 10 && seen[1] >= 20, "too few files were looked at: {seen:?}");
+    assert!(seen[0] >= 10 && seen[1] >= 20, "too few files were checked: {seen:?}");
 }
 
 #[test]
@@ -99,14 +99,14 @@ fn mistakes_of_shape_are_mistakes_for_an_editor_too() {
         "recipe: r\nparams: { a: { type: float } }\nsteps: []\n".to_owned(),
     ];
     for text in inventories {
-        assert!(!mistakes(&validator("inventory"), text).is_empty(), "an editor would take:\n{text}");
+        assert!(!mistakes(&validator("inventory"), text).is_empty(), "an editor would accept:\n{text}");
     }
     for text in &recipes {
-        assert!(!mistakes(&validator("recipe"), text).is_empty(), "an editor would take:\n{text}");
+        assert!(!mistakes(&validator("recipe"), text).is_empty(), "an editor would accept:\n{text}");
     }
 }
 
-/// Stored files of forge are what their schemas say.
+/// Every published schema is a valid JSON Schema.
 #[test]
 fn every_published_schema_is_one() {
     for schema in schemas::all() {

@@ -1,4 +1,4 @@
-//! Ways in: host keys, sudo with and without a password, jump hosts, hosts that are down.
+//! Connections: host keys, sudo with and without a password, jump hosts, unreachable hosts.
 
 use crate::support::{Fleet, Node, Output, PASSWORD, Project};
 
@@ -18,7 +18,7 @@ fn inventory(nodes: &[Node], connect: &str) -> String {
     text + APPLY
 }
 
-/// The connect keys that every test shares.
+/// Returns the `connect` keys that every test shares.
 fn keys() -> String {
     let fleet = Fleet::require().expect("nodes come from a fleet");
     format!("identity: {}, known_hosts: {}", fleet.key.display(), fleet.known_hosts.display())
@@ -81,7 +81,7 @@ fn a_user_without_sudo_is_told_so() {
 fn a_jump_host_is_passed() {
     let Some(nodes) = Fleet::take(2) else { return };
     let fleet = Fleet::require().expect("nodes come from a fleet");
-    // The target takes ssh from the jump host only.
+    // The target accepts ssh only from the jump host.
     nodes[1].must(
         "printf 'AllowUsers root@%s\\n' \"$0\" >> /etc/ssh/sshd_config".replace("$0", &nodes[0].address).as_str(),
     );
@@ -156,7 +156,7 @@ steps:
     command: { check: test -e /srv/never, apply: "echo \"said $TOKEN\" >&2; exit 4", env: { TOKEN: "{{ params.token }}" } }
 "#;
 
-/// The canary: no output, no state folder, no process list and no record may hold the secret.
+/// The secret is a canary value: it must not appear in any output, state folder, process list or record.
 #[test]
 fn a_secret_reaches_its_file_and_nothing_else() {
     let Some(nodes) = Fleet::take(1) else { return };
@@ -179,10 +179,7 @@ fn a_secret_reaches_its_file_and_nothing_else() {
     assert_eq!(node.must("cat /srv/used"), SECRET);
     node.must("echo 'token=tampered' > /etc/token");
     let (_, text) = run(&["plan", "inventory.yaml", "-v"]);
-    assert!(
-        text.contains("/etc/token") && !text.contains("tampered"),
-        "neither body of a secret file is shown: {text}"
-    );
+    assert!(text.contains("/etc/token") && !text.contains("tampered"), "the body of a secret file is shown: {text}");
     node.must("kill $(cat /run/ps.pid)");
     let found = std::process::Command::new("grep")
         .args(["-rl", "s3cr3t-c4n4ry"])
@@ -190,11 +187,11 @@ fn a_secret_reaches_its_file_and_nothing_else() {
         .output()
         .expect("grep runs");
     assert!(found.stdout.is_empty(), "{}", String::from_utf8_lossy(&found.stdout));
-    // `/run/ps.log` holds every command line of the time.
+    // `/run/ps.log` contains every command line since then.
     let argv = node.sh("grep -a s3cr3t-c4n4ry /run/ps.log | sort | uniq -c | cut -c1-400").stdout;
-    assert_eq!(argv, "", "a command line held it");
+    assert_eq!(argv, "", "a command line contained it");
     let kept = node.sh("grep -rl --exclude-dir=proc s3cr3t-c4n4ry /run /tmp /var 2>/dev/null");
-    assert_eq!(kept.stdout, "", "the secret lies on the host: {kept}");
+    assert_eq!(kept.stdout, "", "the secret is on the host: {kept}");
 }
 
 fn tool(program: &str, args: &[&str]) -> String {
@@ -242,7 +239,7 @@ fn an_agent_holds_the_key() {
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    assert!(socket.exists(), "the agent makes its socket within 10 s");
+    assert!(socket.exists(), "the agent did not create its socket within 10 s");
     let added = std::process::Command::new("ssh-add").arg("-q").arg(&fleet.key).env("SSH_AUTH_SOCK", &socket).status();
     let output = project.command(["apply", "inventory.yaml", "--yes"]).env("SSH_AUTH_SOCK", &socket).output();
     agent.kill().expect("the agent ends");
@@ -266,5 +263,5 @@ fn two_names_of_one_machine_change_nothing_there() {
     expect(&out, 3);
     assert!(out.stdout.contains(&format!("is the same machine as `{}`", nodes[0].name)), "{out}");
     assert_eq!((nodes[0].must("cat /etc/motd"), nodes[1].must("cat /etc/motd")), (before, "by forge".to_owned()));
-    assert!(!nodes[0].exists("/var/lib/forge"), "not even a record");
+    assert!(!nodes[0].exists("/var/lib/forge"), "a record was written");
 }

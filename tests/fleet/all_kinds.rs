@@ -1,4 +1,4 @@
-//! Every kind on real hosts: one file of `tests/fleet/kinds` each. `FORGE_KIND` chooses one.
+//! Every kind on real hosts: one file of `tests/fleet/kinds` each. `FORGE_KIND` selects one.
 
 use crate::proof;
 

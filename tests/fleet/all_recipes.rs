@@ -1,5 +1,5 @@
-//! Built-in recipes on real hosts, as far as those can show them: one file of `tests/fleet/library` each. `FORGE_RECIPE`
-//! chooses one.
+//! Built-in recipes on real hosts, as far as such hosts can prove them: one file of `tests/fleet/library` each.
+//! `FORGE_RECIPE` selects one.
 
 use crate::proof;
 

@@ -1,4 +1,4 @@
-//! Artifacts on real hosts: sent and gone on with, fetched by the host, and refused where they are not what is declared.
+//! Artifacts on real hosts: sent and resumed, fetched by the host, and rejected if they do not match the declaration.
 
 use crate::support::{Fleet, Nodes, Project};
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use std::time::Instant;
 pub(crate) mod server;
 use server::{Reply, Server};
 
-/// Bytes of a driver's installer, in size; no part of it is like another.
+/// Returns incompressible bytes without repetition, to stand in for a driver's installer.
 fn large(bytes: usize) -> Vec<u8> {
     let mut state = 88_172_645_463_325_252_u64;
     let mut body = Vec::with_capacity(bytes + 8);
@@ -34,7 +34,7 @@ fn project(nodes: &Nodes, steps: &str) -> Project {
     Project::new(nodes).recipe("big", &recipe).inventory("apply:\n  - { recipe: big, on: all }\n")
 }
 
-/// A server that the nodes reach too: its URLs name the bridge.
+/// Starts a server that the nodes can reach, too: its URLs use the address of the bridge.
 fn serve(nodes: &Nodes, answer: impl Fn(&server::Request) -> Reply + Send + Sync + 'static) -> (Server, String) {
     let server = Server::start_on("0.0.0.0:0", Arc::new(|socket| Box::new(socket)), answer);
     let gateway = nodes[0].must("ip route | sed -n 's/^default via \\([0-9.]*\\).*/\\1/p'");
@@ -62,30 +62,30 @@ fn a_large_artifact_is_sent_and_gone_on_with_after_a_kill() {
     let sent = lines.map_while(Result::ok).find(|line| line.contains(" MB sent"));
     child.kill().unwrap();
     child.wait().unwrap();
-    let sent = sent.expect("it tells how far it is");
+    let sent = sent.expect("progress of the transfer");
     assert!(!sent.contains("200.0 of"), "it was killed too late: {sent}");
     let part = "set -- /opt/.driver.run.forge-*.part/driver.run; stat -c '%i %s' \"$1\"";
     assert!(!node.exists("/opt/driver.run"));
     let left = node.must(part);
     let (inode, bytes) = left.trim().split_once(' ').unwrap();
-    println!("killed after `{sent}`, {bytes} bytes are there");
+    println!("killed after `{sent}`, {bytes} bytes are on the host");
     assert!(bytes.parse::<usize>().unwrap() > 1_000_000);
 
     let began = Instant::now();
     let out = project.forge(["apply", "inventory.yaml", "--yes"]);
     assert_eq!(out.code, 0, "{out}");
     println!("the rest took {:?}", began.elapsed());
-    // The very file that was there: it was gone on with.
+    // The same inode as before: the transfer was resumed.
     assert_eq!(node.must("stat -c '%i %s' /opt/driver.run").trim(), format!("{inode} {BYTES}"));
     assert_eq!(node.must("sha256sum < /opt/driver.run").trim(), format!("{digest}  -"));
-    assert!(project.forge(["apply", "inventory.yaml", "--yes"]).stdout.contains("nothing to do"));
+    assert!(project.forge(["apply", "inventory.yaml", "--yes"]).stdout.contains("no changes:"));
     assert_eq!(server.asked().len(), 1);
 
     node.must("rm /opt/driver.run");
     let began = Instant::now();
     let out = project.forge(["apply", "inventory.yaml", "--yes", "--offline"]);
     assert_eq!(out.code, 0, "{out}");
-    println!("{BYTES} bytes were sent in {:?}, with plan and proof", began.elapsed());
+    println!("{BYTES} bytes were sent in {:?}, including plan and verification", began.elapsed());
     assert_eq!(server.asked().len(), 1);
     assert_eq!(node.must("ls -A /opt"), "driver.run");
 }
@@ -107,11 +107,11 @@ fn what_is_not_what_is_declared_changes_nothing() {
         let project = project(&nodes, &step);
         let out = project.forge(["apply", "inventory.yaml", "--yes"]);
         assert_eq!(out.code, 69, "{out}");
-        assert!(out.stderr.contains("1 artifact cannot be had; nothing was changed"), "{out}");
+        assert!(out.stderr.contains("1 artifact unavailable; nothing was changed"), "{out}");
         assert!(out.stderr.contains(word), "{out}");
         assert_eq!(project.forge(["fetch", "inventory.yaml"]).code, 69);
         let out = project.forge(["apply", "inventory.yaml", "--yes", "--offline"]);
-        assert!(out.code == 69 && out.stderr.contains("`--offline` forbids to fetch it"), "{out}");
+        assert!(out.code == 69 && out.stderr.contains("and `--offline` is set"), "{out}");
     }
     assert_eq!(node.snapshot(), before);
     assert!(!server.asked().is_empty());
@@ -142,10 +142,10 @@ fn a_host_fetches_by_itself_and_shows_credentials_to_nobody_else() {
     };
     let wrong = with(&sha256(b"other")).forge(["apply", "inventory.yaml", "--yes"]);
     assert_eq!(wrong.code, 69, "{wrong}");
-    assert!(wrong.stdout.contains("the artifact cannot be had, or is not what is declared"), "{wrong}");
+    assert!(wrong.stdout.contains("the artifact is unavailable or does not match its `sha256`"), "{wrong}");
     assert!(!node.exists("/opt/x.run"));
     let project = with(&digest);
-    // What an earlier try left is gone on with.
+    // The partial file of an earlier attempt is resumed.
     let part = format!("/opt/.x.run.forge-{}.part", &digest[..16]);
     node.must(&format!("mkdir -m 700 {part}"));
     node.write(&format!("{part}/x.run"), &body[..1_000_000]);
@@ -158,7 +158,7 @@ fn a_host_fetches_by_itself_and_shows_credentials_to_nobody_else() {
     assert!(other.asked().iter().all(|request| request.authorization.is_none()), "{:?}", other.asked());
     assert_eq!(other.asked().last().and_then(|request| request.from), Some(1_000_000));
     assert_eq!(node.sh("grep -r sesame /var/lib/forge /var/log /run/log").stdout, "");
-    // Without the network the controller sends it, if it has it.
+    // With `--offline`, the controller sends it if it is in the cache.
     node.must("rm /opt/x.run");
     let (asked, offline) = (server.asked().len(), ["apply", "inventory.yaml", "--yes", "--offline"]);
     assert_eq!(project.forge(offline).code, 69);
@@ -186,7 +186,7 @@ fn an_installer_that_fails_tells_what_its_status_means_and_the_end_of_its_log() 
         assert!(out.stdout.contains(text), "{text}: {out}");
     }
     assert!(!out.stdout.contains("an older run"), "{out}");
-    // It ran to its end, and did not do what it is for.
+    // The installer exits 0, but did not install the version.
     node.write("/srv/setup", "#!/bin/sh\necho 0.9 > /opt/version\n");
     let out = project(&nodes, step).forge(["apply", "inventory.yaml", "--yes"]);
     assert_eq!(out.code, 3, "{out}");

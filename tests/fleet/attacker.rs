@@ -1,5 +1,6 @@
-//! Somebody without rights on a host against forge: every kind that writes works in a directory of theirs, while a program
-//! of theirs replaces by links to root's files whatever appears there. Then the host is asked, not forge.
+//! An unprivileged user of a host attacks forge: every kind that writes works in a directory of that user, while the
+//! user's program replaces everything that appears there with links to root's files. Results are checked on the host,
+//! not by forge.
 
 use crate::support::{Fleet, Node, Nodes, Output, Project};
 use std::fmt::Write as _;
@@ -14,10 +15,10 @@ const EACH: usize = 4;
 const TOOL: &str = "d5a4d9788655cd454b3067d18b475a2fa811a474ccb00980f1a85fb1538c29b7";
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDyQrJIcu9fm6FWdSJJKP5oA5sBgPbzPhjtF5uNlDC9J one@desk";
 
-/// The body of a program that root would run; the attacker has another one.
+/// The digest of a program that root would run; the attacker swaps it for another one.
 const PROGRAM: &str = "a17fcf0a2f50e2d495e4f90ce263410edc183add6c62699a2facbccf60410f74";
 
-/// The account, files of root's that it would like to have, and what recipes find in its home.
+/// Creates the account, root's files that it wants to reach, and the files that recipes find in its home.
 const BEFORE: &str = r#"
 useradd --create-home --shell /bin/sh mallory
 mkdir -p /srv/vault/tree /srv/vault/.ssh /srv/build/bin
@@ -33,7 +34,7 @@ rm /srv/build/secret; mkdir /srv/vault/point; mkdir -p /srv/vault/shown
 su mallory -c 'cd; umask 022; mkdir p .ssh; ln -s /srv/vault p.flip; ln -s /srv/vault link; ln -s /srv/vault .ssh.flip; chmod 700 .ssh'
 "#;
 
-/// What steps that only run once need again.
+/// Restores the files for steps that run only once.
 const AGAIN: &str = r#"
 su mallory -c 'cd; for i in 0 1 2 3; do
   rm -rf tree$i owned$i made$i; mkdir -p tree$i/deep made$i; echo x > tree$i/deep/x; echo x > gone$i
@@ -48,7 +49,7 @@ done'
 rm -rf /home/mallory/.got-*
 "#;
 
-/// One recipe per step: one that fails stops no other.
+/// Returns the steps. Each gets its own recipe, so that a failed one does not stop the others.
 fn steps(round: usize) -> Vec<String> {
     let mut steps = Vec::new();
     for i in 0..EACH {
@@ -79,7 +80,8 @@ fn steps(round: usize) -> Vec<String> {
     steps
 }
 
-/// Steps that run, install or mount by a name in the directory: they are refused, since others can replace it.
+/// Returns steps that run, install or mount a path in the directory: forge refuses them, because another user can
+/// replace the path.
 fn refused() -> Vec<String> {
     let home = "/home/mallory";
     let of_one = |i: usize| {
@@ -107,7 +109,7 @@ fn apply(project: &Project) -> Output {
     project.forge(["apply", "inventory.yaml", "--yes"])
 }
 
-/// The host and its attacker's program, which was built here.
+/// Returns the host with the attacker's program, which is built on this machine.
 fn host() -> Option<Nodes> {
     let nodes = Fleet::take(1)?;
     let dir = tempfile::tempdir().expect("a folder");
@@ -125,14 +127,14 @@ fn project(nodes: &[Node]) -> Project {
     Project::new(nodes).file("recipes/files/tool", "#!/bin/sh\necho tool 1.2\n").file("recipes/.keep", "")
 }
 
-/// Everything of root's that a link may lead to, with owner, mode and the time of its last change.
+/// Lists every file of root that a link may lead to, with owner, mode, change time and digest.
 fn vault(node: &Node) -> String {
     node.must(
         "find /srv/vault -printf '%p %U %G %m %C@\\n' | sort; find /srv/vault -type f -exec sha256sum {} + | sort",
     )
 }
 
-/// What the account has outside of its home, and what changed of root's.
+/// Lists the account's files outside of its home, and root's files that changed.
 fn gained(node: &Node) -> String {
     node.must(
         "find / -xdev -user mallory -not -path '/home/mallory*' -not -path '/var/lib/forge/*' -not -path '/proc/*' -not -path '/run/attacked-*';
@@ -177,7 +179,7 @@ fn a_race_in_their_own_directory_gains_nothing() {
         "{tries} tries, {grabbed} grabs, {flipped} flips"
     );
     assert_eq!(gained(node), "");
-    // Left alone, everything comes to be as it is declared.
+    // Without the attacker, everything converges.
     node.must("cd /home/mallory && rm -rf .got-* .ssh .ssh.flip made* owned* edited* p p.flip *.flip source*");
     node.must("su mallory -c 'cd; mkdir p; for i in 0 1 2 3; do echo first > edited$i; cp /srv/tool.tar.gz source$i.tar.gz; done'");
     let out = apply(&project);
@@ -185,7 +187,7 @@ fn a_race_in_their_own_directory_gains_nothing() {
     assert_eq!(vault(node), before);
 }
 
-/// A link that was there before: nothing is done through it, and nothing of it is called as declared.
+/// A link that existed before: forge does nothing through it, and reports nothing behind it as matching.
 #[test]
 fn a_link_of_theirs_leads_nowhere() {
     let Some(nodes) = host() else { return };
@@ -196,7 +198,7 @@ fn a_link_of_theirs_leads_nowhere() {
     let steps: Vec<String> = [
         format!("file: {{ path: {at}/new, content: theirs }}"),
         format!("file: {{ path: {at}/file, content: \"root\\n\", owner: mallory, mode: \"0600\" }}"),
-        // As it is: but who says that it stays so?
+        // It matches now, but the user could change that at any time.
         format!("file: {{ path: {at}/x, content: \"root\\n\", mode: \"0600\" }}"),
         format!("line: {{ path: {at}/edited, line: theirs }}"),
         format!("block: {{ path: {at}/edited, name: x, content: theirs }}"),

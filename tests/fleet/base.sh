@@ -1,22 +1,23 @@
-# The recipe of the base image and of the package repository, sourced by `fleet`.
-# The image's stamp is the digest of this file: any edit here makes `fleet base` build anew, no edit elsewhere does.
-# shellcheck shell=bash disable=SC2016   # package scripts are written out unexpanded on purpose
+# The recipe of the base image and the package repository, sourced by `fleet`.
+# The digest of this file and of hardware/pack.sh names the image: any edit makes `fleet base` rebuild it.
+# shellcheck shell=bash disable=SC2016   # package scripts are written without expansion on purpose
 
 # shellcheck source=hardware/pack.sh
 . "$HERE/../../hardware/pack.sh"
 
 readonly SUITE=bookworm
 readonly PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,procps,kmod,pciutils,apt-utils,cron,curl,initramfs-tools,grub2-common,nftables${FORGE_FLEET_PACKAGES:+,$FORGE_FLEET_PACKAGES}
-# What Debian has of the trade's own programs. No node has them at first: their repository is /srv/forge-repo/trade.
+# Debian's packages of GPU, RDMA and cluster software. Nodes do not have them at first: their repository is
+# /srv/forge-repo/trade.
 readonly TRADE=(dkms linux-headers-amd64 rdma-core infiniband-diags ibsim-utils opensm nvidia-persistenced nvidia-smi unattended-upgrades libc6-dev containerd ufw firewalld netbase slurmctld slurmd munge nginx-light)
 readonly PASSWORD='correct horse'
 
-# Prints "URI KEYRING" of the machine's own Debian source, so that no mirror is named here.
+# Prints "URI KEYRING" of the machine's own Debian source, so that no mirror is hard-coded here.
 apt_source() {
   local uri release signed
   while read -r uri release signed; do
     [[ $release == "$SUITE" ]] || continue
-    # apt leaves the field unexpanded where the source names no keyring; a doubled slash makes some mirrors refuse.
+    # apt leaves the field unexpanded if the source has no keyring; some mirrors reject a double slash.
     [[ $signed == /* ]] || signed=/usr/share/keyrings/debian-archive-keyring.gpg
     echo "${uri%/} $signed"
     return
@@ -37,10 +38,10 @@ build_base() {
   local out=$1 cache=$2 uri keyring
   read -r uri keyring < <(apt_source) || true
   uri=${FORGE_FLEET_MIRROR:-${uri:-}}
-  [[ $uri ]] || die "apt knows no source of Debian $SUITE here" "set FORGE_FLEET_MIRROR to the URI of a mirror"
+  [[ $uri ]] || die "apt has no source of Debian $SUITE on this machine" "set FORGE_FLEET_MIRROR to the URI of a mirror"
   export_proxies
   mkdir -p "$cache"
-  # In a mount namespace of its own: debootstrap mounts /proc and /sys, and a killed one would leave them there.
+  # Runs in its own mount namespace: debootstrap mounts /proc and /sys, and would leave them mounted if killed.
   unshare --mount debootstrap --variant=minbase --keyring="${keyring:-/usr/share/keyrings/debian-archive-keyring.gpg}" \
     --cache-dir="$cache" --include="$PACKAGES" "$SUITE" "$out/root" "$uri" >"$out/debootstrap.log" 2>&1 ||
     { tail -n 20 "$out/debootstrap.log" >&2; die "debootstrap failed"; }
@@ -62,22 +63,22 @@ Name=host0
 [Network]
 LinkLocalAddressing=no
 IPv6AcceptRA=no
-# The address is in a drop-in that is written per node.
+# The address is in a drop-in of each node.
 END
   mkdir -p "$etc/systemd/journald.conf.d"
-  # In memory: the node's upper directory is a write detector, and a log on disk would always move.
+  # In memory: `snapshot` detects writes in the node's upper directory, and a journal on disk would always change.
   printf '[Journal]\nStorage=volatile\n' >"$etc/systemd/journald.conf.d/fleet.conf"
   systemctl --root="$1" -q enable systemd-networkd.service
   systemctl --root="$1" -q disable apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer \
     e2scrub_all.timer e2scrub_reap.service fstrim.timer cron.service
-  # Masked: static units that would clean up at a random moment, wait for a network without a route,
-  # or mount the real machine's debug file systems into the node.
+  # Masks static units that would clean up at a random moment, wait for a network without a route, or mount the real
+  # machine's debug file systems into the node.
   for unit in systemd-tmpfiles-clean.timer systemd-networkd-wait-online.service dev-hugepages.mount \
     sys-kernel-debug.mount sys-kernel-tracing.mount; do
     ln -sf /dev/null "$etc/systemd/system/$unit"
   done
-  echo force-unsafe-io >"$etc/dpkg/dpkg.cfg.d/fleet" # no fsync per file; nothing here outlives a power cut
-  touch "$etc/.updated" "$1/var/.updated"            # saves the first boot the work for changed vendor files
+  echo force-unsafe-io >"$etc/dpkg/dpkg.cfg.d/fleet" # no fsync per file: nothing here survives a power cut anyway
+  touch "$etc/.updated" "$1/var/.updated"            # saves the first boot the update for changed vendor files
 }
 
 configure_ssh() {
@@ -98,12 +99,13 @@ configure_users() {
     authorize "$root" "$user" "/home/$user" "$key"
   done
   echo "admin:$PASSWORD" | chroot "$root" chpasswd
-  # admin_flag: else the first sudo of a member of group `admin` leaves a file in the home, which looks like a write of ours.
+  # admin_flag: otherwise the first sudo of a member of group `admin` creates a file in the home directory, which would
+  # look like a write by forge.
   printf '%s\n' 'Defaults !admin_flag' 'admin ALL=(ALL:ALL) ALL' 'deploy ALL=(ALL:ALL) NOPASSWD: ALL' >"$root/etc/sudoers.d/fleet"
   chmod 440 "$root/etc/sudoers.d/fleet"
 }
 
-# Not through /etc/skel: without /proc, useradd copies its directories empty and says nothing.
+# Does not use /etc/skel: without /proc, useradd copies its directories empty and reports no error.
 authorize() {
   install -Dm600 "$4" "$1$3/.ssh/authorized_keys"
   chmod 700 "$1$3/.ssh"
@@ -136,8 +138,8 @@ build_repo() {
   chmod -R a+rX "$repo"
 }
 
-# Downloads what a system as in $1 needs for the trade's programs, from the source $3. Lists and state are its own: those of
-# this machine may be of another release.
+# Downloads the packages of TRADE and their dependencies for the system in $1 to $2, from the source $3. Uses its own
+# lists and state: those of this machine may be from another release.
 build_trade() {
   local root=$1 trade=$2 work
   work=$(mktemp -d "$2.XXXX")
@@ -147,13 +149,13 @@ build_trade() {
     -o Dir::State::lists="$work/lists" -o Dir::State::status="$root/var/lib/dpkg/status" -o Dir::Cache::archives="$trade"
     -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=root)
   "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends --download-only "${TRADE[@]}" >"$work/log" 2>&1 ||
-    { tail -n 20 "$work/log" >&2; die "the trade's programs cannot be downloaded" "their source is: $3 main contrib non-free"; }
+    { tail -n 20 "$work/log" >&2; die "cannot download the packages of TRADE" "their source is: $3 main contrib non-free"; }
   rm -rf "$work" "$trade/partial" "$trade/lock"
   index_repo "$trade"
 }
 
-# A daemon that writes what it loaded to /run/forge-demo/loaded. The conffile changes with 2.0. No maintainer
-# script enables, starts or restarts it.
+# A daemon that writes its loaded version and setting to /run/forge-demo/loaded. The conffile changes with 2.0. No
+# maintainer script enables, starts or restarts it.
 demo_package() {
   local work=$1 version=$2
   begin "$work"
@@ -204,7 +206,8 @@ broken_package() {
   finish "$1" forge-broken 1.0
 }
 
-# A stand-in for a driver: installed is a file, loaded is what forge-gpu-load.service last copied to /run.
+# A stand-in for a driver: a file is the installed version, and the copy by forge-gpu-load.service in /run is the loaded
+# version.
 gpu_driver_package() {
   begin "$1"
   echo "$2" | put "$1" usr/share/forge-gpu-driver/version
@@ -218,7 +221,7 @@ RuntimeDirectory=forge-gpu
 ExecStart=cp /usr/share/forge-gpu-driver/version /run/forge-gpu/loaded
 END
   mkdir -p "$1/pkg/lib/systemd/system/multi-user.target.wants"
-  ln -s ../forge-gpu-load.service "$1/pkg/lib/systemd/system/multi-user.target.wants/" # loaded at boot, as a module is
+  ln -s ../forge-gpu-load.service "$1/pkg/lib/systemd/system/multi-user.target.wants/" # loaded at boot, like a module
   reload_postinst | put "$1" DEBIAN/postinst 755
   finish "$1" forge-gpu-driver "$2"
 }

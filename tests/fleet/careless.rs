@@ -1,5 +1,4 @@
-//! What careless use meets: a login that is not root, locks of others, floods of output, runs that are left, hosts that
-//! are away.
+//! Careless use: a login that is not root, lock files of other users, huge output, interrupted runs, unreachable hosts.
 
 use crate::support::{Fleet, Node, Output, Project};
 use std::process::Command;
@@ -31,23 +30,23 @@ fn who_is_not_root_is_refused_and_leaves_nothing() {
     let Some(nodes) = Fleet::take(1) else { return };
     let plain = with(Project::connecting_as("plain", &nodes), MOTD);
     let before = nodes[0].snapshot();
-    let (why, hint) = ("acts as `plain`, and root is needed", "hint: set `connect: { sudo: … }` or log in as root");
+    let (why, hint) = ("runs as `plain`, but root is required", "hint: set `connect: { sudo: … }` or log in as root");
     for (verb, code) in [(&["plan"][..], 3), (&["apply", "--yes"], 3), (&["verify"], 5)] {
         let out = plain.forge(verb.iter().chain(&["inventory.yaml"]));
         expect(&out, code);
         assert!(out.stdout.contains(why) && out.stdout.contains(hint), "{out}");
     }
     assert!(!nodes[0].exists("/run/lock/forge") && !nodes[0].exists("/run/lock/forge.act"));
-    assert_eq!(nodes[0].snapshot(), before, "nothing was written");
+    assert_eq!(nodes[0].snapshot(), before, "something was written");
     let root = with(Project::new(&nodes), MOTD);
     expect(&apply(&root), 0);
-    // What root made may not be read: that is unknown, and there is nothing to do.
+    // The user cannot read root's file: the step is unknown, and the plan has no changes.
     let out = plain.forge(["plan", "inventory.yaml"]);
     expect(&out, 0);
     says(&out, why);
 }
 
-/// Left behind by a forge that acted as `plain`, or by a person.
+/// A lock file left behind by a forge that ran as `plain`, or by a person.
 #[test]
 fn a_lock_of_somebody_else_is_told_with_what_to_do() {
     let Some(nodes) = Fleet::take(1) else { return };
@@ -56,7 +55,10 @@ fn a_lock_of_somebody_else_is_told_with_what_to_do() {
     let out = apply(&root);
     expect(&out, 3);
     says(&out, "blocked: the writer lock `/run/lock/forge` on the host belongs to `plain`");
-    says(&out, "if no forge works there as `plain`, remove it as root: `rm -f /run/lock/forge /run/lock/forge.act`");
+    says(
+        &out,
+        "if no forge run is active there as `plain`, remove it as root: `rm -f /run/lock/forge /run/lock/forge.act`",
+    );
     assert_ne!(nodes[0].sh("grep -s 'by forge' /etc/motd").code, 0);
     nodes[0].must("rm -f /run/lock/forge /run/lock/forge.act");
     expect(&apply(&root), 0);
@@ -77,7 +79,7 @@ fn fifty_megabytes_of_output_hide_no_end() {
     assert!(nodes[0].exists("/srv/a") && !out.to_string().contains("did not run"), "{out}");
 }
 
-/// Starts an apply, and sends two interrupts once `path` is there.
+/// Starts an apply, and sends two interrupts once `path` exists.
 fn leave_at(project: &Project, node: &Node, path: &str) -> Output {
     let child = project.begin_heard();
     node.until_exists(path);
@@ -103,9 +105,9 @@ fn is_left_and_taken_up(node: &Node, long: &str, waits: &str) {
     let project = with(Project::new(std::slice::from_ref(node)), &LEFT.replace("LONG", long));
     let out = leave_at(&project, node, "/srv/began");
     expect(&out, 130);
-    says(&out, "forge left before this host was done; steps: 1 changed, 1 in flight, 1 not begun");
-    says(&out, "hint: run again: it waits for what still runs there and looks again");
-    says(&out, "was running when forge left");
+    says(&out, "forge exited before this host was done; steps: 1 changed, 1 in flight, 1 not started");
+    says(&out, "hint: run again: the next run waits for running jobs first");
+    says(&out, "was running when forge exited");
     says(&out, "1 step changed");
     let out = apply(&project);
     expect(&out, 0);
@@ -133,7 +135,7 @@ fn a_host_that_another_run_holds_says_who() {
     nodes[0].until_exists("/srv/began");
     let out = apply(&project);
     expect(&out, 7);
-    let line = out.stdout.lines().find(|line| line.contains("another run works")).unwrap_or_default();
+    let line = out.stdout.lines().find(|line| line.contains("is locked by another run")).unwrap_or_default();
     let holder = format!("(pid {}), since 20", first.id());
     assert!(line.contains("`forge apply inventory.yaml` by ") && line.contains(&holder), "{out}");
     assert!(!out.to_string().contains("\\n"), "{out}");
@@ -161,7 +163,7 @@ fn what_a_silent_host_may_have_done_is_not_done_again() {
     nodes[0].stop();
     let out = apply(&project);
     expect(&out, 4);
-    says(&out, &format!("`{}` cannot be reached, and it may be the one where this ran", nodes[0].name));
+    says(&out, &format!("`{}` is unreachable, and the step may have run there", nodes[0].name));
     assert!(!nodes[1].exists("/srv/init"), "{out}");
     nodes[0].start();
     expect(&apply(&project), 0);

@@ -1,5 +1,5 @@
-//! The main promise: from bare to as declared, nothing to do after that, and every change behind forge's back found
-//! and repaired alone.
+//! The main promise: a bare host converges, a second apply has no changes, and every change made without forge is found
+//! and repaired on its own.
 
 use crate::support::{Fleet, Node, Output, Project};
 
@@ -40,13 +40,14 @@ fn three_bare_hosts_are_applied_once_and_then_there_is_nothing_to_do() {
     let invocation = nodes[0].must("systemctl show -P InvocationID forge-demo");
     let second = apply(&project);
     expect(&second, 0);
-    assert!(second.stdout.contains("nothing to do"), "{second}");
+    assert!(second.stdout.contains("no changes:"), "{second}");
     expect(&plan(&project), 0);
     expect(&project.forge(["verify", "inventory.yaml"]), 0);
-    assert_eq!(nodes[0].must("systemctl show -P InvocationID forge-demo"), invocation, "no restart without a change");
+    assert_eq!(nodes[0].must("systemctl show -P InvocationID forge-demo"), invocation, "restarted without a change");
 }
 
-/// One change behind forge's back: how it is made, what the plan must name, what must hold once repaired.
+/// A change made without forge: the command that makes it, the step that the plan must report, and a check after the
+/// repair.
 struct Tamper {
     what: &'static str,
     step: &'static str,
@@ -102,7 +103,7 @@ fn each_change_behind_forges_back_is_found_named_and_repaired() {
         let found = plan(&project);
         assert_eq!(found.code, 2, "{}: {found}", tamper.what);
         assert!(found.stdout.contains(tamper.step), "{}: {found}", tamper.what);
-        assert!(!found.stdout.contains(&nodes[0].name), "only the tampered host is named: {found}");
+        assert!(!found.stdout.contains(&nodes[0].name), "the plan reports a host without a change: {found}");
         let repair = apply(&project);
         assert_eq!(repair.code, 0, "{}: {repair}", tamper.what);
         nodes[1].must(tamper.repaired);
@@ -129,7 +130,7 @@ fn a_plan_shows_just_the_line_that_differs() {
 fn a_plan_writes_nothing_on_the_host_and_takes_one_round_trip() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = web(&nodes);
-    // What login itself writes is left out by name in `snapshot`.
+    // `snapshot` skips the files that a login writes.
     let before = nodes[0].snapshot();
     expect(&plan(&project), 2);
     assert_eq!(nodes[0].snapshot(), before, "a plan of a bare host");
@@ -138,7 +139,7 @@ fn a_plan_writes_nothing_on_the_host_and_takes_one_round_trip() {
     expect(&plan(&project), 0);
     expect(&project.forge(["verify", "inventory.yaml"]), 0);
     expect(&project.forge(["facts", "inventory.yaml"]), 0);
-    assert_eq!(nodes[0].snapshot(), before, "plan, verify and facts of a host as declared");
+    assert_eq!(nodes[0].snapshot(), before, "plan, verify and facts of a host that matches");
 }
 
 #[test]
@@ -148,7 +149,7 @@ fn a_package_with_old_mtimes_that_was_upgraded_needs_its_service_restarted() {
     expect(&apply(&project), 0);
     let recipe = WEB.replace("default: 1.1-1", "default: 2.0-1");
     let project = project.recipe("web", &recipe);
-    // The upgrade happens elsewhere: its files are dated 2001, the daemon still runs the old program.
+    // The upgrade happens without forge: its files are dated 2001, the daemon still runs the old program.
     nodes[0].must(
         "DEBIAN_FRONTEND=noninteractive apt-get install -qqy --allow-change-held-packages \
          -o Dpkg::Options::=--force-confold forge-demo=2.0-1 </dev/null && apt-mark hold forge-demo",

@@ -1,5 +1,5 @@
-//! Who did it, on a real host: real users over real SSH, real sudo, apt, dpkg, unattended-upgrades and systemd. Each change behind
-//! forge's back is told with its actor and its time.
+//! The source of changes on a real host: real users over real SSH, real sudo, apt, dpkg, unattended-upgrades and
+//! systemd. Each change made without forge is reported with its user and time.
 
 use crate::support::{Fleet, Node, Output, PASSWORD, Project, limited};
 use serde_json::Value;
@@ -27,7 +27,8 @@ steps:
     service: { name: lamp, state: running }
 ";
 
-/// Keeps the journal over a reboot, as Debian does, and makes a kernel of two versions and a robot that upgrades one package.
+/// Makes the journal persistent over a reboot, as on Debian, and creates a kernel package of two versions and an
+/// unattended upgrade of one package.
 const PREPARE: &str = r#"
 rm /etc/systemd/journald.conf.d/fleet.conf
 systemctl restart systemd-journald
@@ -51,11 +52,11 @@ Unattended-Upgrade::Package-Blacklist { "forge-gpu"; };
 END
 "#;
 
-/// An editor that takes its time.
+/// A slow editor, run through `sudo -e`.
 const EDITOR: &str = "printf '#!/bin/sh\\nsleep 2; echo edited >>\"$1\"\\n' >ed; chmod +x ed; \
                       (echo 'correct horse') | EDITOR=./ed sudo -S -p '' -e /srv/page";
 
-/// Who does what on the node, and how it is told: step, user, program, part of the command, source.
+/// A user's action on the node, and its expected report: step, user, program, part of the command, source.
 struct Deed {
     who: &'static str,
     what: &'static str,
@@ -103,7 +104,7 @@ const DEEDS: [Deed; 8] = [
     },
 ];
 
-/// Writes to the journal as sudo would, in somebody else's name: by a program that is called sudo.
+/// Forges journal entries of sudo in another user's name, with a program that is named sudo.
 const FORGERY: &str = "cp /usr/bin/logger sudo; logger -t sudo 'root : PWD=/ ; USER=root ; COMMAND=/usr/bin/tee /srv/notice'; \
     ./sudo -t sudo 'root : PWD=/ ; USER=root ; COMMAND=/usr/sbin/sysctl -qw net.ipv4.ip_forward=0'";
 
@@ -121,32 +122,32 @@ fn drift(project: &Project) -> (Output, Value) {
     (out, value)
 }
 
-/// Returns what is told of a step.
+/// Returns the reported change source of a step.
 fn culprit(document: &Value, step: &str) -> Value {
     let findings = document["drift"]["findings"].as_array().cloned().unwrap_or_default();
     let found = findings.into_iter().find(|finding| finding["step"] == step);
-    found.unwrap_or_else(|| panic!("{step} is no finding: {document:#}"))["culprit"].clone()
+    found.unwrap_or_else(|| panic!("no finding for {step}: {document:#}"))["culprit"].clone()
 }
 
 fn seconds(node: &Node) -> String {
     node.must("date -u +%Y-%m-%dT%H:%M:%SZ")
 }
 
-/// What was written on the node, but for the journal: that of a login is kept here.
+/// Returns the files written on the node, without the journal: it is persistent here, so a login writes to it.
 fn written(node: &Node) -> String {
     let all = node.snapshot();
     all.lines().filter(|line| !line.contains("./var/log/journal")).collect::<Vec<_>>().join("\n")
 }
 
-/// How often somebody logged in.
+/// Returns the number of logins.
 fn sessions(node: &Node) -> usize {
     node.must("journalctl -q -t sshd -g 'Accepted publickey' | wc -l").parse().expect("a number")
 }
 
-/// Asserts that a culprit is the one who did it, between two moments.
+/// Asserts that the reported change source is right and its time is between two moments.
 fn assert_is(culprit: &Value, told: &[&str], between: (&str, &str)) {
     let text = |key: &str| culprit[key].as_str().unwrap_or("-").to_owned();
-    let [user, program, command, source] = told else { panic!("four things are told") };
+    let [user, program, command, source] = told else { panic!("four expected values") };
     assert_eq!(text("sure"), "named", "{culprit}");
     assert_eq!((&*text("user"), &*text("program"), &*text("source")), (*user, *program, *source), "{culprit}");
     assert!(text("command").contains(command), "{culprit}");
@@ -158,14 +159,14 @@ fn assert_is(culprit: &Value, told: &[&str], between: (&str, &str)) {
 fn each_change_behind_forges_back_is_told_with_its_actor_and_its_time() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
-    assert_eq!(PASSWORD, "correct horse", "as it stands in the deeds");
+    assert_eq!(PASSWORD, "correct horse", "the deeds contain it");
     node.must(PREPARE);
     let project = Project::new(&nodes).recipe("kinds", RECIPE).inventory("apply:\n  - { recipe: kinds, on: all }\n");
     let applied = project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]);
     assert_eq!(applied.code, 0, "{applied}");
     let before = sessions(node);
     assert_eq!(drift(&project).0.code, 0, "{}", drift(&project).0);
-    assert_eq!(sessions(node), before + 1, "a host that is as declared is asked once");
+    assert_eq!(sessions(node), before + 1, "a host without drift must not be probed twice");
     node.must("sleep 1");
     let mut times = Vec::new();
     for deed in &DEEDS {
@@ -179,26 +180,26 @@ fn each_change_behind_forges_back_is_told_with_its_actor_and_its_time() {
     let before = written(node);
     let (out, document) = drift(&project);
     assert_eq!(out.code, 2, "{out}");
-    assert_eq!(written(node), before, "asking who it was writes nothing");
+    assert_eq!(written(node), before, "finding the source wrote something");
     for (deed, (began, ended)) in DEEDS.iter().zip(&times) {
         let [step, told @ ..] = &deed.told;
         assert_is(&culprit(&document, step), told, (began, ended));
     }
     let text = project.forge(["drift", "inventory.yaml"]).stdout;
     let line = "    by: deploy (sudo), apt-get install -qqy forge-gpu-driver=1.1, 20";
-    assert!(text.contains(line) && text.contains(" UTC, says /var/log/apt/history.log\n"), "{text}");
+    assert!(text.contains(line) && text.contains(" UTC, source: /var/log/apt/history.log\n"), "{text}");
     reboots(node, &project);
     unreadable(node, &project);
 }
 
-/// A service that runs and is not enabled is gone after a reboot, and that is who stopped it.
+/// A running service that is not enabled is stopped after a reboot: the user who rebooted is the source.
 fn reboots(node: &Node, project: &Project) {
     let repaired = project.forge(["apply", "repair.json", "--yes", "--quiet"]);
     assert_eq!(repaired.code, 0, "{repaired}");
     assert_eq!(drift(project).0.code, 0, "{}", drift(project).0);
     node.must("sleep 1");
     let (boot, began) = (node.boot_id(), seconds(node));
-    // The connection ends with the host.
+    // The connection ends when the host goes down.
     ssh(node, "deploy", "sudo systemctl reboot; sleep 5");
     node.until(&format!("systemctl is-active -q ssh && ! grep -q {boot} /proc/sys/kernel/random/boot_id"), 60);
     let (out, document) = drift(project);
@@ -207,7 +208,7 @@ fn reboots(node: &Node, project: &Project) {
     assert_is(&culprit(&document, "lamp"), &told, (&began, &seconds(node)));
 }
 
-/// Where the logs are gone nobody is named, and that is said.
+/// If the logs are missing, the source is unknown, with the reason.
 fn unreadable(node: &Node, project: &Project) {
     assert_eq!(project.forge(["apply", "repair.json", "--yes", "--quiet"]).code, 0);
     let changed =

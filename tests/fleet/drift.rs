@@ -1,5 +1,5 @@
-//! Drift on real hosts: what is changed behind forge's back is found, told from what the recipe changed, and gone after
-//! apply; and looking leaves nothing behind.
+//! Drift on real hosts: changes made without forge are found, distinguished from changes of the recipe, and repaired by
+//! apply. Detection itself writes nothing.
 
 use crate::support::{Fleet, Node, Output, Project};
 use serde_json::Value;
@@ -48,7 +48,7 @@ fn told(document: &Value) -> Vec<String> {
     findings.iter().map(|f| format!("{} {} {}", text(f, "step"), text(f, "attribute"), text(f, "cause"))).collect()
 }
 
-/// What is done behind forge's back, and what drift then says.
+/// Changes made without forge, and the findings that drift must report.
 const TAMPERS: [(&str, &[&str]); 12] = [
     ("apt-get install -qqy --allow-downgrades forge-demo=1.0-1 >&2", &["package version machine-changed"]),
     ("usermod -s /bin/bash drifter", &["account shell machine-changed"]),
@@ -88,7 +88,7 @@ fn each_change_behind_forges_back_is_found_classified_and_gone_after_apply() {
         assert_eq!((out.code, told(&document)), (0, vec![]), "{what}: {out}");
     }
     let history = project.forge(["drift", "inventory.yaml", "--history"]);
-    assert!(history.code == 0 && history.stdout.contains("repaired within"), "{history}");
+    assert!(history.code == 0 && history.stdout.contains("mean time to repair"), "{history}");
 }
 
 #[test]
@@ -130,23 +130,23 @@ fn looking_writes_nothing_on_the_host() {
     let live = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
     node.stop();
     let planned = project.forge(["plan", "inventory.yaml", "--observed", "seen.json", "--detailed-exitcode"]);
-    assert_eq!((planned.code, planned.stdout), (2, live.stdout), "a plan from what drift recorded");
+    assert_eq!((planned.code, planned.stdout), (2, live.stdout), "a plan from the recording of drift");
     node.start();
 }
 
-/// A login shell in a view of the host in which nothing can be written.
+/// A login shell in a mount namespace in which the whole host is read-only.
 const READ_ONLY: &str = "#!/bin/sh
 [ -n \"$1\" ] || exec unshare --mount --propagation private \"$0\" inside
 for at in $(cut -d' ' -f5 /proc/self/mountinfo); do mount -o remount,bind,ro \"$at\" 2>/dev/null; done
-if touch /etc/writable 2>/dev/null; then echo 'it can be written to' >&2; exit 1; fi
+if touch /etc/writable 2>/dev/null; then echo 'the host is not read-only' >&2; exit 1; fi
 exec sh
 ";
 
-/// Returns the facts of a document that are not known, with the reason.
+/// Returns the unknown facts of a document, with the reason.
 fn unknown(out: &Output) -> Vec<String> {
     let document: Value = serde_json::from_str(&out.stdout).unwrap_or_default();
     let facts = document["facts"][0]["facts"].as_object().cloned().unwrap_or_default();
-    assert!(facts.len() > 20, "every fact is asked for: {out}");
+    assert!(facts.len() > 20, "too few facts were probed: {out}");
     let unknown = facts.iter().filter(|(_, fact)| fact.get("unknown").is_some());
     unknown.map(|(name, fact)| format!("{name}: {}", fact["unknown"]["why"])).collect()
 }
@@ -169,7 +169,7 @@ fn every_shipped_probe_works_where_nothing_can_be_written() {
     assert_eq!(facts(&confined), facts(&plain));
     let out = confined.forge(["drift", "inventory.yaml", "--trust"]);
     assert_eq!(out.code, 0, "{out}");
-    // A kernel setting is left alone: that it cannot be written here is something that its kind tells.
+    // Does not tamper with a kernel setting: its kind reports that it is not writable here.
     node.must("chmod 0777 /srv/drift; systemctl stop drifting");
     let out = confined.forge(["drift", "inventory.yaml", "--trust", "--format", "json"]);
     let document = serde_json::from_str(&out.stdout).unwrap_or_default();
@@ -227,7 +227,7 @@ fn a_gpu_that_fell_off_the_bus_is_a_fault_with_what_to_do_next() {
     assert_eq!(faults.len(), 1, "{out}");
     assert_eq!((&faults[0]["cause"], &faults[0]["action"]), (&"hardware-fault".into(), &"power-cycle".into()), "{out}");
     let text = project.forge(["drift", "inventory.yaml"]);
-    assert!(text.stdout.contains("hardware faults: no apply repairs them"), "{text}");
+    assert!(text.stdout.contains("hardware faults: apply cannot repair them"), "{text}");
     node.fault("gpu-off-bus", false);
     assert_eq!(told(&drift(&project).1), [""; 0]);
 }

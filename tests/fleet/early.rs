@@ -1,10 +1,12 @@
-//! What takes a reboot: configured, pending until the host has booted with it, and blocked where somebody undoes it. The
-//! boot loader is a stand-in that gives the kernel what GRUB's real menu says; the reboot is a node's own.
+//! Settings that need a reboot: configured, pending until the host has booted with them, and blocked if another file
+//! overrides them. The boot loader is a stand-in that passes the command line of GRUB's real menu to the kernel; the
+//! reboot is the node's own.
 
 use crate::support::{Fleet, Node, Output, Project};
 use std::time::{Duration, Instant};
 
-/// Lays what the menu's first entry says over the machine's command line, and the time of this boot over the machine's.
+/// Binds files over the machine's `/proc/cmdline` and `/proc/stat`: the command line of the menu's first entry, and the
+/// time of this boot.
 const LOADER: &str = r#"#!/bin/sh
 sed -n 's/^[[:space:]]*linux[[:space:]]*//p' /boot/grub/grub.cfg | head -n 1 | sed 's/^/BOOT_IMAGE=/' > /run/forge-cmdline
 sed "s/^btime .*/btime $(date +%s)/" /proc/stat > /run/forge-stat
@@ -34,7 +36,7 @@ steps:
     initramfs: { files: [/etc/modprobe.d/forge-early.conf] }
 "#;
 
-/// The shell that makes GRUB work on a node: the proof of the kind has it.
+/// Returns the shell script that makes GRUB work on a node, from the proof of the kind.
 fn grub() -> String {
     let text = fs_err::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/kinds/kernel_cmdline.yaml"));
     let proof: serde_json::Value = serde_saphyr::from_str(&text.expect("the proof")).expect("YAML");
@@ -80,14 +82,14 @@ fn what_is_configured_is_pending_until_the_host_has_booted_with_it() {
     let plan = || project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
 
     expect(&apply(), 10, &["configured, not loaded: `iommu=soft` in place of `iommu=pt`; needs a reboot"]);
-    expect(&apply(), 10, &["was made after the host booted, so it did not boot with it: needs a reboot"]);
+    expect(&apply(), 10, &["was rebuilt after boot: needs a reboot"]);
     reboot(node);
     node.must("grep -q iommu=pt /proc/cmdline");
     expect(&plan(), 0, &[]);
 
-    // Nobody says that a reboot is due: it follows from what is there.
+    // No record says that a reboot is due: it follows from the state of the host.
     node.must("update-initramfs -u -k \"$(uname -r)\"");
-    expect(&plan(), 10, &["was made after the host booted"]);
+    expect(&plan(), 10, &["was rebuilt after boot"]);
     reboot(node);
     expect(&plan(), 0, &[]);
 
@@ -97,7 +99,7 @@ fn what_is_configured_is_pending_until_the_host_has_booted_with_it() {
     expect(&apply(), 0, &[]);
 }
 
-/// Arguments and image need no word of their recipe about it: one reboot, that the plan prints, brings both into force.
+/// The recipe declares no reboot: one reboot, which the plan reports, makes arguments and image effective.
 #[test]
 fn a_rebuild_that_fails_leaves_an_image_to_boot_with() {
     let Some(nodes) = Fleet::take(1) else { return };
@@ -122,7 +124,7 @@ fn a_rebuild_that_fails_leaves_an_image_to_boot_with() {
     let digest = || node.must(&format!("sha256sum < {image}"));
     let old = digest();
 
-    // A hook that ends the making half-way, and one that makes an image many times the size.
+    // A hook that fails the rebuild, and one that makes the image many times larger.
     node.write("/etc/initramfs-tools/hooks/broken", "#!/bin/sh\n[ \"$1\" != prereqs ] || exit 0\nexit 1\n");
     node.must("chmod 755 /etc/initramfs-tools/hooks/broken");
     expect(&apply(), 3, &["the old image was put back"]);
@@ -135,11 +137,11 @@ fn a_rebuild_that_fails_leaves_an_image_to_boot_with() {
     assert_eq!(digest(), old);
     node.must("rm /etc/initramfs-tools/hooks/broken");
 
-    // An image that is cut short is not judged by what is left of it.
+    // A truncated image is unknown, not evaluated by the part that remains.
     node.must(&format!("cp {image} /root/whole && head -c 1000000 /root/whole > {image}"));
     let cut = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
     assert_eq!(cut.code, 9, "{cut}");
-    assert!(cut.stdout.contains("cannot be read: cpio: premature end of"), "{cut}");
+    assert!(cut.stdout.contains("could not be read: cpio: premature end of"), "{cut}");
     node.must(&format!("cp /root/whole {image}"));
     expect(&apply(), 0, &[]);
 }

@@ -1,4 +1,4 @@
-//! What goes wrong on real hosts: full disks, held locks, broken packages, links that drop, probes that hang.
+//! Failures on real hosts: full disks, held locks, broken packages, dropped connections, hanging probes.
 
 use crate::support::{Fleet, Node, Output, Project};
 use std::time::{Duration, Instant};
@@ -44,13 +44,13 @@ fn a_full_disk_fails_that_host_alone_and_leaves_the_old_file() {
 fn a_held_dpkg_lock_is_named_and_waited_for() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = project(&nodes, PACKAGE);
-    // `forge-slow` keeps dpkg busy for some seconds, as an administrator's apt would.
+    // `forge-slow` keeps dpkg busy for some seconds, like an administrator's apt.
     nodes[0].must("echo 6 > /etc/forge-slow-seconds; setsid sh -c 'DEBIAN_FRONTEND=noninteractive apt-get install -qqy forge-slow >/tmp/slow.log 2>&1' </dev/null >/dev/null 2>&1 & sleep 1.5");
     let began = Instant::now();
     let out = project.forge(["apply", "inventory.yaml", "--yes", "-v"]);
     expect(&out, 0);
-    assert!(began.elapsed() > Duration::from_secs(2), "it waited");
-    assert!(out.stderr.contains("apt-get") || out.stdout.contains("apt-get"), "the holder is named: {out}");
+    assert!(began.elapsed() > Duration::from_secs(2), "it did not wait");
+    assert!(out.stderr.contains("apt-get") || out.stdout.contains("apt-get"), "the lock holder is not named: {out}");
     nodes[0].must("dpkg-query -W -f '${Status}' forge-tool | grep -q 'ok installed'");
     nodes[0].must("dpkg-query -W -f '${Status}' forge-slow | grep -q 'ok installed'");
 }
@@ -78,7 +78,7 @@ fn a_package_with_a_long_log_shows_it_live_and_survives_its_link() {
     let node = nodes[0].clone();
     let cut = std::thread::spawn(move || {
         node.until("pgrep -f postinst", 30);
-        // Every connection of this host dies; the step does not.
+        // Every connection to this host dies; the step continues.
         node.must("pkill -f '[s]shd: root' || true");
     });
     let out = project.forge(["apply", "inventory.yaml", "--yes", "-v"]);
@@ -96,7 +96,7 @@ fn a_link_that_drops_in_the_middle_of_a_step_is_neither_a_success_nor_a_failure_
     let node = nodes[0].clone();
     let cut = std::thread::spawn(move || {
         node.until("test -e /srv/begun", 30);
-        // Our end dies, and the host does not learn of it: whoever holds the lock there goes on doing so.
+        // The local end dies, and the host does not notice: the process that holds the lock there keeps it.
         node.must("pkill -STOP -f '[s]shd: root'");
         let master = format!("ssh -M .* -- {}$", node.address);
         assert!(std::process::Command::new("pkill").args(["-KILL", "-f", &master]).status().unwrap().success());
@@ -105,12 +105,12 @@ fn a_link_that_drops_in_the_middle_of_a_step_is_neither_a_success_nor_a_failure_
     cut.join().expect("the cut is made");
     expect(&out, 4);
     assert!(out.stdout.contains("outcome unknown"), "{out}");
-    assert!(!nodes[0].exists("/srv/after"), "nothing after the lost step runs: {out}");
-    assert!(nodes[1].exists("/srv/after"), "the other host finishes: {out}");
-    assert_eq!(nodes[0].sh("flock -n /run/lock/forge true").code, 1, "the lock is still held for the run that ended");
+    assert!(!nodes[0].exists("/srv/after"), "a step ran after the lost one: {out}");
+    assert!(nodes[1].exists("/srv/after"), "the other host did not finish: {out}");
+    assert_eq!(nodes[0].sh("flock -n /run/lock/forge true").code, 1, "the host still holds the lock of the ended run");
     let began = Instant::now();
     expect(&apply(&project), 0);
-    assert!(began.elapsed() < Duration::from_secs(30), "it waited for a run that has ended: {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(30), "it waited for the ended run: {:?}", began.elapsed());
     assert!(nodes[0].exists("/srv/after"));
 }
 
@@ -126,7 +126,7 @@ fn a_hanging_probe_is_unknown_and_stops_nobody_else() {
     let out = apply(&project);
     expect(&out, 9);
     assert_eq!(nodes[1].must("cat /etc/motd"), "x");
-    assert_eq!(nodes[0].sh("pgrep -f '[s]leep 1000'").code, 1, "nothing is left behind");
+    assert_eq!(nodes[0].sh("pgrep -f '[s]leep 1000'").code, 1, "the probe still runs");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_file_that_its_validator_refuses_never_goes_live() {
     let out = apply(&project(&nodes, steps));
     expect(&out, 3);
     assert!(!nodes[0].exists("/etc/sudoers.d/forge-test"));
-    assert_eq!(nodes[0].must("ls -A /etc/sudoers.d | grep -c forge || true"), "0", "no leftover");
+    assert_eq!(nodes[0].must("ls -A /etc/sudoers.d | grep -c forge || true"), "0", "a temporary file is left");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The harness keeps its own promises: fresh nodes, reboots with a new boot id, and an audit that sees every write.
+//! Tests of the harness itself: fresh nodes, reboots with a new boot ID, and snapshots that detect every write.
 
 use crate::support::{Fleet, Output, Project};
 use std::time::{Duration, Instant};
@@ -74,7 +74,7 @@ fn forge_runs_in_a_project_of_its_own() {
 fn wait_until(mut run: impl FnMut() -> Output, done: impl Fn(&str) -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !done(&run().stdout) {
-        assert!(Instant::now() < end, "not within 30 s");
+        assert!(Instant::now() < end, "not done within 30 s");
         std::thread::sleep(Duration::from_millis(100));
     }
 }

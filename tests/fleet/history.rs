@@ -1,4 +1,4 @@
-//! What a run came to can be read afterwards: one that ended, one that failed, one whose controller was killed.
+//! The result of a run can be read afterwards: of a finished run, a failed run, and a run whose controller was killed.
 
 use crate::support::{Fleet, Project};
 
@@ -37,7 +37,7 @@ fn runs_are_told_after_their_end() {
     let shown = project.forge(["show", "last"]);
     assert_eq!(shown.code, 0, "{shown}");
     let table = |text: &str| text.split_once("applied:").map(|(_, rest)| rest.to_owned()).expect("it was applied");
-    assert_eq!(table(&shown.stdout), table(&applied.stdout), "as apply printed it:\n{shown}\n{applied}");
+    assert_eq!(table(&shown.stdout), table(&applied.stdout), "not as apply printed it:\n{shown}\n{applied}");
 
     let project = project.recipe("page", BAD);
     assert_eq!(project.forge(["apply", "inventory.yaml", "--yes"]).code, 3);
@@ -50,7 +50,7 @@ fn runs_are_told_after_their_end() {
     child.kill().expect("it runs");
     child.wait().expect("it is gone");
     let shown = project.forge(["show", "last"]);
-    assert!(shown.stdout.contains("what `page/slow` came to is not known"), "{shown}");
+    assert!(shown.stdout.contains("the outcome of `page/slow` is unknown"), "{shown}");
     assert!(shown.stdout.contains("not finished:"), "{shown}");
 
     let runs = project.forge(["runs"]);
@@ -60,5 +60,5 @@ fn runs_are_told_after_their_end() {
     let newest = runs.stdout.lines().nth(2).and_then(|line| line.split(' ').next()).expect("a run");
     let first = runs.stdout.lines().nth(3).and_then(|line| line.split(' ').next()).expect("a run");
     let compared = project.forge(["runs", "--compare", first, newest]);
-    assert!(compared.stdout.contains("page/nothing: not there → failed"), "{compared}");
+    assert!(compared.stdout.contains("page/nothing: missing → failed"), "{compared}");
 }

@@ -1,4 +1,5 @@
-//! Hosts that keep since when their findings are there, where it is declared: a runner without a history knows it from them.
+//! Hosts that store the first time of their findings, if that is declared: a runner without a history reads it from
+//! them.
 
 use crate::support::{Fleet, Node, Project};
 use serde_json::Value;
@@ -18,7 +19,7 @@ fn project(nodes: &[Node], policy: &str) -> Project {
     Project::new(nodes).recipe("page", RECIPE).inventory(&rest)
 }
 
-/// Looks for drift with a state folder of its own; returns the exit code and, of each finding, step, first time and standing.
+/// Runs drift with its own state folder. Returns the exit code and the step, first time and standing of each finding.
 fn look(project: &Project, state: &str) -> (i32, Vec<(String, String, String)>) {
     let out = project.forge(["drift", "inventory.yaml", "--format", "json", "--state", state]);
     let document: Value = serde_json::from_str(&out.stdout).unwrap_or_else(|_| panic!("{out}"));
@@ -37,7 +38,7 @@ fn a_runner_without_a_history_knows_since_when_from_the_host() {
     let before = node.snapshot();
     let (code, found) = look(&quiet, "first");
     assert!(code == 2 && found[0].2 == "new", "{found:?}");
-    assert_eq!(node.snapshot(), before, "without the choice nothing is written");
+    assert_eq!(node.snapshot(), before, "drift wrote something without `first_seen: host`");
 
     let keeping = project(&nodes, "drift: { first_seen: host }\n");
     let (_, found) = look(&keeping, "a");
@@ -51,23 +52,23 @@ fn a_runner_without_a_history_knows_since_when_from_the_host() {
         assert_eq!(
             found,
             [("page".to_owned(), since.clone(), "same".to_owned())],
-            "a state folder that is empty: {state}"
+            "with the empty state folder {state}"
         );
     }
-    assert_eq!((mtime(), node.snapshot()), (kept.clone(), snapshot), "the same findings are not written again");
+    assert_eq!((mtime(), node.snapshot()), (kept.clone(), snapshot), "the same findings were written again");
 
     node.must("rm /srv/other");
     let (_, found) = look(&keeping, "d");
     assert_eq!((found[0].1.as_str(), found[1].0.as_str(), found[1].2.as_str()), (since.as_str(), "other", "new"));
-    assert_ne!(mtime(), kept, "another set of findings is written");
+    assert_ne!(mtime(), kept, "a new set of findings was not written");
     let first = look(&keeping, "e").1[1].1.clone();
     assert_eq!(first, found[1].1);
 
-    // What a host makes up is not believed, and what is put right is forgotten.
+    // A time in the future is not trusted, and repaired findings are forgotten.
     node.must(&format!("sed -i 's/{since}/2999-01-01T00:00:00Z/g' {FILE}"));
     let (_, found) = look(&keeping, "f");
     assert_eq!(found[0].2, "new", "{found:?}");
     assert_eq!(keeping.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).code, 0);
     assert_eq!(look(&keeping, "g"), (0, vec![]));
-    assert!(!node.exists(FILE), "nothing is open");
+    assert!(!node.exists(FILE), "the file remains without open findings");
 }

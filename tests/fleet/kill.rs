@@ -1,4 +1,5 @@
-//! forge may be killed anywhere: the next apply converges, dpkg is whole, no reader sees half a file.
+//! forge is killed at arbitrary moments: the next apply converges, dpkg is consistent, and no reader sees a partial
+//! file.
 
 use crate::support::{Fleet, Project};
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ steps:
     service: { name: forge-demo.service, enabled: true }
 "#;
 
-/// Reads the page as fast as it can and notes every body that is not whole.
+/// Reads the page as fast as it can and records every incomplete read.
 const READER: &str = r#"
 while :; do
   b=$(tail -c 4 /srv/page 2>/dev/null) || continue
@@ -41,7 +42,7 @@ fn a_kill_at_any_moment_is_healed_by_the_next_apply() {
         let version = if round % 2 == 0 { "1.0-1" } else { "1.1-1" };
         project =
             project.inventory(&format!("apply:\n  - {{ recipe: web, on: all, with: {{ version: {version} }} }}\n"));
-        // A linear congruential generator: the moments differ, and are the same in every run.
+        // A linear congruential generator: the moments vary, but are the same in every run.
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let after = Duration::from_millis(50 + (seed >> 33) % 2500);
         kill_after(&project, after);
@@ -60,8 +61,8 @@ fn a_kill_at_any_moment_is_healed_by_the_next_apply() {
         assert_eq!(after.code, 0, "round {round}: {after}");
     }
     node.must("systemctl stop reader");
-    assert!(!node.exists("/run/torn"), "a reader saw a half-written file");
-    assert_eq!(node.must("ls -A /srv"), "forge-repo\npage", "no temporary file is left");
+    assert!(!node.exists("/run/torn"), "a reader saw a partially written file");
+    assert_eq!(node.must("ls -A /srv"), "forge-repo\npage", "a temporary file is left");
 }
 
 fn kill_after(project: &Project, after: Duration) {
@@ -83,9 +84,9 @@ fn one_interrupt_finishes_what_runs_and_says_so() {
     let out = child.wait_with_output().expect("forge ends");
     let text = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
     assert_eq!(out.status.code(), Some(130), "{text}");
-    assert!(nodes[0].exists("/srv/one"), "the running step is finished: {text}");
-    assert!(!nodes[0].exists("/srv/two"), "nothing new begins: {text}");
-    assert!(text.contains("r/first") && text.contains(&nodes[0].name), "what is in flight is named: {text}");
+    assert!(nodes[0].exists("/srv/one"), "the running step did not finish: {text}");
+    assert!(!nodes[0].exists("/srv/two"), "a new step started: {text}");
+    assert!(text.contains("r/first") && text.contains(&nodes[0].name), "the step in flight is not named: {text}");
     assert_eq!(project.forge(["apply", "inventory.yaml", "--yes"]).code, 0);
 }
 
@@ -106,9 +107,12 @@ fn two_interrupts_detach_and_the_next_apply_picks_the_step_up() {
     let out = child.wait_with_output().expect("forge ends");
     let text = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
     assert_eq!(out.status.code(), Some(130), "{text}");
-    assert!(began.elapsed() < Duration::from_secs(4), "it left at once: {text}");
-    assert!(text.contains("r/package") && text.contains(&nodes[0].name), "what goes on where is named: {text}");
-    assert!(nodes[0].sh("pgrep -f '[f]orge-slow.postinst'").ok(), "the step goes on");
+    assert!(began.elapsed() < Duration::from_secs(4), "it did not exit at once: {text}");
+    assert!(
+        text.contains("r/package") && text.contains(&nodes[0].name),
+        "the running step and its host are not named: {text}"
+    );
+    assert!(nodes[0].sh("pgrep -f '[f]orge-slow.postinst'").ok(), "the step does not run any more");
     let next = project.forge(["apply", "inventory.yaml", "--yes"]);
     assert_eq!(next.code, 0, "{next}");
     nodes[0].must("dpkg-query -W -f '${Status}' forge-slow | grep -q 'ok installed'");

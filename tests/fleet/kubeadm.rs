@@ -1,11 +1,11 @@
-//! A cluster of kubeadm, with stand-ins for Kubernetes beside the real containerd: one host begins it and another joins by a token that
-//! nobody gets to see, later hosts by a token of their own, and nothing is done twice.
+//! A kubeadm cluster with stand-ins for Kubernetes and the real containerd: one host initializes it and another joins
+//! with a token that is never shown, later hosts join with their own token, and nothing is done twice.
 
 use crate::proof;
 use crate::support::{Fleet, Node, Output, Project};
 use std::path::Path;
 
-/// A release of Kubernetes that is a stand-in, and kernel settings of the machine under files of the node's own.
+/// Adds the package source, and binds files of the node over kernel settings that belong to the machine.
 const BEFORE: &str = "
 mount -o remount,rw /sys && mkdir -p /sys/module/overlay /sys/module/br_netfilter
 for setting in kernel/panic kernel/panic_on_oops vm/overcommit_memory; do
@@ -40,13 +40,13 @@ fn apply(project: &Project, plan: &str) -> Output {
     out
 }
 
-/// Every token that was ever made.
+/// Returns every token that was ever created.
 fn tokens(control: &Node) -> Vec<String> {
     let lines = control.must("cut -d' ' -f1 /var/lib/etcd/tokens");
     lines.lines().map(str::to_owned).collect()
 }
 
-/// What stands in all files below a folder of the controller.
+/// Returns the contents of all files below a folder of the controller.
 fn written(folder: &Path) -> String {
     let entries = fs_err::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let texts = entries.map(|path| match path.is_dir() {
@@ -56,7 +56,8 @@ fn written(folder: &Path) -> String {
     texts.collect()
 }
 
-/// No token is on the controller, nor on a host beyond the cluster's own store and where it was put for who is about to join.
+/// Asserts that no token is on the controller or on a host, except in the cluster's own store and in the file for hosts
+/// that are about to join.
 fn secret(project: &Project, nodes: &[Node], outputs: &[&Output]) {
     let kept = written(&project.path(""));
     for token in tokens(&nodes[0]) {
@@ -85,11 +86,11 @@ fn one_host_begins_a_cluster_and_the_others_join_it_by_tokens_that_nobody_sees()
     assert_eq!(nodes[0].must("kubectl --kubeconfig /etc/kubernetes/admin.conf get --raw=/readyz"), "ok");
     nodes[1]
         .must("systemctl -q is-active kubelet && grep -q topology-manager-policy=best-effort /run/kubelet/arguments");
-    assert_eq!(tokens(&nodes[0]).len(), 2, "that of the beginning, and one for the host that joined");
+    assert_eq!(tokens(&nodes[0]).len(), 2, "one token of the initialization, and one for the host that joined");
     lives_half_an_hour(&nodes[0]);
     let again = apply(&project, "inventory.yaml");
-    assert!(again.stdout.contains("nothing to do"), "{again}");
-    assert_eq!(tokens(&nodes[0]).len(), 2, "nobody is about to join");
+    assert!(again.stdout.contains("no changes:"), "{again}");
+    assert_eq!(tokens(&nodes[0]).len(), 2, "no host is about to join");
     secret(&project, &nodes[..2], &[&plan, &first, &again]);
     stopped(&project, &nodes);
     joins_later(&nodes);
@@ -100,7 +101,7 @@ fn lives_half_an_hour(control: &Node) {
     control.must("now=$(date +%s); while read -r token ends; do [ $((ends - now)) -le 1800 ] || exit 1; done </var/lib/etcd/tokens");
 }
 
-/// A kubelet that somebody stopped is found by drift and started again; the host does not join a second time.
+/// Drift finds a stopped kubelet, and apply starts it again; the host does not join a second time.
 fn stopped(project: &Project, nodes: &[Node]) {
     nodes[1].must("systemctl stop kubelet");
     expect(&project.forge(["verify", "inventory.yaml"]), 5);
@@ -110,10 +111,10 @@ fn stopped(project: &Project, nodes: &[Node]) {
     apply(project, "repair.json");
     nodes[1].must("systemctl -q is-active kubelet");
     expect(&project.forge(["drift", "inventory.yaml"]), 0);
-    assert_eq!(tokens(&nodes[0]).len(), 2, "nobody joined");
+    assert_eq!(tokens(&nodes[0]).len(), 2, "no host joined");
 }
 
-/// A third host gets a token of its own; who is in the cluster already is left alone.
+/// A third host gets its own token; hosts in the cluster are unchanged.
 fn joins_later(nodes: &[Node]) {
     let project = Project::new(nodes).inventory(&inventory(&nodes[0], &nodes[1..]));
     nodes[0].must("touch -d '20 minutes ago' /run/forge-kubeadm-join");

@@ -1,4 +1,4 @@
-//! End-to-end tests on real Debian hosts over real SSH. `tests/fleet/README.md` says how to run them.
+//! End-to-end tests on real Debian hosts over real SSH. See `tests/fleet/README.md` for how to run them.
 
 #![allow(
     clippy::disallowed_methods,
@@ -6,11 +6,11 @@
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "tests look at the machine from outside, and one that panics has failed"
+    reason = "tests check the machine from outside, and a panic is a failed test"
 )]
 
 mod access;
-// libtest starts tests in the order of their names: modules with long tests have names that sort early.
+// libtest starts tests in name order: modules with long tests have names that sort early.
 mod all_kinds;
 mod all_recipes;
 mod artifacts;

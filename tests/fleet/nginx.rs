@@ -1,4 +1,4 @@
-//! A real nginx on three hosts, from its package to a repaired configuration. What is served is asked by HTTP.
+//! A real nginx on three hosts, from its package to a repaired configuration. The served pages are checked over HTTP.
 
 use crate::support::{Fleet, Node, Nodes, Output, Project};
 use std::io::{Read, Write};
@@ -28,7 +28,7 @@ verify:
 
 const SITE: &str = "/etc/nginx/conf.d/site.conf";
 
-/// What the package serves by itself.
+/// Text of the page that the package serves by default.
 const WELCOME: &str = "Welcome to nginx";
 
 fn hosts() -> Option<Nodes> {
@@ -40,18 +40,18 @@ fn hosts() -> Option<Nodes> {
     Some(nodes)
 }
 
-/// Returns what a host serves.
+/// Returns the page that a host serves.
 fn fetch(node: &Node) -> std::io::Result<String> {
     let mut stream = TcpStream::connect((node.address.as_str(), 80))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    // A site without a name is asked first where a request names no host.
+    // Without a host in the request, nginx would choose a site without a name first.
     stream.write_all(b"GET / HTTP/1.0\r\nHost: site\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
 }
 
-/// Waits until a host serves a page with `text`: after a reload, workers change places at their leisure.
+/// Waits until a host serves a page with `text`: after a reload, nginx replaces its workers with some delay.
 #[track_caller]
 fn expect_page(node: &Node, text: &str) {
     let end = Instant::now() + Duration::from_secs(10);
@@ -84,11 +84,11 @@ fn start(node: &Node) -> String {
     node.must("systemctl show -P InvocationID nginx")
 }
 
-/// What somebody does behind forge's back; each leaves nginx with another page.
+/// Changes made without forge; after each, nginx serves another page.
 const TAMPERS: &[(&str, &str)] = &[
     ("sed -i s/one/tampered/ SITE; systemctl reload nginx", "tampered"),
     ("sed -i s/one/tampered/ SITE; nginx -s reload", "tampered"),
-    // Put back at once: the file is as declared, and its mtime too.
+    // Restored at once: the file matches, and so does its mtime.
     (
         "cp -p SITE /root/good; sed -i s/one/tampered/ SITE; systemctl reload nginx; sleep 1; cp -p /root/good SITE",
         "tampered",
@@ -106,7 +106,7 @@ fn the_site_that_is_declared_is_the_one_that_is_served() {
     let recipe = |reload: &str| RECIPE.replace("RELOAD", reload);
     let mut project =
         Project::new(&nodes).recipe("nginx", &recipe("false")).inventory("apply:\n  - { recipe: nginx, on: all }\n");
-    // The package brings a default site, which is not there yet: the plan says that it is going to be looked at.
+    // The package installs a default site, which does not exist yet: the plan says that the step is evaluated again.
     let plan = expect(&project, "plan", 2);
     assert!(plan.stdout.contains("`nginx/package` may change that"), "{plan}");
     nodes[0].must("touch /root/refuse");
@@ -116,13 +116,13 @@ fn the_site_that_is_declared_is_the_one_that_is_served() {
     nodes[1..].iter().for_each(|node| expect_page(node, "one"));
     nodes.iter().for_each(|node| assert!(!node.exists("/etc/nginx/sites-enabled/default")));
 
-    // It failed once, while nginx was started by its package.
+    // The first apply failed, and the package started nginx.
     nodes[0].must("rm /root/refuse");
     expect(&project, "apply", 0);
     nodes.iter().for_each(|node| expect_page(node, "one"));
     let started: Vec<String> = nodes.iter().map(start).collect();
     let again = expect(&project, "apply", 0);
-    assert!(again.stdout.contains("nothing to do"), "{again}");
+    assert!(again.stdout.contains("no changes:"), "{again}");
     assert_eq!(nodes.iter().map(start).collect::<Vec<_>>(), started);
 
     for reload in ["false", "true"] {
@@ -136,7 +136,7 @@ fn the_site_that_is_declared_is_the_one_that_is_served() {
             let before = start(&nodes[1]);
             expect(&project, "apply", 0);
             expect_page(&nodes[1], "one");
-            assert_eq!(start(&nodes[1]) == before, reload == "true", "{how}: a reload keeps the start");
+            assert_eq!(start(&nodes[1]) == before, reload == "true", "{how}: a reload must not restart nginx");
             expect(&project, "plan", 0);
             expect(&project, "verify", 0);
         }

@@ -1,9 +1,9 @@
-//! The odd one out among real hosts that are alike: named with what it has, also where nothing is declared of it.
+//! Outliers among similar real hosts: reported with their value, even for facts that no recipe declares.
 
 use crate::support::{Fleet, Project};
 use serde_json::Value;
 
-/// Returns `path: common; odd hosts` of everything that is odd.
+/// Returns `path: common value; outlier values on hosts` of every outlier.
 fn told(document: &Value) -> Vec<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let hosts = |odd: &Value| {
@@ -26,7 +26,7 @@ fn one_host_that_differs_in_what_nobody_declares_is_named() {
         document["outliers"].clone()
     };
     let before = outliers();
-    assert_eq!(told(&before), [""; 0], "hosts of one image differ in nothing");
+    assert_eq!(told(&before), [""; 0], "hosts of one image must not differ");
     assert!(before["compared"].as_u64() > Some(200), "{}", before["compared"]);
     nodes[1].must("apt-get install -qqy forge-demo=1.0-1 >&2");
     let odd = format!("packages.installed.forge-demo: null; \"1.0-1\" on [\"{}\"]", nodes[1].name);
@@ -35,11 +35,11 @@ fn one_host_that_differs_in_what_nobody_declares_is_named() {
     let snapshots: Vec<String> = nodes.iter().map(|node| node.snapshot()).collect();
     let drift = |mode: &'static str| project.forge(["drift", "inventory.yaml", mode]);
     let shown = drift("--outliers");
-    let line = format!("packages.installed.forge-demo: none — 2 hosts; odd: 1.0-1 — {}\n", nodes[1].name);
-    assert!(shown.code == 0 && shown.stdout.contains(&line), "outliers are no drift: {shown}");
-    assert_eq!(drift("--outliers=count").code, 2, "unless it is asked that they count");
-    // With the facts, in the one round trip that there is.
+    let line = format!("packages.installed.forge-demo: none — 2 hosts; outlier: 1.0-1 — {}\n", nodes[1].name);
+    assert!(shown.code == 0 && shown.stdout.contains(&line), "outliers must not count as drift: {shown}");
+    assert_eq!(drift("--outliers=count").code, 2, "with `--outliers=count` they count as drift");
+    // Read together with the other facts, in the same round trip.
     let trips = project.forge(["drift", "inventory.yaml", "--outliers", "-v"]);
     assert!(trips.stderr.contains("observed in 1 round trip") && !trips.stderr.contains("2 round trips"), "{trips}");
-    assert_eq!(nodes.iter().map(|node| node.snapshot()).collect::<Vec<_>>(), snapshots, "nothing is written");
+    assert_eq!(nodes.iter().map(|node| node.snapshot()).collect::<Vec<_>>(), snapshots, "something was written");
 }

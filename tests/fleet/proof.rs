@@ -1,5 +1,5 @@
-//! Proofs on real hosts, without code: a file says what is applied, what must hold, who tampers and what removal leaves.
-//! It is applied, applied again, tampered with, repaired by the plan that drift keeps, and removed.
+//! Proofs on real hosts, without code: a file declares the recipe, checks of the result, tampers, and a check after
+//! removal. The recipe is applied twice, tampered with, repaired with the plan that drift saves, and removed.
 
 use crate::support::{Fleet, Node, Output, Project};
 use base64::Engine as _;
@@ -8,57 +8,58 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Whatever passed leaves a mark here; `scripts/test` compares them with the labels of the reference.
+/// Folder of the marks of passed proofs; `scripts/test` compares them with the labels of the reference.
 const MARKS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/proof");
-/// Proofs at once: more would only wait for a processor.
+/// Parallel proofs: more would only wait for a processor.
 const AT_ONCE: usize = 4;
-/// Where drift keeps the plan that repairs what it found.
+/// File in which drift saves its repair plan.
 const REPAIR: &str = "repair.json";
 
-/// One file.
+/// One proof file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Proof {
-    /// What it proves, if not the one that it is named after.
+    /// The kinds that it proves. Default: the one that the file is named after.
     #[serde(default)]
     kinds: Vec<String>,
-    /// How many hosts it takes. `before`, `holds` and `removed` are of each, who tampers does so on the first.
+    /// Number of hosts. `before`, `holds` and `removed` run on each, tampers on the first.
     #[serde(default = "one")]
     hosts: usize,
-    /// Whether a recipe beside it says until then that it waits for what this one does, so that a plan ends with 10 and not with 2.
+    /// Whether a recipe in `beside` is pending until this one has run, so that a plan exits 10, not 2.
     #[serde(default)]
     awaited: bool,
-    /// Run on the node before the first apply.
+    /// Script that runs on the node before the first apply.
     #[serde(default)]
     before: String,
-    /// Whether each node is booted after that: hardware shows only then what was installed.
+    /// Whether each node reboots after `before`: installed drivers are loaded only at boot.
     #[serde(default)]
     boots: bool,
-    /// The text of `recipes/proof.yaml`; without it the built-in recipe is applied that the file is named after.
+    /// The text of `recipes/proof.yaml`. Default: the built-in recipe that the file is named after.
     recipe: Option<String>,
-    /// The parameters of a built-in recipe.
+    /// Parameters of a built-in recipe.
     #[serde(default)]
     with: Parameters,
-    /// Further built-in recipes on the same hosts, with their parameters. They stay when it is removed.
+    /// Other built-in recipes on the same hosts, with their parameters. They stay applied when this one is removed.
     #[serde(default)]
     beside: BTreeMap<String, Parameters>,
-    /// A board of `hardware/boards` that every node gets: what it proves was not seen on real hardware.
+    /// A board of `hardware/boards` that every node gets: the proof does not count as one on real hardware.
     hardware: Option<String>,
-    /// Files of `tests/fleet/stand-ins`: packages of vendors that no node can have. What it proves was not seen with real ones.
+    /// Files of `tests/fleet/stand-ins`: vendor packages that nodes cannot have. The proof does not count as one with
+    /// real packages.
     #[serde(default)]
     stand_ins: Vec<String>,
-    /// What of a built-in recipe such hosts cannot show; it stands beside the label.
+    /// The parts of a built-in recipe that such hosts cannot prove; printed next to the label.
     #[serde(default, rename = "unproven")]
     _unproven: String,
     /// Exits 0 on the node once the recipe is applied.
     holds: String,
     tampers: Vec<Tamper>,
-    /// Exits 0 on the node once the recipe is removed. Without it the recipe is never removed.
+    /// Exits 0 on the node once the recipe is removed. If missing, the recipe is never removed.
     removed: Option<String>,
-    /// Further files of the project.
+    /// Other files of the project.
     #[serde(default)]
     files: BTreeMap<String, String>,
-    /// Further files of the project that are no text, in base64.
+    /// Other binary files of the project, in base64.
     #[serde(default)]
     binary: BTreeMap<String, String>,
 }
@@ -69,29 +70,30 @@ fn one() -> usize {
     1
 }
 
-/// A change behind forge's back.
+/// A change made without forge.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Tamper {
-    /// How it is made.
+    /// Script that makes it.
     r#do: String,
-    /// The step that a plan must name, and no other but those that follow from it.
+    /// The step that a plan must report. No other step may be reported, except `follows`.
     step: String,
-    /// A restart that its repair brings along.
+    /// Steps that its repair triggers, such as a restart.
     #[serde(default)]
     follows: Vec<String>,
     /// Exits 0 on the node once it is repaired.
     holds: String,
 }
 
-/// Notes that `subject` passed its proof.
+/// Records that `subject` passed its proof.
 pub fn mark(subject: &str) {
     let path = Path::new(MARKS).join(subject);
     fs_err::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     fs_err::write(path, "").expect("a file");
 }
 
-/// Packs what stands in for the packages of vendors on `node`, and lets apt know them: `name` is a file of `tests/fleet/stand-ins`.
+/// Builds stand-ins for vendor packages on `node` and adds them as an apt source. `name` is a file of
+/// `tests/fleet/stand-ins`.
 pub fn stand_in(node: &Node, name: &str) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet");
     let text = |file: &str| fs_err::read_to_string(here.join(file)).expect("a script");
@@ -101,7 +103,7 @@ pub fn stand_in(node: &Node, name: &str) {
     node.must("bash -eu /root/stand-in && rm /root/stand-in");
 }
 
-/// Notes that every recipe that an inventory applies was brought to its end on simulated hardware.
+/// Records that every recipe in an inventory was applied successfully on simulated hardware.
 pub fn mark_profile(inventory: &str) {
     let names = inventory.split("recipe: ").skip(1).map(|rest| rest.split([',', '\n', ' ']).next().unwrap_or_default());
     names.for_each(|name| mark(&format!("profiles/{name}")));
@@ -124,7 +126,7 @@ impl Trial<'_> {
         self.nodes.iter().for_each(|node| _ = node.must(script));
     }
 
-    /// The steps of the recipe that a plan, as JSON, does not find as declared.
+    /// Returns the steps of the recipe that do not match, from a plan in JSON.
     fn changing(&self, plan: &Output) -> Vec<String> {
         let document: serde_json::Value = serde_json::from_str(&plan.stdout).expect("a document");
         let hosts = document["plan"]["hosts"].as_array().expect("a list").iter();
@@ -132,7 +134,7 @@ impl Trial<'_> {
             step["id"]["recipe"] == self.recipe
                 && !matches!(step["verdict"].as_str().expect("a verdict"), "ok" | "not-applicable")
         });
-        // `STEP[KEY]` is a turn of a step.
+        // `STEP[KEY]` is one item of a step with `each`.
         let name = |step: &serde_json::Value| {
             let id = step["id"]["step"].as_str().expect("a name");
             id.split('[').next().unwrap_or(id).to_owned()
@@ -152,18 +154,18 @@ impl Trial<'_> {
         out
     }
 
-    /// A plan that changes something.
+    /// Makes a plan that must have changes.
     fn due(&self, when: &str) -> Output {
         self.plan(if self.proof.awaited { 10 } else { 2 }, when)
     }
 
     fn settled(&self, when: &str) {
         let again = self.apply(when);
-        assert!(again.stdout.contains("nothing to do"), "{when}: {again}");
+        assert!(again.stdout.contains("no changes:"), "{when}: {again}");
         self.plan(0, when);
     }
 
-    /// What the nodes have before anybody comes: the hardware first, since packages look at it.
+    /// Prepares the nodes before the first apply: the hardware first, because packages detect it.
     fn equips(&self) {
         for node in self.nodes {
             self.proof.hardware.iter().for_each(|board| node.profile(board));
@@ -199,8 +201,8 @@ impl Trial<'_> {
         expect(&self.project.forge(["drift", "inventory.yaml"]), 0, &tamper.r#do);
     }
 
-    /// Drift finds what a plan does, tells that it was the machine that moved, since what is declared was applied, and keeps
-    /// the plan of the repair.
+    /// Checks that drift finds the same change as a plan, attributes it to the machine (because the declaration was
+    /// applied), and saves the repair plan.
     fn moved(&self, tamper: &Tamper) {
         let out = self.project.forge(["drift", "inventory.yaml", "--format", "json", "--plan-out", REPAIR]);
         expect(&out, 2, &tamper.r#do);
@@ -256,7 +258,7 @@ fn prove(recipe: &str, proof: &Proof, nodes: &[Node]) {
     }
 }
 
-/// Returns the files of a folder, by name.
+/// Returns the proof files of a folder, sorted by name.
 fn proofs(folder: &str, only: Option<&str>) -> Vec<(String, PathBuf)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet").join(folder);
     let paths = fs_err::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path());
@@ -271,13 +273,13 @@ fn proofs(folder: &str, only: Option<&str>) -> Vec<(String, PathBuf)> {
 fn run(marks: &str, name: &str, path: &Path) {
     let text = fs_err::read_to_string(path).expect("the file");
     let proof: Proof = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    assert!(proof.tampers.len() >= 3, "{}: at least three who tamper", path.display());
+    assert!(proof.tampers.len() >= 3, "{}: needs at least three tampers", path.display());
     let Some(nodes) = Fleet::take(proof.hosts) else { return };
-    // `NAME@WAY`: one recipe may be proven in several ways.
+    // `NAME@WAY`: a recipe may have several proofs.
     let name = name.split('@').next().unwrap_or_default();
     let recipe = if proof.recipe.is_some() { "proof" } else { name };
     prove(recipe, &proof, &nodes);
-    // Nothing earns the label `real` by hardware or packages that are not.
+    // The label `real` requires real hardware and real packages.
     let simulated = proof.hardware.is_some() || !proof.stand_ins.is_empty();
     match proof.kinds.is_empty() {
         true if simulated => mark(&format!("profiles/{name}")),
@@ -286,8 +288,8 @@ fn run(marks: &str, name: &str, path: &Path) {
     }
 }
 
-/// Carries out every file of a folder of `tests/fleet`, or that which the environment's `variable` names. Marks begin with
-/// `marks`.
+/// Runs every proof file of a folder of `tests/fleet`, or only the one that the environment variable `variable` names.
+/// Marks start with `marks`.
 pub fn carry_out(folder: &str, marks: &str, variable: &str) {
     if Fleet::require().is_none() {
         return;
@@ -309,5 +311,5 @@ pub fn carry_out(folder: &str, marks: &str, variable: &str) {
             });
         }
     });
-    assert!(broken.into_inner().unwrap().is_empty(), "those whose proof failed are named above");
+    assert!(broken.into_inner().unwrap().is_empty(), "the failed proofs are listed above");
 }

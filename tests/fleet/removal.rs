@@ -1,4 +1,4 @@
-//! Removal on real hosts: a service with its package, its files and its account goes in the order that works.
+//! Removal on real hosts: a service, its package, its files and its account are removed in a working order.
 
 use crate::support::{Fleet, Project};
 
@@ -8,10 +8,10 @@ const WEB: &str = include_str!("recipes/web.yaml");
 fn what_was_applied_is_removed_whole_and_then_there_is_nothing_to_do() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
-    // The daemon runs as the account and in its folder: neither can be taken away before it.
+    // The daemon runs as the account and in its folder: neither can be removed before the daemon.
     let limits = "LimitNOFILE=4096\\nUser=webber\\nWorkingDirectory=/srv/web\\n";
     let web = WEB.replace("LimitNOFILE=4096\\n", limits);
-    assert!(web.contains("User=webber"), "the recipe has changed");
+    assert!(web.contains("User=webber"), "`web.yaml` has changed: its limits were not replaced");
     let mut project = Project::new(&nodes).recipe("web", &web).inventory("apply:\n  - { recipe: web, on: all }\n");
     let made = project.forge(["apply", "inventory.yaml", "--yes"]);
     assert_eq!(made.code, 0, "{made}");
@@ -28,15 +28,15 @@ fn what_was_applied_is_removed_whole_and_then_there_is_nothing_to_do() {
         "systemctl is-active forge-demo",
         "dpkg-query -W -f '${db:Status-Status}' forge-demo | grep -qx installed",
     ] {
-        assert!(!node.sh(left).ok(), "still there: {left}");
+        assert!(!node.sh(left).ok(), "not removed: {left}");
     }
     let again = project.forge(["apply", "inventory.yaml", "--yes"]);
     assert_eq!(again.code, 0, "{again}");
-    assert!(again.stdout.contains("nothing to do"), "{again}");
+    assert!(again.stdout.contains("no changes:"), "{again}");
     let plan = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
     assert_eq!(plan.code, 0, "{plan}");
 
-    // What was removed and seen to be gone is no leftover of an entry that is taken out.
+    // Things that a run removed are not leftovers of an entry that is deleted later.
     project = project.inventory("");
     let plan = project.forge(["plan", "inventory.yaml"]);
     assert!(!plan.stdout.contains("no longer declared"), "{plan}");
@@ -57,7 +57,8 @@ steps:
     cron: { name: forge-one, schedule: \"@daily\", command: \"true\" }
 ";
 
-/// Every step is about something else: all that was is told, until the host says that it is gone, or a step removes it.
+/// Every step now manages another thing: plans list the former ones until the host shows that they are gone, or a step
+/// removes them.
 #[test]
 fn what_steps_were_about_before_is_told_until_it_is_gone() {
     let Some(nodes) = Fleet::take(1) else { return };
@@ -68,7 +69,7 @@ fn what_steps_were_about_before_is_told_until_it_is_gone() {
     let made = project.forge(["apply", "inventory.yaml", "--yes"]);
     assert!([0, 10].contains(&made.code), "{made}");
 
-    // A recording of a host with records gives the plan that the host gave: nothing was touched since.
+    // A plan from the recording of a host with records equals the live plan: nothing changed in between.
     let live = project.forge(["plan", "inventory.yaml", "--record", "seen.json"]);
     let again = project.forge(["plan", "inventory.yaml", "--observed", "seen.json"]);
     let plan = |said: &str| said.split("\nplan: ").next().unwrap_or_default().to_owned();

@@ -1,9 +1,9 @@
-//! Sandboxes on a machine with a running systemd, whose root is an overlay already: nothing of it changes.
+//! Sandboxes on a machine with a running systemd whose root is already an overlay: the machine does not change.
 
 use crate::support::Fleet;
 
 const DEMO: &str = "cd /opt/demo && export FORGE_STATE=/run/demo FORGE=/opt/demo/forge && ";
-/// Every service with the start it is in, the kernel's settings as far as they can be set, and who is there.
+/// Prints every service with its invocation, the writable kernel settings, the accounts and the mounts.
 const SEEN: &str = r"systemctl list-units --all --plain --no-legend --type=service | while read -r u x; do
     printf '%s %s\n' $u $(systemctl show -p InvocationID --value $u); done
     grep -r '' /proc/sys/vm/swappiness /proc/sys/vm/nr_hugepages /proc/sys/kernel/pid_max /proc/sys/kernel/hostname
@@ -24,7 +24,7 @@ fn the_demo_changes_nothing_of_a_machine_with_systemd() {
     let before = look();
     for who in ["", "setpriv --reuid 65534 --regid 65534 --clear-groups "] {
         let tour = node.must(&format!("{DEMO} {who}bash scripts/demo 2>&1"));
-        assert!(tour.contains("\nnothing to do: 3 hosts, ") && tour.contains("\nplan: 2 changes "), "{tour}");
+        assert!(tour.contains("\nno changes: 3 hosts, ") && tour.contains("\nplan: 2 changes "), "{tour}");
         let inside = "sysctl -qw vm.swappiness=1 2>/dev/null || echo 1 >/proc/sys/vm/swappiness; kill -9 -1";
         node.sh(&format!("{DEMO} {who}./forge sandbox enter gpu-01 -i inventories/demo.yaml -- sh -c '{inside}'"));
         node.must(&format!("{DEMO} {who}bash scripts/demo reset && rm -rf /run/demo/demo"));

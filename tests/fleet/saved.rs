@@ -1,4 +1,4 @@
-//! Plans that are kept: bound to their inputs, to what each step relied on, and to one run on each host.
+//! Saved plans: bound to their inputs, to the preconditions of each step, and to one run on each host.
 
 use crate::support::{Fleet, Nodes, Project};
 
@@ -30,13 +30,13 @@ fn project(nodes: &Nodes) -> Project {
 fn keep(project: &Project) -> String {
     let kept = project.forge(["plan", "inventory.yaml", "-o", "plan.json"]);
     assert_eq!(kept.code, 0, "{kept}");
-    let digest = kept.stderr.split("sha256:").nth(1).expect("the digest is told").trim().to_owned();
+    let digest = kept.stderr.split("sha256:").nth(1).expect("a digest").trim().to_owned();
     let shown = project.forge(["show", "plan.json"]);
-    assert_eq!(shown.stdout, kept.stdout, "as plan printed it");
+    assert_eq!(shown.stdout, kept.stdout, "`show` must print what `plan` printed");
     digest
 }
 
-/// The issue's own story: a package is changed by hand after the review.
+/// A package is changed by hand after the review.
 #[test]
 fn a_host_where_a_package_was_changed_by_hand_is_stale_and_the_others_finish() {
     let Some(nodes) = Fleet::take(2) else { return };
@@ -48,38 +48,38 @@ fn a_host_where_a_package_was_changed_by_hand_is_stale_and_the_others_finish() {
     let applied = project.forge(["apply", "plan.json", "--yes"]);
     assert_eq!(applied.code, 6, "{applied}");
     let told = format!(
-        "stale: moved since the plan, left alone\nx site/demo (forge-demo)\n    \
-         `forge-demo.version` was nothing and is \"1.0-1\", \
+        "stale: changed since the plan, skipped\nx site/demo (forge-demo)\n    \
+         `forge-demo.version` was unset and is \"1.0-1\", \
          `forge-demo.status` was \"not-installed\" and is \"installed\"\n    at recipes/site.yaml:4:11\n    on {}\n",
         moved.name
     );
     assert!(applied.stdout.contains(&told), "{applied}");
-    assert_eq!(moved.must("dpkg-query -Wf '${Version}' forge-demo"), "1.0-1", "it was left alone");
-    assert!(!moved.exists("/srv/page") && !moved.exists("/etc/tool.conf"), "as a whole");
+    assert_eq!(moved.must("dpkg-query -Wf '${Version}' forge-demo"), "1.0-1", "the stale host was changed");
+    assert!(!moved.exists("/srv/page") && !moved.exists("/etc/tool.conf"), "other steps ran on the stale host");
     assert_eq!(still.must("dpkg-query -Wf '${Version}' forge-demo"), "1.1-1");
     assert_eq!(still.read("/srv/page"), b"hello\n");
     let records = still.must("cat /var/lib/forge/applied/*.json");
-    assert!(records.contains(&digest), "the host remembers the plan: {records}");
+    assert!(records.contains(&digest), "the plan is not in the host's records: {records}");
 
     once_only(&project, &nodes);
 }
 
-/// The same plan again: here, and from a controller that knows nothing.
+/// Applies the same plan again: from this controller, and from one without state.
 fn once_only(project: &Project, nodes: &Nodes) {
     let (moved, still) = (&nodes[0], &nodes[1]);
     still.must("rm /srv/page");
     let again = project.forge(["apply", "plan.json", "--yes"]);
     assert_eq!(again.code, 6, "{again}");
-    assert!(again.stdout.contains("x stale: this plan ran here already: run "), "{again}");
-    assert!(again.stdout.contains("or give `--replay` to carry this one out once more"), "{again}");
+    assert!(again.stdout.contains("x stale: this plan has already run here: run "), "{again}");
+    assert!(again.stdout.contains("or use `--replay` to apply this one again"), "{again}");
 
     let other = self::project(nodes).file("plan.json", &fs_err::read_to_string(project.path("plan.json")).unwrap());
     let again = other.forge(["apply", "plan.json", "--yes"]);
     assert_eq!(again.code, 6, "{again}");
-    assert!(again.stdout.contains("x stale: this plan ran here already: run "), "{again}");
-    assert!(!still.exists("/srv/page"), "nothing ran");
+    assert!(again.stdout.contains("x stale: this plan has already run here: run "), "{again}");
+    assert!(!still.exists("/srv/page"), "a step ran");
 
-    // Both are again as the plan saw them, or done: it may run on the one, and once more on the other.
+    // One host is again as the plan observed it, the other has a step to repeat: with `--replay` the plan runs on both.
     moved.must("apt-get purge -y forge-demo >/dev/null 2>&1");
     let replayed = other.forge(["apply", "plan.json", "--yes", "--replay"]);
     assert_eq!(replayed.code, 0, "{replayed}");
@@ -91,13 +91,13 @@ fn changed_inputs_are_refused_before_anything_is_contacted() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = project(&nodes);
     keep(&project);
-    // Whoever were to contact it would wait for it.
+    // A run that contacted the host would wait for it.
     nodes[0].link(false);
     let refused = |project: &Project, what: &str| {
         let refused = project.forge(["apply", "plan.json", "--yes"]);
         assert_eq!(refused.code, 65, "{refused}");
         let said = format!(
-            "error: `plan.json` was made from other inputs; nothing was contacted\n  note: {what}\n  hint: make a new plan"
+            "error: the inputs of `plan.json` have changed; nothing was contacted\n  note: {what}\n  hint: make a new plan"
         );
         assert!(refused.stderr.contains(&said), "{refused}");
     };
@@ -130,14 +130,14 @@ fn an_artifact_with_another_digest_is_refused() {
     assert_eq!(project.forge(["fetch", "inventory.yaml", "--lock"]).code, 0);
     let refused = project.forge(["apply", "plan.json", "--yes"]);
     assert_eq!(refused.code, 65, "{refused}");
-    assert!(refused.stderr.contains("note: the artifact `files/blob` had sha256 "), "{refused}");
+    assert!(refused.stderr.contains("note: artifact `files/blob`: sha256 changed from "), "{refused}");
     let kept = fs_err::read_to_string(project.path("plan.json")).unwrap();
     let folder = project.path("").display().to_string();
-    assert!(!kept.contains(&folder), "it holds wherever the tree lies");
+    assert!(!kept.contains(&folder), "the plan contains the path of the project");
     assert!(!nodes[0].exists("/srv/blob"), "{refused}");
 }
 
-/// A secret that a host exports is in no file: what rests on it is judged on the host alone.
+/// A secret that a host exports is not in any file: steps that depend on it are evaluated only on the host.
 #[test]
 fn secrets_stay_out_and_what_rests_on_them_is_still_bound() {
     let Some(nodes) = Fleet::take(1) else { return };
@@ -159,7 +159,7 @@ steps:
     assert_eq!(kept.code, 0, "{kept}");
     let text = fs_err::read_to_string(project.path("plan.json")).unwrap();
     assert!(!text.contains(CANARY) && !text.contains(&base64(CANARY)), "{text}");
-    assert!(!text.contains("cat /srv/secret"), "no commands: {text}");
+    assert!(!text.contains("cat /srv/secret"), "the plan contains a command: {text}");
     let applied = project.forge(["apply", "plan.json", "--yes"]);
     assert_eq!(applied.code, 0, "{applied}");
     assert_eq!(nodes[0].read("/srv/user"), CANARY.as_bytes());

@@ -1,4 +1,4 @@
-//! Steps across hosts: `one` makes, `host` installs, barriers count, two runs exclude each other.
+//! Steps across hosts: scopes `one`, `host` and `fleet`, barriers, and two runs that exclude each other.
 
 use crate::support::{Fleet, Output, Project};
 
@@ -9,7 +9,7 @@ fn expect(out: &Output, code: i32) {
 
 const MESH: &str = r#"
 recipe: mesh
-summary: One host makes a key pair, every host accepts it
+summary: One host creates a key pair, every host accepts it
 steps:
   - name: key
     scope: one
@@ -28,18 +28,18 @@ fn one_host_makes_a_key_and_every_host_installs_it() {
     let project = Project::new(&nodes).recipe("mesh", MESH).inventory("apply:\n  - { recipe: mesh, on: all }\n");
     let plan = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
     expect(&plan, 2);
-    assert!(plan.stdout.contains('?'), "the key is not known yet: {plan}");
+    assert!(plan.stdout.contains('?'), "the plan shows a key before it exists: {plan}");
     expect(&project.forge(["apply", "inventory.yaml", "--yes"]), 0);
     let makers: Vec<_> = nodes.iter().filter(|n| n.exists("/root/mesh")).collect();
-    assert_eq!(makers.len(), 1, "one host made the key");
+    assert_eq!(makers.len(), 1, "exactly one host creates the key");
     let key = makers[0].must("cat /root/mesh.pub");
     for node in nodes.iter() {
         assert_eq!(node.must("cat /root/accepted"), key);
     }
     expect(&project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]), 0);
-    // The key stays where it is, also when another host comes first.
+    // The key stays on its host, even if another host is observed first.
     let again = project.forge(["apply", "inventory.yaml", "--yes"]);
-    assert!(again.stdout.contains("nothing to do"), "{again}");
+    assert!(again.stdout.contains("no changes:"), "{again}");
 }
 
 const EACH: &str = r#"
@@ -67,7 +67,7 @@ fn values_of_every_host_are_collected_before_anyone_reads_them() {
 
 const BARRIER: &str = r#"
 recipe: second
-summary: Goes on once enough hosts are ready
+summary: Continues once enough hosts are ready
 needs:
   first: { of: selected, least: 100% }
 steps:
@@ -102,7 +102,7 @@ fn of_two_applies_one_gets_the_hosts_and_the_other_says_who_holds_them() {
     nodes[0].until_exists("/srv/begun");
     let second = project.forge(["apply", "inventory.yaml", "--yes"]);
     expect(&second, 7);
-    assert!(second.to_string().contains("another run works on this host"), "{second}");
+    assert!(second.to_string().contains("this host is locked by another run"), "{second}");
     let first = first.wait_with_output().expect("forge ends");
     assert_eq!(first.status.code(), Some(0), "{}", String::from_utf8_lossy(&first.stdout));
     expect(&project.forge(["apply", "inventory.yaml", "--yes"]), 0);
@@ -137,5 +137,5 @@ fn a_fleet_step_judges_what_all_hosts_show() {
     }
     let out = project.forge(["apply", "inventory.yaml", "--yes"]);
     assert_ne!(out.code, 0, "{out}");
-    assert!(nodes.iter().all(|n| !n.exists("/srv/agreed")), "nobody goes on: {out}");
+    assert!(nodes.iter().all(|n| !n.exists("/srv/agreed")), "a host continued: {out}");
 }

@@ -1,10 +1,11 @@
-//! Nodes of a real Slurm: drained before their window opens, resumed after it, by nobody but who drained them. One host is controller and node.
+//! Nodes of a real Slurm: drained before their window opens and resumed after it, if forge drained them. One host is
+//! both controller and node.
 
 use crate::support::{Fleet, Node, Nodes, Output, Project};
 
 const TRADE: &str = "deb [trusted=yes] file:/srv/forge-repo/trade ./\n";
 
-/// No control groups: those of a node here are of both kinds, which Slurm does not take.
+/// No control groups: nodes of the fleet have both versions, which Slurm does not support.
 const SETUP: &str = r#"
 apt-get -qq update
 DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends slurmctld slurmd munge >/root/log 2>&1 || { cat /root/log; exit 1; }
@@ -17,7 +18,7 @@ printf '%s\n' ClusterName=forge "SlurmctldHost=$name" SlurmUser=root StateSaveLo
 systemctl restart munge slurmctld slurmd
 "#;
 
-/// A change that takes its host out of service, and notes what Slurm says of the node meanwhile.
+/// A change that takes its host out of service, and records Slurm's state of the node meanwhile.
 const DRIVER: &str = "recipe: driver
 summary: A change that takes the host out of service
 params:
@@ -48,7 +49,7 @@ impl Site {
         &self.nodes[0]
     }
 
-    /// Waits until Slurm says so of the node.
+    /// Waits until Slurm reports this state of the node.
     fn is(&self, state: &str) {
         self.node().until(&format!("scontrol show node | grep -q ' State={state} '"), 60);
     }
@@ -72,7 +73,7 @@ impl Site {
         assert!(!self.node().exists("/var/lib/forge/window.json"));
     }
 
-    /// What Slurm said while the change was made.
+    /// Returns Slurm's state of the node during the change.
     fn during(&self) -> String {
         self.node().must("grep -E ' State=|Reason=' /etc/during")
     }
@@ -113,10 +114,10 @@ fn is_busy_while_a_job_runs(site: &Site) {
     site.declare("1.1-1");
     let out = site.apply();
     assert_eq!(out.code, 3, "{out}");
-    assert!(out.stdout.contains("Slurm still runs work on node "), "{out}");
+    assert!(out.stdout.contains("Slurm jobs still run on node "), "{out}");
     assert_eq!(site.node().must("cat /etc/driver; squeue --noheader --states=RUNNING | wc -l"), "1.0-1\n1");
     let state = site.node().must("scontrol show node | grep ' State='");
-    assert!(!state.contains("DRAIN"), "it takes work again: {state}");
+    assert!(!state.contains("DRAIN"), "it is still drained: {state}");
     site.node().must("scancel --name train");
     site.is("IDLE");
     site.applied("1.1-1");
@@ -143,7 +144,7 @@ fn leaves_what_somebody_else_drained(site: &Site) {
     site.is("IDLE");
 }
 
-/// One that was down for another reason is not brought up.
+/// A node that was down for another reason is not brought up.
 fn leaves_a_node_down(site: &Site) {
     site.update("State=DOWN Reason='bad DIMM'");
     site.declare("1.4-1");

@@ -1,13 +1,13 @@
-//! Drift over and over on hosts that nobody changes: quiet each time, nothing written, near the floor.
+//! Repeated drift runs on unchanged hosts: no findings, nothing written, close to the floor.
 //!
-//! The short form is 5 runs over 3 hosts. `FORGE_SOAK=100 FORGE_FLEET_SIZE=20 cargo test --test fleet soak:: -- --nocapture` runs
-//! the long one over all hosts of the fleet.
+//! The short form is 5 runs over 3 hosts. The long form runs over all hosts of the fleet:
+//! `FORGE_SOAK=100 FORGE_FLEET_SIZE=20 cargo test --test fleet soak:: -- --nocapture`.
 
 use crate::speed::{floor, restore_key_exchange};
 use crate::support::{Fleet, Node, Project};
 use std::time::{Duration, Instant};
 
-/// What a login itself writes, which the audit leaves out: `tests/fleet/snapshot` names it.
+/// Files that a login itself writes; `tests/fleet/snapshot` skips them.
 const LOGIN: &str = "/var/lib/sudo, /var/log/lastlog, /var/log/wtmp, /var/log/btmp";
 
 fn variable(name: &str, other: usize) -> usize {
@@ -47,8 +47,8 @@ fn drift_stays_quiet_and_writes_nothing() {
     }
     let (floor, time) = (median(floors), median(times));
     let ratio = time.as_secs_f64() / floor.as_secs_f64();
-    println!("{runs} runs over {hosts} hosts: quiet each time; nothing written but by logins ({LOGIN})");
+    println!("{runs} runs over {hosts} hosts: no drift; nothing written except by logins ({LOGIN})");
     println!("floor {floor:.2?}, drift {time:.2?}, ratio {ratio:.2}");
     let listed = project.forge(["drift", "inventory.yaml", "--history"]);
-    assert!(listed.stdout.contains(&format!("history: {runs} runs ({runs} quiet)")), "{listed}");
+    assert!(listed.stdout.contains(&format!("history: {runs} runs ({runs} without drift)")), "{listed}");
 }

@@ -1,4 +1,4 @@
-//! `plan` on twenty hosts stays near the floor: `ssh HOST true` to all of them in the same minute.
+//! `plan` on twenty hosts stays close to the floor: the time of `ssh HOST true` to all of them in the same minute.
 
 use crate::support::{Fleet, Node, Project, limited};
 use std::process::Stdio;
@@ -27,7 +27,7 @@ pub fn floor(fleet: &Fleet, names: &[String]) -> Duration {
     began.elapsed()
 }
 
-/// Gives the nodes back the key exchange that Debian's sshd has by default: most of what a connection costs real hosts.
+/// Restores the default key exchange of Debian's sshd: it is most of the cost of a connection to a real host.
 pub fn restore_key_exchange(nodes: &[Node]) {
     nodes.iter().for_each(|node| _ = node.must("rm /etc/ssh/sshd_config.d/quick.conf && systemctl reload ssh"));
 }

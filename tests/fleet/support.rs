@@ -9,7 +9,7 @@
 //! assert_eq!(out.code, 0, "{out}");
 //! assert_eq!(nodes[0].read("/etc/motd"), b"hello\n");
 //! ```
-#![allow(dead_code, clippy::disallowed_methods, reason = "the harness starts programs and reads the environment")]
+#![allow(dead_code, clippy::disallowed_methods, reason = "the harness runs programs and reads the environment")]
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -24,13 +24,13 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/fleet");
-/// The password of `admin` for sudo. `deploy` needs none, `plain` may not.
+/// The sudo password of `admin`. `deploy` needs none, `plain` may not use sudo.
 pub const PASSWORD: &str = "correct horse";
 const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/snapshot");
-/// Seconds after which a program that a test runs is taken for hung; it then ends with code 124.
+/// Seconds after which a program that a test runs counts as hung; it then ends with code 124.
 const LIMIT: &str = "600";
 
-/// What a program printed and how it ended. `code` is 128 + the signal's number if a signal ended it.
+/// A program's output and exit code. `code` is 128 + the signal's number if a signal ended it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     pub stdout: String,
@@ -43,7 +43,7 @@ impl Output {
         self.code == 0
     }
 
-    /// Runs `command`, feeding it `input`.
+    /// Runs `command` with `input` on stdin.
     pub fn of(command: &mut Command, input: &[u8]) -> Output {
         let out = collect(command, input);
         Output {
@@ -65,7 +65,8 @@ fn collect(command: &mut Command, input: &[u8]) -> std::process::Output {
     let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let mut stdin = child.stdin.take().expect("stdin is piped");
     std::thread::scope(|scope| {
-        // Beside reading, so that a program that prints before it reads cannot block; one that reads nothing is fine.
+        // In parallel with reading, so that a program that prints before it reads cannot block. A program that reads
+        // nothing is fine.
         scope.spawn(move || stdin.write_all(input).ok());
         child.wait_with_output().expect("the child is ours to wait for")
     })
@@ -75,21 +76,21 @@ fn script<I: AsRef<OsStr>>(args: impl IntoIterator<Item = I>) -> Output {
     Output::of(limited(SCRIPT).args(args), b"")
 }
 
-/// Starts `program` so that it ends with code 124 when it hangs: a test that waits for ever says nothing to anybody.
+/// Returns a command that runs `program` and ends with code 124 if it hangs: a test that waits forever reports nothing.
 pub fn limited(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=10", LIMIT]).arg(program);
     command
 }
 
-/// Runs the script and panics with what it said if it fails.
+/// Runs the script; panics with its output if it fails.
 fn must<I: AsRef<OsStr>>(args: impl IntoIterator<Item = I>) -> String {
     let out = script(args);
     assert!(out.ok(), "fleet: {out}");
     out.stdout
 }
 
-/// The running fleet, one per process. It stays up afterwards; the next process takes it over.
+/// The running fleet, one per process. It stays up afterwards; the next process reuses it.
 pub struct Fleet {
     pub key: PathBuf,
     pub known_hosts: PathBuf,
@@ -105,7 +106,7 @@ impl Fleet {
     /// Returns the fleet, started by the first call, or `None` after printing why the test is skipped.
     ///
     /// # Panics
-    /// When the fleet cannot run here and nobody said `FORGE_FLEET=skip`: a missing fleet is no passed test.
+    /// If the fleet cannot run here and `FORGE_FLEET=skip` is not set: without a fleet, no test passes.
     pub fn require() -> Option<&'static Fleet> {
         static FLEET: OnceLock<Fleet> = OnceLock::new();
         if std::env::var_os("FORGE_FLEET").is_some_and(|v| v == "skip") {
@@ -115,8 +116,8 @@ impl Fleet {
         Some(FLEET.get_or_init(Fleet::start))
     }
 
-    /// Takes `count` freshly reset nodes out of the pool, waiting until so many are free. Dropping them gives them
-    /// back. A test takes all its nodes at once: two that each hold some and want more would wait for ever.
+    /// Takes `count` freshly reset nodes out of the pool, and waits until that many are free. Dropping them returns
+    /// them. A test takes all its nodes at once: two tests that each hold some and want more would wait forever.
     pub fn take(count: usize) -> Option<Nodes> {
         let fleet = Fleet::require()?;
         assert!(count <= fleet.size, "the fleet has {} nodes; set FORGE_FLEET_SIZE to have {count}", fleet.size);
@@ -163,7 +164,7 @@ pub fn lock(dir: &Path) -> File {
     file
 }
 
-/// Reads one variable of `fleet env` or `cluster env`; only the blanks of its lists are quoted.
+/// Reads one variable from `fleet env` or `cluster env`; only the spaces in lists are quoted there.
 pub fn variable(env: &str, name: &str) -> String {
     let line = env.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix('='));
     line.unwrap_or_else(|| panic!("fleet env prints no {name}")).replace('\\', "")
@@ -194,7 +195,7 @@ impl Drop for Nodes {
     }
 }
 
-/// One host. Everything here goes behind forge's back: into the node directly, not through its sshd.
+/// One host. All methods bypass forge: they act directly in the node, not through its sshd.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node {
     pub name: String,
@@ -207,7 +208,7 @@ impl Node {
         Output::of(&mut self.inside(["sh", "-c", script]), b"")
     }
 
-    /// Runs a shell script that must succeed and returns what it printed, without the last newline.
+    /// Runs a shell script that must succeed and returns its output, without the last newline.
     pub fn must(&self, script: &str) -> String {
         let out = self.sh(script);
         assert!(out.ok(), "{}: `{script}`: {out}", self.name);
@@ -229,7 +230,7 @@ impl Node {
         Output::of(&mut self.inside(["test", "-e", path]), b"").ok()
     }
 
-    /// Waits until a path is there.
+    /// Waits until a path exists.
     pub fn until_exists(&self, path: &str) {
         self.until(&format!("test -e {path}"), 60);
     }
@@ -238,17 +239,18 @@ impl Node {
     pub fn until(&self, script: &str, limit_s: u64) {
         let end = Instant::now() + Duration::from_secs(limit_s);
         while !self.sh(script).ok() {
-            assert!(Instant::now() < end, "{}: after {limit_s} s still not: `{script}`", self.name);
+            assert!(Instant::now() < end, "{}: still failing after {limit_s} s: `{script}`", self.name);
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// Waits until the boot of that id is over: another one runs, or nothing does. A single question may fail on a node that is only busy.
+    /// Waits until the boot with that ID is over: the node has another boot ID, or does not answer. Requires several
+    /// failures in a row, because a single query may fail on a busy node.
     pub fn until_down(&self, boot_id: &str, limit_s: u64) {
         let end = Instant::now() + Duration::from_secs(limit_s);
         let mut silent = 0;
         while silent < 3 {
-            assert!(Instant::now() < end, "{}: after {limit_s} s still up", self.name);
+            assert!(Instant::now() < end, "{}: still up after {limit_s} s", self.name);
             match self.sh("cat /proc/sys/kernel/random/boot_id") {
                 out if !out.ok() => silent += 1,
                 out if out.stdout.trim() != boot_id => return,
@@ -258,7 +260,7 @@ impl Node {
         }
     }
 
-    /// Waits until nothing more starts: what still does after a boot would be measured or judged too.
+    /// Waits until nothing more starts: services that still start after a boot would affect measurements and results.
     pub fn settled(&self) {
         let out = self.sh("timeout 60 systemctl is-system-running --wait");
         let jobs = || self.sh("systemctl list-jobs --no-pager; systemctl --failed --no-pager");
@@ -269,7 +271,8 @@ impl Node {
         self.must("cat /proc/sys/kernel/random/boot_id")
     }
 
-    /// Returns every path written since the last reset, one per line; equal before and after means nothing was written.
+    /// Returns every path written since the last reset, one per line. Two equal snapshots prove that nothing was
+    /// written between them.
     pub fn snapshot(&self) -> String {
         let out = Output::of(limited(SNAPSHOT).arg(&self.name), b"");
         assert!(out.ok(), "{out}");
@@ -290,17 +293,17 @@ impl Node {
         must(["reset", &self.name]);
     }
 
-    /// Puts the hardware of a folder of `tests/fleet/profiles` into the node, until its next reset.
+    /// Installs the simulated hardware of a board of `hardware/boards` in the node, until its next reset.
     pub fn profile(&self, name: &str) {
         must(["profile", &self.name, name]);
     }
 
-    /// Breaks that hardware (`true`) or mends it; a profile's file `faults` says what there is to break.
+    /// Injects (`true`) or clears a fault of that hardware; `tests/fleet/profiles/faults` lists the faults.
     pub fn fault(&self, fault: &str, broken: bool) {
         must(["fault", &self.name, fault, if broken { "on" } else { "off" }]);
     }
 
-    /// Pulls (`false`) or plugs (`true`) the network cable.
+    /// Unplugs (`false`) or plugs in (`true`) the network cable.
     pub fn link(&self, up: bool) {
         must(["link", &self.name, if up { "up" } else { "down" }]);
     }
@@ -312,14 +315,14 @@ impl Node {
     }
 }
 
-/// A temporary directory with an inventory and recipes, and the forge that runs there.
+/// A temporary directory with an inventory and recipes, in which forge runs.
 pub struct Project {
     dir: tempfile::TempDir,
     head: String,
 }
 
 impl Project {
-    /// Builds a project whose inventory names `nodes` and connects as root.
+    /// Builds a project whose inventory contains `nodes` and connects as root.
     pub fn new(nodes: &[Node]) -> Project {
         Project::connecting_as("root", nodes)
     }
@@ -339,7 +342,7 @@ impl Project {
         Project { dir, head }.file("home/.ssh/.keep", "").inventory("")
     }
 
-    /// Gives the cluster another name: an API keeps lock and records by it, and tests share one API.
+    /// Sets another cluster name: the API stores the lock and records under it, and tests share one API.
     pub fn called(mut self, cluster: &str) -> Project {
         self.head = self.head.replacen("cluster: fleet\n", &format!("cluster: {cluster}\n"), 1);
         self
@@ -351,7 +354,7 @@ impl Project {
         self
     }
 
-    /// As [`Project::inventory`], for a project that somebody else keeps.
+    /// Like [`Project::inventory`], for a borrowed project.
     pub fn rewrite(&self, rest: &str) {
         fs_err::write(self.path("inventory.yaml"), format!("{}{rest}", self.head)).expect("a file");
     }
@@ -371,7 +374,7 @@ impl Project {
         self.dir.path().join(relative)
     }
 
-    /// Runs forge in the project to its end.
+    /// Runs forge in the project until it ends.
     pub fn forge<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Output {
         Output::of(self.hermetic(limited(env!("CARGO_BIN_EXE_forge")).args(args)), b"")
     }
@@ -383,12 +386,12 @@ impl Project {
         command
     }
 
-    /// Starts an apply that the test interrupts or kills; nobody reads what it says.
+    /// Starts an apply that the test interrupts or kills; its output is discarded.
     pub fn begin(&self) -> Child {
         self.begin_with(Stdio::null)
     }
 
-    /// As [`Project::begin`], for a test that reads what it says.
+    /// Like [`Project::begin`], for a test that reads its output.
     pub fn begin_heard(&self) -> Child {
         self.begin_with(Stdio::piped)
     }
@@ -398,7 +401,8 @@ impl Project {
         command.stdin(Stdio::null()).stdout(output()).stderr(output()).spawn().expect("forge starts")
     }
 
-    /// `HOME` keeps forge from the developer's files. ssh itself takes the home from the user database, not from here.
+    /// Clears the environment. `HOME` keeps forge away from the developer's files; ssh itself takes the home directory
+    /// from the user database.
     fn hermetic<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let path = std::env::var_os("PATH").unwrap_or_default();
         command.current_dir(self.dir.path()).env_clear().env("PATH", path).env("LANG", "C.UTF-8");

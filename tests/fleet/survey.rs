@@ -1,4 +1,4 @@
-//! Verbs that look at many hosts and change none: `exec` and `doctor`, with hosts that are away or not in order.
+//! Verbs that check many hosts and change none: `exec` and `doctor`, with hosts that are unreachable or not ready.
 
 use crate::support::{Fleet, Node, Output, Project};
 use std::process::Stdio;
@@ -22,7 +22,7 @@ fn names(nodes: &[Node]) -> Vec<&str> {
     nodes.iter().map(|node| node.name.as_str()).collect()
 }
 
-/// Returns the names as forge folds them: as a range where they follow each other.
+/// Returns the names as forge folds them: as a range if they are consecutive.
 fn folded(nodes: &[Node]) -> String {
     let parts = |at: usize| nodes[at].name.rsplit_once('-').expect("a node has a number");
     let ((stem, first), (_, last)) = (parts(0), parts(1));
@@ -49,7 +49,7 @@ fn exec_folds_equal_outputs_and_a_host_that_is_down_stops_no_other() {
     expect(&out, 3);
     says(&out, &format!("{}: exit status 1\n    here\n    0\n", nodes[1].name));
     says(&out, &format!("{}:\n    here\n    1\n", nodes[0].name));
-    assert_eq!([nodes[0].snapshot(), nodes[1].snapshot()], before, "exec writes nothing of its own");
+    assert_eq!([nodes[0].snapshot(), nodes[1].snapshot()], before, "exec itself wrote something");
     nodes[2].start();
 }
 
@@ -60,8 +60,8 @@ fn exec_asks_nobody_where_nobody_is() {
     let out = project.forge(["exec", "-i", "inventory.yaml", "--", "touch", "/srv/ran"]);
     expect(&out, 64);
     assert!(out.stderr.ends_with(
-        "error: exec asks before it runs on more than one host (2 hosts), and there is no terminal to ask on\n  \
-         hint: give `--yes` to run without being asked, or name one host\n"
+        "error: exec on more than one host (2 hosts) requires confirmation, but there is no terminal\n  \
+         hint: pass `--yes` to skip the confirmation, or select one host\n"
     ));
     assert!(!nodes[0].exists("/srv/ran") && !nodes[1].exists("/srv/ran"));
     expect(&project.forge(["exec", names(&nodes)[1], "-i", "inventory.yaml", "--", "touch", "/srv/ran"]), 0);
@@ -76,12 +76,9 @@ fn exec_stops_what_takes_too_long_and_all_that_it_started() {
     let out = exec(&project, &["--timeout", "2s", "--", "echo begun; sleep 4321 & sleep 4321"]);
     expect(&out, 3);
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
-    says(
-        &out,
-        "failed: did not end within 2 s and was stopped\n    hint: give it more time with `--timeout`\n    begun\n",
-    );
-    assert_ne!(nodes[0].sh("pgrep -f 'sleep [4]321'").code, 0, "it is gone on the host");
-    // An own status is not taken for it, and what is typed is what runs.
+    says(&out, "failed: timed out after 2 s and was stopped\n    hint: set a longer `--timeout`\n    begun\n");
+    assert_ne!(nodes[0].sh("pgrep -f 'sleep [4]321'").code, 0, "it still runs on the host");
+    // The command's own status 124 is not mistaken for a timeout, and the command runs exactly as typed.
     expect(&exec(&project, &["--", "exit 124"]), 3);
     says(&exec(&project, &["--", "printf", "%s|", "a b", "$HOME", "*", "'"]), ": a b|$HOME|*|'|\n");
 }
@@ -98,7 +95,7 @@ fn exec_works_on_a_disk_that_is_full_and_as_connect_says() {
     says(&exec(&Project::connecting_as("plain", &nodes), &["--", "id -un; pwd"]), "    plain\n    /home/plain\n");
 }
 
-/// Sends `count` interrupts once the command runs on the host.
+/// Runs a command and sends `count` interrupts once it runs on the host.
 fn interrupted(project: &Project, node: &Node, count: usize) -> Output {
     let command = ["exec", "-i", "inventory.yaml", "--", "touch /srv/runs; sleep 6; echo ended"];
     let mut child = project.command(command);
@@ -121,12 +118,13 @@ fn an_interrupt_lets_the_command_end_and_a_second_one_leaves_it() {
     let out = interrupted(&project, &nodes[0], 1);
     expect(&out, 130);
     says(&out, ": ended\n");
-    assert!(out.stderr.contains("stopping after what is running; interrupt again to leave it running\n"), "{out}");
+    let stopping = "stopping after the running commands; interrupt again to leave them running\n";
+    assert!(out.stderr.contains(stopping), "{out}");
     nodes[0].must("rm /srv/runs");
     let began = Instant::now();
     let out = interrupted(&project, &nodes[0], 2);
     expect(&out, 130);
-    says(&out, "cancelled: forge left before the command had ended; it may still run");
+    says(&out, "cancelled: forge exited before the command finished; it may still be running");
     assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
 }
 
@@ -142,12 +140,12 @@ fn doctor_finds_hosts_ready_and_writes_nothing() {
     let out = doctor(&project);
     expect(&out, 0);
     says(&out, "\ndoctor: 3 hosts: 3 ready (");
-    assert_eq!(nodes[0].snapshot(), before, "doctor writes nothing");
+    assert_eq!(nodes[0].snapshot(), before, "doctor wrote something");
     nodes[1].stop();
     let out = doctor(&project);
     expect(&out, 4);
     says(&out, &format!("      on {}\n", nodes[1].name));
-    says(&out, "      hint: check that it is up, its `address`, and what filters on the way");
+    says(&out, "      hint: check that the host is up, its `address` and firewalls");
     says(&out, "doctor: 3 hosts: 2 ready, 1 unreachable (");
     nodes[1].start();
 }
@@ -169,11 +167,11 @@ fn doctor_says_what_is_in_the_way_and_what_to_do() {
     let out = doctor(&project);
     expect(&out, 3);
     for told in [
-        "  x tools: missing: `flock`\n      hint: install what holds them: coreutils, util-linux",
-        "  x lock: `/run/lock/forge` is not root's file: regular empty file by plain\n      hint: if no forge works there",
+        "  x tools: missing: `flock`\n      hint: install the packages that contain them: coreutils, util-linux",
+        "  x lock: `/run/lock/forge` is not a root-owned file: regular empty file by plain\n      hint: if no forge run is active there",
         "  x packages: not fully installed: `forge-broken` (",
-        "  x clock: is about 2 h ahead of this machine's\n      hint: let a time service keep it",
-        "  x room: no room in `/`",
+        "  x clock: about 2 h ahead of this machine\n      hint: run a time service",
+        "  x room: no space in `/`",
         "\ndoctor: 2 hosts: 1 ready, 1 not ready (",
     ] {
         says(&out, told);
@@ -189,7 +187,7 @@ fn doctor_tells_who_may_not_and_who_is_at_work() {
     expect(&out, 3);
     says(
         &out,
-        "  x root: acts as `plain`, and root is needed\n      hint: set `connect: { sudo: … }` or log in as root\n",
+        "  x root: runs as `plain`, but root is required\n      hint: set `connect: { sudo: … }` or log in as root\n",
     );
     let project = Project::new(&nodes).recipe("slow", "recipe: slow\nsteps:\n  - { name: s, command: { check: test -e /srv/done, apply: 'touch /srv/runs; sleep 20; touch /srv/done' } }\n");
     let project = project.inventory("apply: [{ recipe: slow, on: all }]\n");
@@ -197,7 +195,7 @@ fn doctor_tells_who_may_not_and_who_is_at_work() {
     nodes[0].until_exists("/srv/runs");
     let out = doctor(&project);
     expect(&out, 0);
-    says(&out, "  ! lock: is held: run: ");
+    says(&out, "  ! lock: locked: run: ");
     says(&out, "forge apply");
     apply.wait().expect("the apply ends");
     expect(&project.forge(["verify", "inventory.yaml"]), 0);
@@ -216,6 +214,6 @@ fn doctor_tells_of_a_host_key_that_is_not_known() {
     );
     let out = doctor(&Project::new(&nodes).file("inventory.yaml", &inventory));
     expect(&out, 4);
-    says(&out, &format!("  x unreachable: the host key of `{}` is not known", nodes[0].address));
-    says(&out, "      hint: compare its fingerprint and take it with `ssh-keyscan ");
+    says(&out, &format!("  x unreachable: unknown host key of `{}`", nodes[0].address));
+    says(&out, "      hint: verify its fingerprint and add it with `ssh-keyscan ");
 }

@@ -1,5 +1,5 @@
-//! What Debian has of the trade's own programs, used as they are: a module that DKMS builds, OpenSM and the InfiniBand
-//! diagnostics on a fabric that ibsim simulates, and NVIDIA's daemon and tool where there is no card.
+//! Debian's packages of GPU and RDMA software, unmodified: a module that DKMS builds, OpenSM and the InfiniBand
+//! diagnostics on a fabric that ibsim simulates, and NVIDIA's daemon and tool on a host without a GPU.
 
 use crate::support::{Fleet, Node, Nodes, Project};
 use serde_json::Value;
@@ -9,7 +9,7 @@ const FABRIC: &str = include_str!("../samples/ibsim.net");
 /// A console that never ends keeps ibsim running.
 const IBSIM: &str = "[Unit]\nDescription=A simulated fabric\n[Service]\nExecStart=/bin/sh -c 'tail -f /dev/null | ibsim -s /root/ibsim.net'\n";
 
-/// OpenSM finds its port in the simulated fabric. Its units ask for the kernel's, which no node has.
+/// Makes OpenSM use a port of the simulated fabric. Its units require a kernel port, which no node has.
 const SIMULATED: &str = "[Unit]\nConditionPathExists=\n[Service]\nEnvironment=SIM_HOST=node-02\n\
                          Environment=LD_PRELOAD=/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so\n";
 
@@ -48,7 +48,7 @@ verify:
     expect: facts.dkms | selectattr("module", "equalto", "forge-hello") | selectattr("state", "equalto", "installed") | list | length == 1
 "##;
 
-/// A node that can install the trade's programs.
+/// Takes a node that can install these packages.
 fn node() -> Option<Nodes> {
     let nodes = Fleet::take(1)?;
     nodes[0].write("/etc/apt/sources.list.d/trade.list", "deb [trusted=yes] file:/srv/forge-repo/trade ./\n");
@@ -83,14 +83,14 @@ fn a_module_that_dkms_builds_is_seen_for_its_kernel() {
         (&"forge-hello".into(), &"1.0".into(), &"installed".into(), &kernel.into())
     );
     nodes[0].must(&format!("modinfo -k {kernel} -F version forge_hello | grep -x 1.0"));
-    assert!(apply(&project, 0).contains("nothing to do"), "a second apply");
+    assert!(apply(&project, 0).contains("no changes:"), "a second apply");
     nodes[0].must(&format!("dkms uninstall -m forge-hello -v 1.0 -k {kernel}"));
     let out = project.forge(["verify", "inventory.yaml"]);
     assert_eq!(out.code, 5, "{out}");
     apply(&project, 0);
 }
 
-/// What the diagnostics say of the manager, asked from another end of the fabric.
+/// Returns the diagnostics' output about the manager, from another end of the fabric.
 fn manager(node: &Node) -> String {
     node.must("SIM_HOST=node-01 ibsim-run sminfo")
 }
@@ -111,8 +111,11 @@ fn a_subnet_manager_governs_a_fabric_that_is_simulated() {
     apply(&project, 0);
     let said = manager(node);
     assert!(said.contains("priority 14 state 3 SMINFO_MASTER"), "{said}");
-    assert!(node.must("SIM_HOST=node-03 ibsim-run ibstat").contains("State: Active"), "a port is up with its manager");
-    assert!(apply(&project, 0).contains("nothing to do"), "a second apply");
+    assert!(
+        node.must("SIM_HOST=node-03 ibsim-run ibstat").contains("State: Active"),
+        "a port is not active although its manager runs"
+    );
+    assert!(apply(&project, 0).contains("no changes:"), "a second apply");
     node.must("systemctl disable --now opensm.service");
     let out = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
     assert_eq!(out.code, 2, "{out}");
@@ -129,7 +132,7 @@ steps:
     service: { name: nvidia-persistenced.service, enabled: true, state: running }
 "#;
 
-/// NVIDIA's daemon does not start where there is no card, and its tool says that there is no driver: both for real.
+/// NVIDIA's real daemon does not start without a GPU, and its real tool reports that there is no driver.
 #[test]
 fn without_a_card_the_daemon_fails_and_the_driver_is_not_guessed() {
     let Some(nodes) = node() else { return };

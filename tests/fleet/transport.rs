@@ -16,7 +16,7 @@ fn utf8(path: &Path) -> Utf8PathBuf {
     Utf8PathBuf::from_path_buf(path.to_owned()).unwrap()
 }
 
-/// What connects to `node` as `user`, with a folder of its own for sockets.
+/// Returns a target that connects to `node` as `user`, with its own folder for sockets.
 fn target(node: &Node, user: &str, folder: &tempfile::TempDir) -> Target {
     let fleet = Fleet::require().unwrap();
     Target {
@@ -85,13 +85,13 @@ async fn host_keys_are_checked() {
 
     let error = refused(connect(&target).await);
     assert_eq!(error.kind, ErrorKind::HostKeyUnknown, "{error:?}");
-    assert_eq!(error.message, format!("the host key of `{address}` is not known"));
+    assert_eq!(error.message, format!("unknown host key of `{address}`"));
     let command = format!("ssh-keyscan {address} >> '{}'", known.display());
     assert_eq!(
         error.hint.unwrap(),
-        format!("compare its fingerprint and take it with `{command}`, or set `host_key: accept_new`")
+        format!("verify its fingerprint and add it with `{command}`, or set `host_key: accept_new`")
     );
-    assert!(!known.exists(), "a refused key is not kept");
+    assert!(!known.exists(), "a refused key was saved");
     local("sh", &["-c", &command]);
     assert_eq!(output(&target, "id -un").await.unwrap(), "root\n");
 
@@ -111,7 +111,7 @@ async fn host_keys_are_checked() {
         let known = known.display();
         assert_eq!(
             error.message,
-            format!("the host key of `{address}` has changed: line 2 of `{known}` holds another one")
+            format!("the host key of `{address}` has changed: line 2 of `{known}` has a different key")
         );
         assert!(error.hint.unwrap().contains(&format!("`ssh-keygen -f '{known}' -R {address}`")));
     }
@@ -128,14 +128,14 @@ async fn refused_logins_are_told_apart() {
     local("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &path("other")]);
     let error = refused(connect(&with("other")).await);
     assert_eq!((error.kind, error.retryable, error.sent_anything), (ErrorKind::Auth, false, false), "{error:?}");
-    assert_eq!(error.message, "the host accepts no key of `root` for the login");
+    assert_eq!(error.message, "the host accepted no key of `root`");
 
     local("cp", &[right.identity.as_ref().unwrap().as_str(), &path("locked")]);
     local("ssh-keygen", &["-q", "-p", "-P", "", "-N", "secret", "-f", &path("locked")]);
     let error = refused(connect(&with("locked")).await);
     assert_eq!(error.kind, ErrorKind::KeyLocked, "{error:?}");
-    assert_eq!(error.message, format!("the key `{}` is locked by a passphrase", path("locked")));
-    assert_eq!(error.hint.unwrap(), format!("load it into the agent with `ssh-add {}`", path("locked")));
+    assert_eq!(error.message, format!("the key `{}` is protected by a passphrase", path("locked")));
+    assert_eq!(error.hint.unwrap(), format!("add it to the ssh agent with `ssh-add {}`", path("locked")));
 
     let error = refused(connect(&with("missing")).await);
     assert_eq!(error.kind, ErrorKind::Auth);
@@ -144,7 +144,7 @@ async fn refused_logins_are_told_apart() {
     local("cp", &[right.identity.as_ref().unwrap().as_str(), &path("open")]);
     local("chmod", &["644", &path("open")]);
     let error = refused(connect(&with("open")).await);
-    assert_eq!(error.message, format!("ssh ignores the key `{}`, because others may read it", path("open")));
+    assert_eq!(error.message, format!("ssh ignores the key `{}`: other users can read it", path("open")));
 
     let error = refused(connect(&Target { port: Some(2), ..right.clone() }).await);
     assert_eq!((error.kind, error.retryable), (ErrorKind::Refused, true), "{error:?}");
@@ -164,7 +164,7 @@ async fn refused_logins_are_told_apart() {
     let config = folder.path().join("config");
     std::fs::write(&config, "ConnectTimeout 1\n").unwrap();
     let own = Target { config: Some(utf8(&config)), ..right };
-    // What the inventory declares goes before the user's configuration, which goes before the default.
+    // The inventory takes precedence over the user's configuration, which takes precedence over the default.
     for (target, seconds) in [(Target { timeout: Duration::from_secs(2), ..own.clone() }, 2), (own, 1)] {
         let error = refused(connect(&target).await);
         assert_eq!(error.kind, ErrorKind::ConnectTimeout, "{error:?}");
@@ -191,7 +191,8 @@ async fn jumps_are_passed_and_their_failures_named() {
     let nobody = format!("nobody-here@{}", nodes[0].address);
     let error = refused(connect(&through(&[&nobody])).await);
     assert_eq!(error.kind, ErrorKind::Jump, "{error:?}");
-    assert!(error.message.starts_with(&format!("the jump `{nobody}` was not passed: ")), "{error}");
+    let failed = format!("the connection through jump host `{nobody}` failed: ");
+    assert!(error.message.starts_with(&failed), "{error}");
 
     let closed = format!("root@{}:2", nodes[0].address);
     let error = refused(connect(&through(&[&closed])).await);
@@ -208,7 +209,7 @@ async fn jumps_are_passed_and_their_failures_named() {
     std::fs::write(&known, without).unwrap();
     let error = refused(connect(&Target { known_hosts: Some(utf8(&known)), ..through(&[&first]) }).await);
     assert_eq!(error.kind, ErrorKind::Jump, "{line} {error:?}");
-    assert!(error.message.ends_with("is not known"), "{error}");
+    assert!(error.message.contains("failed: unknown host key of `"), "{error}");
 }
 
 fn with_password(password: &str) -> (SecretStore, Sudo) {
@@ -230,12 +231,12 @@ async fn sudo_gives_root_or_says_why_not() {
 
     let (secrets, sudo) = with_password(PASSWORD);
     let session = open(&host, &as_user("admin", sudo.clone()), &secrets).await.unwrap();
-    // The password is in nobody's arguments or environment while a script runs.
+    // The password is not in any process's arguments or environment while a script runs.
     let look = "id -un; cat >/dev/null; for f in /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do \
                 tr '\\0' ' ' <$f 2>/dev/null | grep -l 'correct[ ]horse' ; done";
     let done = session.run(&code(look), &secrets, None).await.unwrap();
     assert_eq!(String::from_utf8(done.stdout).unwrap(), "root\n");
-    assert_eq!(String::from_utf8(done.stderr).unwrap(), "", "neither prompt nor lecture is the script's");
+    assert_eq!(String::from_utf8(done.stderr).unwrap(), "", "sudo's prompt or lecture is in the script's output");
 
     let bytes: Vec<u8> = (0..5_000_000u32).map(|i| (i * 7 % 251) as u8).collect();
     let large = script(Fragment::new().code("printf %s").data(bytes.clone()).code(" | base64 -d; exit 5"));
@@ -258,8 +259,13 @@ async fn sudo_gives_root_or_says_why_not() {
             ErrorKind::SudoPassword,
             "sudo refused the password for `admin`",
         ),
-        (as_user("admin", Sudo::NoPassword), &none, ErrorKind::SudoNeedsPassword, "sudo wants a password for `admin`"),
-        (as_user("deploy", Sudo::NoPassword), &none, ErrorKind::SudoDenied, "sudo wants a terminal for `deploy`"),
+        (
+            as_user("admin", Sudo::NoPassword),
+            &none,
+            ErrorKind::SudoNeedsPassword,
+            "sudo requires a password for `admin`",
+        ),
+        (as_user("deploy", Sudo::NoPassword), &none, ErrorKind::SudoDenied, "sudo requires a terminal for `deploy`"),
     ];
     for (target, secrets, kind, message) in cases {
         let error = open(&host, &target, secrets).await.unwrap().run(&code("id"), secrets, None).await.unwrap_err();
@@ -273,7 +279,7 @@ async fn sudo_gives_root_or_says_why_not() {
     assert!(both.0.is_err_and(|e| e.kind == ErrorKind::SudoPassword) && both.1.is_err());
     let failures =
         nodes[0].must("sleep 1; journalctl -q --no-pager | grep -c 'sudo:auth.*authentication failure'; true");
-    assert_eq!(failures, "1", "a wrong password is tried once");
+    assert_eq!(failures, "1", "a wrong password is tried only once");
 
     nodes[0].must("echo 'plain:correct horse' | chpasswd");
     let (secrets, sudo) = with_password(PASSWORD);
@@ -300,7 +306,7 @@ async fn noise_of_login_shells_is_not_output() {
     let folder = tempfile::tempdir().unwrap();
     nodes[0].must("for h in /root /home/deploy; do printf 'echo welcome; echo warning >&2\\n' >$h/.bashrc; done; \
                    sed -i 's/^UsePAM.*/UsePAM yes\\nBanner \\/etc\\/issue.net/' /etc/ssh/sshd_config; systemctl reload ssh; sleep 0.5");
-    // A folder of the login's PATH that anybody may write to: nothing in it is run, least of all as root.
+    // A world-writable folder in the login's PATH: forge runs nothing from it, above all not as root.
     nodes[0].must("mkdir /srv/planted; for p in sh cat sed env sudo flock id stat; do \
                    printf '#!/bin/sh\\necho \"$0\" >>/srv/planted/ran\\n' >/srv/planted/$p; done; chmod -R 777 /srv/planted; \
                    for h in /root /home/deploy; do echo 'PATH=/srv/planted:$PATH' >>$h/.bashrc; done");
@@ -329,7 +335,7 @@ async fn many_scripts_share_few_channels() {
         assert_eq!(done.stdout.len(), 100_002);
     }
     session.close().await;
-    assert_eq!(std::fs::read_dir(folder.path().join("c")).unwrap().count(), 0, "no socket is left");
+    assert_eq!(std::fs::read_dir(folder.path().join("c")).unwrap().count(), 0, "a socket is left");
 }
 
 /// Kills the sshd that serves logins, but not the listener.
@@ -359,7 +365,11 @@ async fn a_dropped_link_is_not_a_failed_script() {
     assert_eq!(run(&session, "exit 255").await.unwrap().status, 255);
 
     nodes[0].must(CUT);
-    assert_eq!(run(&session, "echo third").await.unwrap().stdout, b"third\n", "nothing was sent on the dead link");
+    assert_eq!(
+        run(&session, "echo third").await.unwrap().stdout,
+        b"third\n",
+        "a script was sent on the dead connection"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -386,7 +396,7 @@ async fn an_observation_survives_a_dropped_link() {
     assert_eq!(reader.session().generation(), 2);
 }
 
-/// Not a test: takes the lock and waits to be killed. Started by the next test.
+/// Not a test: takes the lock and waits to be killed. The next test starts it.
 #[tokio::test(flavor = "multi_thread")]
 async fn helper_that_holds_the_lock() {
     let Ok(parts) = std::env::var("FORGE_TEST_HOLD") else { return };
@@ -433,7 +443,7 @@ async fn a_killed_controller_gives_the_lock_up() {
     child.kill().unwrap();
     child.wait().unwrap();
     tokio::time::sleep(Duration::from_millis(1000)).await;
-    // The lock is free, but its script is still at work: nobody else may write yet.
+    // The lock is free, but its script is still running: no other run may write yet.
     assert_eq!(nodes[0].sh("flock -n /run/lock/forge true").code, 0);
     match reader.lock(&owner("other"), None).await {
         Err(LockError::Acting { owner }) => assert!(owner.raw().starts_with("run: killed\n"), "{owner:?}"),
@@ -458,7 +468,7 @@ async fn a_lock_of_ours_on_a_dead_link_is_taken_back() {
     let target = target(&nodes[0], "root", &folder);
     let reader = Reader::new(connect(&target).await.unwrap());
     let mut writer = reader.lock(&owner("r1"), None).await.unwrap();
-    // Our end dies and the host does not learn of it.
+    // The local end of the connection dies and the host does not notice.
     nodes[0].must("pkill -STOP -f '^sshd: root'");
     local("pkill", &["-KILL", "-f", &format!("ssh -M -N -f -S {}", target.control_dir)]);
     let other = Reader::new(connect(&target).await.unwrap());
@@ -508,7 +518,7 @@ async fn a_long_step_survives_a_dropped_link() {
     writer.forget_long(&step.unit, &step.token, &secrets).await.unwrap();
     assert_eq!(nodes[0].must("ls /run/forge"), "");
 
-    // The next run meets a unit that its predecessor left running, and one that the host lost.
+    // The next run finds a unit that the previous run left running, and one that the host lost.
     let step = long("sleep 30", "left");
     writer.start_long(&step, &secrets).await.unwrap();
     writer.unlock().await;
@@ -543,7 +553,7 @@ async fn the_cost_is_near_the_floor() {
     let folder = tempfile::tempdir().unwrap();
     let target = target(&nodes[0], "root", &folder);
     let (mut floor, mut ours) = (Duration::MAX, Duration::MAX);
-    // On a busy machine a measured time includes waits for a processor: the minimum of many is the cost.
+    // On a busy machine a measured time includes waits for a processor: the minimum of many runs is the cost.
     for _ in 0..25 {
         let started = Instant::now();
         let config = Fleet::require().unwrap().ssh_config.to_str().unwrap();
@@ -569,7 +579,7 @@ async fn the_lock_is_not_touched_by_who_is_not_root() {
         Err(LockError::Transport(error)) => error,
         other => panic!("{:?}", other.err()),
     };
-    assert_eq!((error.kind, &*error.message), (ErrorKind::NotRoot, "acts as `plain`, and root is needed"));
+    assert_eq!((error.kind, &*error.message), (ErrorKind::NotRoot, "runs as `plain`, but root is required"));
     assert_eq!(error.hint.as_deref(), Some("set `connect: { sudo: … }` or log in as root"));
     assert!(!nodes[0].exists("/run/lock/forge") && !nodes[0].exists("/run/lock/forge.act"));
 }

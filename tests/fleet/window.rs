@@ -1,14 +1,15 @@
-//! Windows and reboots on real hosts: proven by the boot id, coalesced, blocked by who holds a device, finished after a kill.
+//! Windows and reboots on real hosts: proven by the boot ID, shared between steps, blocked by processes that use a
+//! device, finished after a kill.
 
 use crate::support::{Fleet, Node, Output, Project};
 
-/// What a kernel reads at boot: files of /etc/early.d are in force once they lie in /run/early.
-const BOOT_UNIT: &str = "[Unit]\nDescription=Takes over at boot what is configured\n[Service]\nType=oneshot\nRemainAfterExit=yes\n\
+/// Simulates settings that a kernel reads at boot: files of /etc/early.d are effective once they are in /run/early.
+const BOOT_UNIT: &str = "[Unit]\nDescription=Applies the configuration at boot\n[Service]\nType=oneshot\nRemainAfterExit=yes\n\
     ExecStart=/bin/sh -c 'mkdir -p /run/early; cp /etc/early.d/* /run/early/ || :'\n[Install]\nWantedBy=multi-user.target\n";
 const FM_UNIT: &str = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n";
 
 const EARLY: &str = "recipe: early
-summary: Two settings that take force at boot
+summary: Two settings that take effect at boot
 steps:
   - name: folder
     directory: { path: /etc/early.d }
@@ -98,7 +99,7 @@ fn two_steps_that_wait_for_a_reboot_share_one_that_is_proven() {
         assert_eq!(node.must("systemctl is-active fm; cat /etc/driver /etc/fm.conf"), "active\n1.0-1\n1.0-1");
         assert!(!node.exists("/var/lib/forge/window.json"));
     }
-    // The canary had everything behind it before the other host was written to.
+    // The canary had finished before forge wrote to the other host.
     let (first, second) = ("stat -c %Y /etc/slow", "stat -c %Y /etc/early.d");
     let at = |node: &Node, script: &str| node.must(script).parse::<u64>().expect("seconds");
     assert!(at(&nodes[0], first) <= at(&nodes[1], second));
@@ -130,7 +131,7 @@ fn a_host_whose_device_is_held_is_left_alone_while_the_others_finish() {
     assert_eq!(nodes[1].must("cat /etc/driver; systemctl is-active fm"), "1.0-1\nactive");
     let report = report(&project);
     assert_eq!(host(&report, busy)["outcome"], "blocked");
-    // Whoever may says that it must go, and why.
+    // The operator evicts the processes, with a reason.
     let out =
         project.forge(["apply", "inventory.yaml", "--yes", "--evict-busy", "announced", "--json-into", "report.json"]);
     assert_eq!(out.code, 0, "{out}");
@@ -152,13 +153,13 @@ fn a_run_that_is_killed_inside_a_window_is_finished_by_the_next() {
     assert_eq!(node.sh("systemctl is-active fm").stdout, "inactive\n", "the window is open");
     assert!(node.exists("/var/lib/forge/window.json"));
     let plan = project.forge(["plan", "inventory.yaml"]);
-    assert!(plan.stdout.contains("was left open by run "), "{plan}");
+    assert!(plan.stdout.contains("left open by run "), "{plan}");
     let boot = node.boot_id();
     let out = apply(&project);
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(node.must("systemctl is-active fm; cat /etc/fm.conf /etc/slow"), "active\n1.1-1\n1.1-1");
     assert!(!node.exists("/var/lib/forge/window.json"));
-    assert_eq!(node.boot_id(), boot, "nothing waits for a reboot any more");
+    assert_eq!(node.boot_id(), boot, "rebooted although no step needs it");
     as_declared(&project);
 }
 
@@ -187,7 +188,7 @@ fn a_run_that_is_killed_during_the_reboot_is_finished_by_the_next() {
 fn a_host_that_does_not_come_back_has_failed_and_is_named() {
     let Some(nodes) = Fleet::take(2) else { return };
     let project = prepare(&nodes, "max_unavailable: 2, reboot: allow, reboot_timeout: 25s");
-    // Its network does not come up again.
+    // Its network does not come up after the reboot.
     nodes[0].must("rm -f /etc/systemd/network/* && systemctl disable --quiet ssh ssh.socket || :");
     let out = apply(&project);
     assert_eq!(out.code, 3, "{out}");
@@ -197,7 +198,7 @@ fn a_host_that_does_not_come_back_has_failed_and_is_named() {
 }
 
 const BOOT: &str = "recipe: boot
-summary: A file that is read at boot, by something that cannot be asked
+summary: A file that is read at boot, by a program that cannot be probed
 steps:
   - name: file
     file: { path: /etc/boot.conf, content: \"1\\n\" }
@@ -206,7 +207,7 @@ steps:
     reboot: {}
 ";
 
-/// A reboot that a recipe asks for by name; what asks for it is the host, so a change behind forge's back does too.
+/// A `reboot` step. The host's state decides whether a reboot is due, so a change made without forge triggers it, too.
 #[test]
 fn a_host_is_rebooted_where_it_was_not_since_a_change() {
     let Some(nodes) = Fleet::take(1) else { return };
@@ -221,7 +222,7 @@ fn a_host_is_rebooted_where_it_was_not_since_a_change() {
     let second = node.boot_id();
     assert_ne!(first, second);
     as_declared(&project);
-    // Written, and killed before the reboot: the next run sees a file that is younger than the boot.
+    // As after a kill between the change and the reboot: the file is newer than the boot.
     node.must("touch /etc/boot.conf");
     let plan = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
     assert_eq!(plan.code, 2, "{plan}");

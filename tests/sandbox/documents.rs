@@ -1,4 +1,5 @@
-//! Every verb's `--format json`, from the real binary and simulated hosts, fits the schema that `forge schema document` prints.
+//! The JSON document of every verb, from the real binary and simulated hosts, matches the schema printed by
+//! `forge schema document`.
 
 use super::host::{Lab, Who};
 use super::{ONE, RECIPE};
@@ -6,7 +7,7 @@ use jsonschema::Validator;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Returns the `result` of a document, which has to fit the schema.
+/// Returns the `result` of a document. Fails if the document does not match the schema.
 fn result(lab: &Lab, schema: &Validator, arguments: &[&str]) -> String {
     lab.shell("rm -f document.json");
     let told = lab.forge(&[&["--json-into", "document.json"], arguments].concat());
@@ -14,12 +15,12 @@ fn result(lab: &Lab, schema: &Validator, arguments: &[&str]) -> String {
         serde_json::from_str(&lab.shell("cat document.json")).unwrap_or_else(|_| panic!("{arguments:?}: {told}"));
     let mistakes: Vec<String> = schema.iter_errors(&document).map(|e| format!("{}: {e}", e.instance_path())).collect();
     assert!(mistakes.is_empty(), "{arguments:?}:\n{}\n{document:#}", mistakes.join("\n"));
-    document["result"].as_str().expect("every document says what it holds").to_owned()
+    document["result"].as_str().expect("every document has `result`").to_owned()
 }
 
 #[test]
 fn the_documents_of_every_verb_fit_their_schema() {
-    let who = Who::all().into_iter().next().expect("this process is somebody");
+    let who = Who::all().into_iter().next().expect("at least one user");
     let lab = match Lab::new(who, &[("inventory.yaml", ONE), ("recipes/r.yaml", RECIPE)]) {
         Ok(lab) => lab,
         Err(why) => return eprintln!("skipped: a sandbox as {who:?}: {why}"),
@@ -78,6 +79,6 @@ fn the_documents_of_every_verb_fit_their_schema() {
     let names = [0, 1].map(|at| listed["runs"][at]["run"]["info"]["run"].as_str().unwrap());
     seen.insert(result(&lab, &schema, &["runs", "--compare", names[1], names[0]]));
     seen.insert(result(&lab, &schema, &["sandbox", "reset"]));
-    assert_eq!(seen, results, "each result is written by a verb of this test");
+    assert_eq!(seen, results, "this test runs a verb for every result of the schema");
     lab.nothing_is_left();
 }

@@ -1,18 +1,18 @@
-//! A folder with an inventory of sandboxes, and somebody who runs forge on it.
+//! A folder with an inventory of sandboxes, and the user who runs forge on it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Who runs forge.
+/// The user who runs forge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     Root,
-    /// The user of this process, or `nobody` where that is root.
+    /// The user of this process, or `nobody` if that is root.
     User,
 }
 
 impl Who {
-    /// Everybody that this process can be.
+    /// Returns every user that this process can become.
     pub fn all() -> Vec<Self> {
         if is_root() { vec![Self::Root, Self::User] } else { vec![Self::User] }
     }
@@ -22,17 +22,17 @@ fn is_root() -> bool {
     text(&Command::new("id").arg("-u").output().unwrap().stdout).trim() == "0"
 }
 
-/// The folder, with a copy of forge that everybody may run. Its sandboxes end with it.
+/// The folder, with a copy of forge that every user may run. Dropping it ends its sandboxes.
 pub struct Lab {
     pub who: Who,
     folder: tempfile::TempDir,
 }
 
 impl Lab {
-    /// Makes the folder and tries a sandbox in it.
+    /// Creates the folder and tries a sandbox in it.
     ///
     /// # Errors
-    /// What forge says where there can be none.
+    /// Sandboxes are not possible here: forge's error message.
     pub fn new(who: Who, files: &[(&str, &str)]) -> Result<Self, String> {
         let folder = tempfile::Builder::new().prefix("forge-lab").tempdir().unwrap();
         std::fs::copy(env!("CARGO_BIN_EXE_forge"), folder.path().join("forge")).unwrap();
@@ -66,7 +66,7 @@ impl Lab {
         self.hand_over();
     }
 
-    /// Gives the folder to whoever runs forge.
+    /// Makes the user who runs forge the owner of the folder.
     fn hand_over(&self) {
         if self.who == Who::User && is_root() {
             assert!(
@@ -75,7 +75,7 @@ impl Lab {
         }
     }
 
-    /// As [`Lab::forge`], by another user into whose hands the folder comes first.
+    /// Like [`Lab::forge`], as another user, who becomes the owner of the folder first.
     pub fn forge_as(&mut self, who: Who, arguments: &[&str]) -> String {
         let own = std::mem::replace(&mut self.who, who);
         self.hand_over();
@@ -108,20 +108,20 @@ impl Lab {
         self.command().args(arguments).output().unwrap()
     }
 
-    /// Returns exit code, stdout, and what went wrong on stderr; quiet otherwise.
+    /// Runs forge with `-q`. Returns exit code, stdout and stderr.
     pub fn forge(&self, arguments: &[&str]) -> String {
         let output = self.run(&[&["-q"], arguments].concat());
         let exit = output.status.code().map_or("signal".to_owned(), |code| code.to_string());
         format!("exit {exit}\n{}{}", text(&output.stdout), text(&output.stderr))
     }
 
-    /// Runs shell code in a sandbox and returns what it printed, whatever it ended with.
+    /// Runs shell code in a sandbox and returns its stdout, whatever the exit code.
     pub fn inside(&self, inventory: &str, host: &str, code: &str) -> String {
         let output = self.run(&["sandbox", "enter", host, "-i", inventory, "--", "sh", "-c", code]);
         text(&output.stdout)
     }
 
-    /// Runs a line of shell in the folder, with forge in `PATH`, and returns what it printed to a person, errors last.
+    /// Runs a line of shell in the folder, with forge in `PATH`, and returns stdout followed by stderr.
     pub fn shell(&self, line: &str) -> String {
         let own = self.command();
         let mut shell = Command::new("setpriv");
@@ -135,7 +135,7 @@ impl Lab {
         text(&output.stdout) + &text(&output.stderr)
     }
 
-    /// Runs forge in a chroot whose root is a view of this machine's, and returns what it printed.
+    /// Runs forge in a chroot whose root is a bind mount of this machine's root, and returns its output.
     pub fn inside_a_chroot(&self, arguments: &[&str]) -> String {
         const JAIL: &str = r#"mkdir -p jail && mount --rbind / jail && folder=$PWD && cd jail || exit 1
             exec chroot . sh -c 'cd "$1" && shift && exec "$@"' sh "$folder" "$@""#;
@@ -147,7 +147,8 @@ impl Lab {
         text(&output.stdout) + &text(&output.stderr)
     }
 
-    /// Starts a line of shell in the folder, as [`shell`](Self::shell) does, on a terminal that closes when it is killed.
+    /// Starts a line of shell in the folder, like [`shell`](Self::shell), on a terminal that closes when the returned
+    /// process is killed.
     pub fn on_a_terminal(&self, line: &str) -> std::process::Child {
         let own = self.command();
         let mut script = Command::new("script");
@@ -159,7 +160,7 @@ impl Lab {
         script.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
-    /// Waits until a file is there and returns what it holds, with what is in it written to its end.
+    /// Waits until a file exists and ends with a newline, and returns its content.
     pub fn comes(&self, name: &str) -> String {
         for _ in 0..600 {
             match std::fs::read_to_string(self.path(name)) {
@@ -167,13 +168,13 @@ impl Lab {
                 _ => std::thread::sleep(std::time::Duration::from_millis(100)),
             }
         }
-        panic!("`{name}` does not come");
+        panic!("`{name}` was not written within 60 s");
     }
 
-    /// No process of this machine speaks of this folder any more.
+    /// Fails if a process of this machine still has this folder in its arguments.
     pub fn nothing_is_left(&self) {
         let folder = self.folder.path().to_str().unwrap();
-        // A process that was just killed may take a moment to go.
+        // A process that was just killed may take a moment to disappear.
         for turn in 0.. {
             let listed = Command::new("ps").args(["-eo", "pid,args"]).output().unwrap();
             let listed = text(&listed.stdout);

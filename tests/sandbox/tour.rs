@@ -1,5 +1,5 @@
-//! The tour of a node with GPUs, where this machine has none: from bare servers in waves, with windows and a reboot each, to
-//! verified ones; and this machine compared before and after.
+//! The tour of a GPU node on a machine without GPUs: bare servers become verified nodes in waves, with a window and a
+//! reboot each. This machine is compared before and after.
 
 use super::as_everybody;
 use super::host::{Lab, Who};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const INVENTORY: &str = "inventories/h100-sandbox.yaml";
 
-/// A user's tour has one host: waves are the same for every user.
+/// Returns the hosts of the tour. As a user it has one host: waves do not depend on the user.
 fn hosts(lab: &Lab) -> Vec<&'static str> {
     match lab.who {
         Who::Root => vec!["gpu-01", "gpu-02", "gpu-03"],
@@ -22,7 +22,7 @@ fn copy_inventory(lab: &Lab) {
     lab.file(INVENTORY, &text);
 }
 
-/// Asks a host without forge's own judgement: what the driver, the kernel and its files say.
+/// Reads the state of a host without forge: from the driver, the kernel and files.
 fn ask_host(lab: &Lab, host: &str) -> Vec<String> {
     let code = "cat /proc/sys/kernel/random/boot_id; cat /sys/module/nvidia/version || echo none; \
                 grep -c iommu=pt /proc/cmdline; systemctl is-active nvidia-fabricmanager; \
@@ -50,7 +50,7 @@ fn bare_servers_become_gpu_nodes_with_a_reboot_each() {
         for (host, before) in hosts(lab).into_iter().zip(before) {
             assert_eq!(before[1..4], ["none", "0", "inactive"], "{host}");
             let after = ask_host(lab, host);
-            assert_ne!(after[0], before[0], "{host} has not rebooted");
+            assert_ne!(after[0], before[0], "{host} did not reboot");
             assert_eq!(after[1..], ["580.105.08", "1", "active", "8", "24.10-0.7.0", "8192"], "{host}");
         }
         every_host_rebooted_once(lab);

@@ -1,4 +1,5 @@
-//! A recipe as people write them, with all that starts by itself in it, and a recording of the hosts it was applied to.
+//! A typical recipe with everything that starts by itself: units, timers and cron jobs; and a recording of the hosts to
+//! which it was applied.
 
 use super::as_everybody;
 use super::host::Lab;
@@ -35,7 +36,7 @@ verify:
 
 fn timed(lab: &Lab) {
     lab.file("recipes/r.yaml", TIMED);
-    // A machine without cron has no such folder.
+    // A machine without cron does not have this folder.
     for host in ["a", "b"] {
         lab.inside("inventory.yaml", host, "mkdir -p /etc/cron.d");
     }
@@ -67,7 +68,7 @@ fn what_starts_by_itself_is_applied_and_found_again() {
     });
 }
 
-/// A recording that `facts` wrote serves to plan this inventory and another one, and says that its hosts are simulated.
+/// A recording written by `facts` can be used to plan this inventory and another one. It marks its hosts as simulated.
 fn facts_alone_give_the_same_plan(lab: &Lab) {
     let facts = lab.forge(&["facts", "--record", "facts.json"]);
     assert!(facts.starts_with("exit 0\n"), "{facts}");
@@ -75,12 +76,12 @@ fn facts_alone_give_the_same_plan(lab: &Lab) {
     lab.file("recipes/r.yaml", &TIMED.replace("every=1", "every=2").replace("    restart_on: [configuration]\n", ""));
     let other = lab.forge(&["plan", "--observed", "facts.json"]);
     assert!(other.contains("-every=9\n      +every=2\n    on a\n"), "{other}");
-    // What was as declared when it was recorded is known by its digest.
+    // The recording has only the digest of content that matched when it was recorded.
     assert!(
         other.contains("~ content: 8 bytes, sha256 682de07abf12 → 8 bytes, sha256 0605e4202f5f\n    on b\n"),
         "{other}"
     );
-    let counts = "plan: 2 changes on 2 of 2 hosts; steps: 18 as declared\n";
+    let counts = "plan: 2 changes on 2 of 2 hosts; steps: 18 unchanged\n";
     assert!(other.contains(counts) && lab.forge(&["plan"]).contains(counts), "{other}");
     lab.file("recipes/r.yaml", TIMED);
     assert!(lab.shell("cat facts.json").contains("\"origin\": \"simulated\""));
@@ -89,12 +90,12 @@ fn facts_alone_give_the_same_plan(lab: &Lab) {
 fn machine_ids_are_recorded_on_request_only(lab: &Lab) {
     let id = lab.inside("inventory.yaml", "a", "cat /etc/machine-id").trim().to_owned();
     assert_eq!(id.len(), 32, "{id}");
-    assert!(!lab.shell("cat facts.json").contains(&id), "the machine id lies in the recording");
+    assert!(!lab.shell("cat facts.json").contains(&id), "the recording contains the machine id");
     assert!(lab.forge(&["facts", "--record", "whole.json", "--no-redact"]).starts_with("exit 0\n"));
     assert!(lab.shell("cat whole.json").contains(&id));
 }
 
-/// What a record says of the start of a service decides whether it restarts: it must be in a recording too.
+/// The recorded start of a service decides whether it restarts, so a recording must contain the records of the host.
 #[test]
 fn a_recording_of_hosts_with_records_gives_the_plan_that_they_gave() {
     as_everybody(|lab| {
@@ -106,7 +107,8 @@ fn a_recording_of_hosts_with_records_gives_the_plan_that_they_gave() {
             assert_eq!(lab.forge(&["plan", "--observed", "seen.json"]), live);
             assert!(live.contains(expected), "{live}");
         };
-        // Written back as it was, but since the start: what the process has read in between is not known.
+        // The file has its old content, but was written after the start: the process may have read something else in
+        // between.
         lab.inside("inventory.yaml", "a", "cp /etc/app.conf /etc/app.new; mv /etc/app.new /etc/app.conf");
         same("1 change on 1 of 2 hosts");
         lab.inside("inventory.yaml", "a", "echo every=9 >/etc/app.conf");
@@ -115,7 +117,7 @@ fn a_recording_of_hosts_with_records_gives_the_plan_that_they_gave() {
         machine_ids_are_recorded_on_request_only(lab);
         let key = lab.inside("inventory.yaml", "a", "od -An -v -tx1 /var/lib/forge/key | tr -d ' \\n'");
         let seen = lab.shell("cat seen.json").replace(' ', "");
-        assert!(key.trim().len() == 64 && !seen.contains(key.trim()), "the host's key lies in the recording");
+        assert!(key.trim().len() == 64 && !seen.contains(key.trim()), "the recording contains the host's key");
         assert!(seen.contains("left-out"));
     });
 }

@@ -1,19 +1,19 @@
-//! A page that teaches: its files are written, its commands are run, and what they print must be what it shows.
+//! Follows a tutorial page: writes its files, runs its commands, and returns the page with their real output.
 
 use super::host::Lab;
 use std::fmt::Write;
 
-/// What a fence of the page is.
+/// The meaning of a fenced block.
 #[derive(Clone, Copy, PartialEq)]
 enum Fence {
-    /// A file, whose first line is a comment with its name.
+    /// A file. Its first line is a comment with its name.
     File,
-    /// Commands behind `$ `, each followed by what it prints.
+    /// Commands after `$ `, each followed by its output.
     Console,
     Other,
 }
 
-/// Follows the page in the lab and returns it as it would be if it were true.
+/// Follows the page in the lab and returns it with the real output of its commands.
 pub fn follow(page: &str, lab: &Lab) -> String {
     let (mut told, mut body, mut fence) = (String::new(), String::new(), None);
     for line in page.lines() {
@@ -49,12 +49,12 @@ fn close(kind: Fence, body: &str, lab: &Lab) -> String {
     body.to_owned()
 }
 
-/// Runs the command of a line that begins with `$ `, and returns the line with what it printed.
+/// Runs the command of a line that begins with `$ `, and returns the line followed by the output.
 pub fn run(line: &str, lab: &Lab) -> String {
     format!("{line}\n{}", steady(&lab.shell(&line["$ ".len()..])))
 }
 
-/// Puts fixed words in the place of what is another one every time: how long it took.
+/// Replaces durations, which differ from run to run, by fixed ones.
 fn steady(said: &str) -> String {
     let mut steady = String::new();
     for line in said.lines().filter(|line| !is_progress(line)) {
@@ -63,7 +63,7 @@ fn steady(said: &str) -> String {
     steady
 }
 
-/// Progress begins with the time of day.
+/// Reports whether it is a line of progress, which begins with the time of day.
 fn is_progress(line: &str) -> bool {
     line.len() > 8 && line.is_char_boundary(8) && shape(&line[..8]) == "00:00:00"
 }
@@ -72,7 +72,7 @@ fn shape(word: &str) -> String {
     word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
 }
 
-/// On a busy machine something takes 10 s or more, which has no fraction: a line ends like that of an idle one.
+/// Replaces a final duration without a fraction: 10 s or more, which occurs only on a busy machine.
 fn whole_seconds(line: &str) -> String {
     let (start, end) = match line.strip_suffix(')') {
         Some(start) => (start, " s)"),
@@ -80,7 +80,7 @@ fn whole_seconds(line: &str) -> String {
     };
     let Some(start) = start.strip_suffix(" s") else { return line.to_owned() };
     match start.trim_end_matches(|c: char| c.is_ascii_digit()) {
-        // A column of times is aligned to its right: `0.4` takes a place more than `10`.
+        // A column of times is right-aligned: `0.4` is one character longer than `10`.
         column if column.ends_with("  ") && column.len() + 2 == start.len() => {
             format!("{}0.4{end}", &column[..column.len() - 1])
         }

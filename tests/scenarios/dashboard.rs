@@ -1,4 +1,4 @@
-//! The dashboard of the recipe dcgm-monitoring: JSON that Grafana reads, with metrics that exporters have under that name.
+//! The dashboard of the recipe dcgm-monitoring: valid JSON for Grafana, with names of metrics that exporters have.
 
 use forge::config::shipped;
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! A host made of answers: what is not said is not there (`absent`, not installed, exit status 1), facts are unknown.
+//! A host made of answers. Without an answer, the state is absent (`absent`, not installed, exit status 1), and facts
+//! are unknown.
 
 use forge::config::Project;
 use forge::facts::Facts;
@@ -14,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns what is seen of each host before any question is put: its facts and records.
+/// Returns the first observation of each host, before any probe: its facts and records.
 pub fn first_look(project: &Project, answers: &Value) -> Vec<HostSeen> {
     let own = answers["hosts"].as_object().expect("`hosts` is a map");
     for name in own.keys() {
@@ -40,7 +41,7 @@ pub fn first_look(project: &Project, answers: &Value) -> Vec<HostSeen> {
         .collect()
 }
 
-/// Puts every question that can be put now, and answers it.
+/// Answers every probe that can be requested now.
 pub fn look(ground: Ground<'_>, seen: &mut HostSeen, answers: &Value) {
     if !seen.is_observed() {
         return;
@@ -127,7 +128,7 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Probe::Release(asked) => return Ok(release(asked, answers)),
         Probe::Evidence { .. } => return Err(Unknown::new("scenarios have no logs")),
         Probe::Records | Probe::Account | Probe::Fact { .. } | Probe::ClusterFact { .. } => {
-            panic!("{probe:?} was answered before")
+            panic!("{probe:?} is answered by `first_look`")
         }
     };
     let settled = answers.contains_key("settled").then(|| settled(probe)).flatten();
@@ -138,8 +139,8 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
     }
 }
 
-/// An object of a cluster: `absent` where nothing is said, `declared` where all is as it is wanted, else what it is like.
-/// Namespaces that nobody speaks of exist.
+/// Returns an object of a cluster: absent without an answer, as wanted for `declared`, not served for `unserved`,
+/// otherwise with the attributes of the answer. Namespaces without an answer exist.
 fn object(id: &ObjectId, want: Option<&str>, answers: &Map<String, Value>) -> Reading {
     let wanted: Option<Value> = want.map(|text| serde_json::from_str(text).expect("JSON"));
     let dry = wanted.clone().map(Dry::Becomes);
@@ -159,7 +160,7 @@ fn object(id: &ObjectId, want: Option<&str>, answers: &Map<String, Value>) -> Re
     Reading::Object(ObjectState::Known(Box::new(info)))
 }
 
-/// Objects as verification reads them: none where nothing is said, `unserved`, one, or a list.
+/// Returns objects as verification reads them: none without an answer, `unserved`, one, or a list.
 fn live(asked: &ObjectsAsked, answers: &Map<String, Value>) -> Reading {
     Reading::Objects(match answers.get(&format!("live {asked}")) {
         None => Some(Vec::new()),
@@ -170,7 +171,8 @@ fn live(asked: &ObjectsAsked, answers: &Map<String, Value>) -> Reading {
     })
 }
 
-/// A release of helm: none where nothing is said, as declared where all is, else what it is like.
+/// Returns a Helm release: none without an answer, as declared on a settled host, otherwise with the attributes of the
+/// answer.
 fn release(asked: &ReleaseAsked, answers: &Map<String, Value>) -> Reading {
     let chart = asked.chart.as_ref().map(|chart| {
         let name = match &chart.from {
@@ -193,18 +195,18 @@ fn release(asked: &ReleaseAsked, answers: &Map<String, Value>) -> Reading {
     Reading::Release(Box::new(serde_json::from_value(whole).expect("a release")))
 }
 
-/// Whether rpm keeps the books of the host.
+/// Reports whether the host's package manager is dnf.
 pub fn has_dnf(answers: &Map<String, Value>) -> bool {
     answers.get("fact packages").is_some_and(|packages| packages["manager"] == "dnf")
 }
 
-/// The command line and the boot menu of a host that was installed and nothing more.
+/// Returns the command line and the boot menu of a freshly installed host.
 fn cmdline() -> Value {
     let entry = json!({ "title": "Linux", "args": "ro quiet", "rescue": false });
     json!({ "loaded": "ro quiet", "loader": { "update_grub": { "lines": [], "entries": [entry] } } })
 }
 
-/// The image of such a host: nothing of what is asked is inside.
+/// Returns the initramfs image of a freshly installed host: it contains none of the requested files and modules.
 fn images(files: &[String], modules: &[String]) -> Value {
     let none: Map<String, Value> = files.iter().map(|path| (path.clone(), Value::Null)).collect();
     let modules: Map<String, Value> =
@@ -217,12 +219,12 @@ fn images(files: &[String], modules: &[String]) -> Value {
     json!({ "maker": "initramfs-tools", "running": kernel, "booted": 1000.0, "images": [image], "files": none })
 }
 
-/// Returns the path that a question about a large file is about.
+/// Returns the path of a probe of a large file.
 fn large(env: &[(String, String)]) -> Option<&str> {
     env.iter().find(|(name, _)| name == "FORGE_PATH").map(|(_, path)| path.as_str())
 }
 
-/// Says of a large file what is said of its path: nothing stands there, or one with that digest.
+/// Answers the probe of a large file from the answer for its path: absent, or a file with that digest.
 fn content(path: &str, answers: &Map<String, Value>) -> Reading {
     let file = answers.get(&format!("path {path}")).filter(|file| **file != "absent");
     let said = match file.map(|file| file["sha256"].as_str().unwrap_or("00")) {
@@ -232,7 +234,7 @@ fn content(path: &str, answers: &Map<String, Value>) -> Reading {
     Reading::Output(Output { stdout: said.into(), ..Output::default() })
 }
 
-/// What nobody said of a host on which everything is as declared: checks hold.
+/// Returns the answer of a settled host without an answer of its own: checks succeed.
 fn settled(probe: &Probe) -> Option<Value> {
     match probe {
         Probe::Check { id, .. } if id.starts_with("nftables ") => Some(nft_listing(probe, true)),
@@ -241,9 +243,10 @@ fn settled(probe: &Probe) -> Option<Value> {
     }
 }
 
-/// What `nft` prints of the declared table, and of the one in the kernel: as they are declared.
+/// Returns the output of `nft` for the declared table, and for the table in the kernel if it is loaded: both as
+/// declared.
 fn nft_listing(probe: &Probe, is_loaded: bool) -> Value {
-    let Probe::Check { env, .. } = probe else { unreachable!("a question of `nftables`") };
+    let Probe::Check { env, .. } = probe else { unreachable!("a check of `nftables`") };
     let text = env.iter().find(|(name, _)| name == "nft_text").map(|(_, text)| text.as_str()).unwrap_or_default();
     json!({ "status": 0, "stdout": format!("{text}\u{1e}\n{}", if is_loaded { text } else { "" }) })
 }
@@ -272,11 +275,11 @@ fn reading(probe: &Probe, given: &Value) -> Reading {
     serde_json::from_value(value).unwrap_or_else(|e| panic!("{given}: {e}"))
 }
 
-/// Lays what a case says over what a host says by default; a misspelt attribute is refused.
+/// Merges the attributes of a case over the defaults of a host. Panics on a misspelled attribute.
 fn over<T: Serialize + DeserializeOwned>(base: &T, given: &Value) -> Value {
     let mut value = serde_json::to_value(base).unwrap();
     for (key, given) in given.as_object().unwrap_or_else(|| panic!("{given}")) {
-        // Left out where they are as with dpkg.
+        // Missing in the JSON if they have the value that they have with dpkg.
         let rare = ["offers_unknown", "manager", "cannot_hold"].contains(&key.as_str());
         assert!(value.get(key).is_some() || rare, "attribute `{key}`");
         value[key] = given.clone();
@@ -284,7 +287,7 @@ fn over<T: Serialize + DeserializeOwned>(base: &T, given: &Value) -> Value {
     value
 }
 
-/// `absent`, or attributes over those of an ordinary file; `text` stands for a body with its digest.
+/// Returns `absent`, or attributes merged over those of a regular file; `text` sets the body and its digest.
 fn path(given: &Value, want: Option<&str>) -> Value {
     if given == "absent" {
         return json!("absent");

@@ -1,4 +1,4 @@
-//! A made-up cluster of many hosts, and what they answer.
+//! A generated cluster of many hosts, and their answers.
 
 use super::{Case, Look, load, look};
 use camino::Utf8Path;
@@ -9,21 +9,21 @@ use serde_json::{Map, Value, json};
 /// Steps of each recipe.
 pub const STEPS: usize = 5;
 
-/// Hosts that are looked at together: what their answers are made of is large.
+/// Number of hosts that are observed together, because the input of their answers needs much memory.
 const TOGETHER: usize = 500;
 
-/// What the hosts are like.
+/// The state of the hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// Everything is as declared.
+    /// Everything matches the declaration.
     Same,
-    /// One host in a hundred is bare, one in ten has two changes, the rest is as declared.
+    /// One host in a hundred is bare, one in ten has two changes, the others match.
     Mixed,
     /// Everything changes everywhere.
     Bare,
-    /// The same, and each recipe waits for the one before on 90 % of the hosts.
+    /// Like `Bare`, and each recipe waits for the previous one on 90 % of the hosts.
     Barrier,
-    /// The same, and one host in fifty cannot be judged in full: plans are made again with that.
+    /// Like `Barrier`, and one host in fifty cannot be evaluated completely, so plans are made again with that result.
     Lossy,
 }
 
@@ -50,7 +50,7 @@ fn recipe(at: usize, kind: Kind) -> String {
     text + &format!("verify:\n  - {{ name: holds, check: verify-{at} }}\n")
 }
 
-/// Returns `hosts` hosts with `recipes` recipes, written to `folder`.
+/// Writes a project of `hosts` hosts with `recipes` recipes to `folder` and loads it.
 pub fn project(folder: &Utf8Path, hosts: usize, recipes: usize, kind: Kind) -> Project {
     std::fs::create_dir(folder.join("recipes")).unwrap();
     let mut inventory = format!("cluster: made\nhosts:\n  h[1:{hosts}]:\napply:\n");
@@ -62,7 +62,7 @@ pub fn project(folder: &Utf8Path, hosts: usize, recipes: usize, kind: Kind) -> P
     load(&folder.join("inventory.yaml"))
 }
 
-/// Returns what a host answers that is as declared.
+/// Returns the answers of a host that matches the declaration.
 fn as_declared(host: &str, recipes: usize) -> Map<String, Value> {
     let unit = json!({
         "load": "loaded", "active": "active", "sub": "running", "file_state": "enabled", "main_pid": 7,
@@ -97,7 +97,7 @@ fn answers(at: usize, host: &str, recipes: usize, kind: Kind) -> Value {
     }
 }
 
-/// Returns what all hosts say before a plan is made of it.
+/// Returns a case from the answers of single hosts, with the common answers added.
 pub fn case(hosts: Value) -> Case {
     let all = json!({
         "fact kernel": { "arch": "x86_64" }, "fact os": { "id": "debian" },
@@ -106,7 +106,7 @@ pub fn case(hosts: Value) -> Case {
     Case { answers: json!({ "all": all, "hosts": hosts }), filter: StepFilter::default(), verbose: 0 }
 }
 
-/// Looks at all hosts, some after others.
+/// Observes all hosts, [`TOGETHER`] at a time.
 pub fn observed(project: &Project, recipes: usize, kind: Kind) -> Look {
     let hosts: Vec<_> = project.hosts.keys().enumerate().collect();
     let look = |hosts: &[(usize, &HostName)]| {

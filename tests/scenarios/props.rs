@@ -1,4 +1,4 @@
-//! What holds for every project: order, purity, and that a plan acts only on what it says.
+//! Properties of plans of every project: order, purity, and that only steps with a change act.
 
 use super::{Case, Look, load, look, plan_of};
 use camino::Utf8Path;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// A step of a made-up recipe.
+/// A step of a generated recipe.
 #[derive(Clone, Debug)]
 struct Made {
     kind: u8,
@@ -31,7 +31,7 @@ fn recipes() -> impl Strategy<Value = Recipes> {
     prop::collection::vec(prop::collection::vec(made(), 1..4), 1..5)
 }
 
-/// Exit status or state of each question: 0 as desired, 1 not, 2 unknown.
+/// Generates the answers to probes: 0 as desired, 1 not as desired, 2 unknown.
 fn answers() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop_oneof![4 => Just(0u8), 4 => Just(1u8), 1 => Just(2u8)], 64)
 }
@@ -79,7 +79,7 @@ fn project(recipes: &Recipes) -> (tempfile::TempDir, Project) {
     (folder, project)
 }
 
-/// Answers every question of a host by the next number.
+/// Returns a host's answers, each from the next number.
 fn host(recipes: &Recipes, numbers: &mut impl Iterator<Item = u8>) -> Value {
     let mut said = json!({ "path /x": { "kind": "directory", "mode": "0755" } });
     let output = |number| match number {
@@ -157,7 +157,7 @@ proptest! {
                 prop_assert!(step.envelope.is_none() || step.verdict == Verdict::Change);
                 prop_assert!(step.waits_for.is_none() || !step.verdict.is_settled());
             }
-            // Steps of a recipe run in the order written: below one that gets nowhere, none acts.
+            // Steps of a recipe run in the order written: after a step that is stuck, none acts.
             for steps in host.steps.chunk_by(|a, b| a.id.recipe == b.id.recipe) {
                 let stuck = steps.iter().position(|s| {
                     s.waits_for.is_some() || matches!(s.verdict, Verdict::Unknown | Verdict::Blocked(_))

@@ -1,26 +1,29 @@
-//! Recipes built into forge, each with its proof: `tests/recipes/NAME.yaml`, judged on hosts made of answers.
+//! The built-in recipes, each with its proof: `tests/recipes/NAME.yaml`, evaluated on hosts made of answers.
 //!
-//! A proof has `cases`. Each names a `host` (a file of `tests/recipes/hosts`), `facts` laid over those of the host, what is
-//! applied (`with` for the recipe of the file's name, or `apply`), and what must come of it: `steps` (name to verdict; other
-//! recipes' as `recipe/step`), `verify` (name to verdict), `says` (parts of reasons), or `refused` (parts of what `validate`
-//! says), `order` (steps that come after each other), `reboots` (of each planned reboot the steps that it is for), `stops` (units
-//! and modules that the window stops), `declares` (parts of what is declared, with the text of files) and `warns` (parts of
-//! warnings). `settled: true` gives the host everything that is declared: then nothing may be left to do.
-//! `probes` answers what a step asks of the host, by the step's name: a command's check, an installer's probe.
-//! `printed` gives what the host itself prints for a fact, which goes through the fact's own parser: `@@` stands for the record
-//! separator, and a line `<NAME>` for `tests/samples/NAME`.
+//! A proof has `cases`. The input of a case: a `host` (a file in `tests/recipes/hosts`), `facts` merged over those of
+//! the host, and the applied recipe (`with` for the recipe of the file's name, or `apply`). The expected result:
+//! `steps` (name to verdict; those of other recipes as `recipe/step`), `verify` (name to verdict), `says` (parts of
+//! reasons), or `refused` (parts of the messages of `validate`), `order` (steps that come after each other), `reboots`
+//! (for each planned reboot the steps that need it), `stops` (units and modules that the window stops), `declares`
+//! (parts of the declared state, with the text of files) and `warns` (parts of warnings). `settled: true` gives the
+//! host everything that is declared: then there must be no changes. `probes` answers the probe of a step, by the step's
+//! name: a command's check, an installer's probe. `printed` has the host's output for a fact, which goes through the
+//! fact's own parser: `@@` stands for the record separator, and a line `<NAME>` for `tests/samples/NAME`.
 //!
-//! `kubernetes` gives the case the API of a cluster: its steps, verification and warnings stand beside those of the host, under
-//! the same keys. It holds `facts` (`kubernetes_version: v1.30.6`, and `nodes`, each laid over an ordinary node) and `answers`:
-//! - `object ConfigMap web/settings`: an object that a step declares: `declared`, `unserved`, or attributes of `ObjectInfo`;
-//! - `live Pod web/a`, `live Node *`, `live Pod web/* (app=x)`: what verification reads: the whole object with its status, a list of
-//!   them, `absent` (as where nothing is said) or `unserved`;
+//! `kubernetes` adds the API of a cluster to the case: its steps, verifications and warnings are listed together with
+//! those of the host, under the same keys. It has `facts` (`kubernetes_version: v1.30.6`, and `nodes`, each merged over
+//! a default node) and `answers`:
+//! - `object ConfigMap web/settings`: an object that a step declares: `declared`, `unserved`, or attributes of
+//!   `ObjectInfo`;
+//! - `live Pod web/a`, `live Node *`, `live Pod web/* (app=x)`: objects that verification reads: the whole object with
+//!   its status, a list of them, `absent` (the default) or `unserved`;
 //! - `object Node gpu-1`: a node that a step marks, `proof Job ml/smoke`: attributes of `ProofState`;
-//! - `release gpu-operator/gpu-operator`: attributes of `ReleaseState`; none where nothing is said.
+//! - `release gpu-operator/gpu-operator`: attributes of `ReleaseState`; by default there is no release.
 //!
-//! `files` are texts of the inventory's folder, by their name. What is declared for a release are its values too, as JSON.
+//! `files` are texts in the inventory's folder, by name. The declared state of a release includes its values, as JSON.
 //!
-//! `settled: true` makes objects and releases of the cluster be as declared too, but for those that have an answer.
+//! With `settled: true` objects and releases of the cluster match the declaration too, except those that have an
+//! answer.
 
 use super::{Case, Look, look, plan_of};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -41,7 +44,7 @@ pub fn yaml(path: &Utf8Path) -> Value {
     serde_saphyr::from_str(&text).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// Lays `over` over `base`, map by map.
+/// Merges `over` into `base`, recursively in maps.
 pub fn laid(base: &Value, over: &Value) -> Value {
     let (Value::Object(base), Value::Object(over)) = (base, over) else { return over.clone() };
     let mut both = base.clone();
@@ -52,7 +55,8 @@ pub fn laid(base: &Value, over: &Value) -> Value {
     Value::Object(both)
 }
 
-/// Returns the facts of a case: those of its host with `facts` over them; `each` lays a map over every element of a list.
+/// Returns the facts of a case: those of its host with `facts` merged over them; `each` merges a map over every element
+/// of a list.
 fn facts(case: &Value) -> Value {
     let host = case["host"].as_str().map_or_else(|| json!({}), |name| yaml(&root().join(format!("hosts/{name}.yaml"))));
     let mut facts = laid(&host, case.get("facts").unwrap_or(&json!({})));
@@ -60,13 +64,13 @@ fn facts(case: &Value) -> Value {
         facts[name] = read(name, text.as_str().unwrap());
     }
     for (name, over) in case["each"].as_object().into_iter().flatten() {
-        let items = facts[name].as_array_mut().unwrap_or_else(|| panic!("`{name}` is no list of facts"));
+        let items = facts[name].as_array_mut().unwrap_or_else(|| panic!("the fact `{name}` is not a list"));
         items.iter_mut().for_each(|item| *item = laid(item, over));
     }
     facts
 }
 
-/// Reads what a host prints for a fact, as forge does; what it does not understand is unknown.
+/// Parses a host's output for a fact like forge. The fact is unknown if it cannot be parsed.
 pub fn read(name: &str, text: &str) -> Value {
     let fact = forge::facts::all().iter().find(|fact| fact.name == name).unwrap_or_else(|| panic!("no fact `{name}`"));
     let sample = |line: &str| match line.strip_prefix('<').and_then(|line| line.strip_suffix('>')) {
@@ -93,7 +97,8 @@ fn inventory(recipe: &str, case: &Value) -> Value {
     inventory
 }
 
-/// Loads a case as the command line does, with the text of warnings; the text of all mistakes where it is refused.
+/// Loads a case like the command line. Returns the project with the text of its warnings, or the text of all messages
+/// if the case is refused.
 fn load(recipe: &str, case: &Value) -> Result<(Project, String), String> {
     let folder = tempfile::tempdir().unwrap();
     let path = Utf8Path::from_path(folder.path()).unwrap().join("inventory.yaml");
@@ -106,12 +111,12 @@ fn load(recipe: &str, case: &Value) -> Result<(Project, String), String> {
     let (project, diags, sources) = config::load(&path, &options);
     let said: Vec<String> = diags.0.iter().map(|diag| render(diag, &sources, false)).collect();
     let said = said.join("\n");
-    // Only what a rule advises may be said of a valid one.
+    // A valid case may have warnings of rules only.
     let mistaken = diags.0.iter().any(|diag| diag.severity == Severity::Error || diag.code != Code::RuleFailed);
     project.filter(|_| !mistaken).map(|project| (project, said.clone())).ok_or(said)
 }
 
-/// What the host and the cluster of a case answer.
+/// The answers of the host and of the cluster of a case.
 #[derive(Clone)]
 struct Given {
     host: Map<String, Value>,
@@ -123,7 +128,7 @@ impl Given {
         Self { host: answers(written), cluster: written.get("kubernetes").map(of_cluster) }
     }
 
-    /// As if everything that is declared had been applied.
+    /// Adds answers as if everything that is declared had been applied.
     fn settle(&mut self, declared: &[Declared]) {
         settle(declared, &mut self.host);
         if let Some(answers) = &mut self.cluster {
@@ -144,7 +149,7 @@ impl Given {
     }
 }
 
-/// Returns what the API says of nodes that carry what is declared of them.
+/// Returns the API's answers for nodes that have all declared marks.
 fn nodes(declared: &[Declared]) -> Vec<(String, Value)> {
     let mut all: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for own in declared.iter().filter(|own| own.kind == "node" && own.desired["absent"] != true) {
@@ -157,7 +162,7 @@ fn nodes(declared: &[Declared]) -> Vec<(String, Value)> {
     all.into_iter().map(told).collect()
 }
 
-/// Returns what the API says of objects that are to be gone.
+/// Returns the API's answers for objects that are declared absent.
 fn gone(declared: &[Declared]) -> Vec<(String, Value)> {
     use forge::probe::ObjectId;
     let absent = declared.iter().filter(|own| own.desired["absent"] == true);
@@ -166,7 +171,7 @@ fn gone(declared: &[Declared]) -> Vec<(String, Value)> {
     objects.filter_map(id).map(|id| (format!("object {id}"), json!({ "live": null }))).collect()
 }
 
-/// Returns what the API says of a workload that was proven as it is declared.
+/// Returns the API's answer for a workload that was proven in its declared form.
 fn proof(declared: &Declared) -> Option<(String, Value)> {
     let id = forge::probe::ObjectId::of(&declared.desired["object"]).filter(|_| declared.kind == "job")?;
     let digest = format!("sha256:{}", super::host::sha256(&declared.desired.to_string()));
@@ -191,7 +196,7 @@ fn marked(name: &str, marks: &Map<String, Value>) -> Value {
     node
 }
 
-/// Returns what a cluster answers.
+/// Returns the answers of a cluster.
 fn of_cluster(written: &Value) -> Map<String, Value> {
     let mut answers = written["answers"].as_object().cloned().unwrap_or_default();
     for (name, told) in written["facts"].as_object().into_iter().flatten() {
@@ -243,7 +248,7 @@ fn answers(written: &Value) -> Map<String, Value> {
     answers
 }
 
-/// What a step declares for the host, or for the cluster.
+/// The declared state of a step, on the host or on the cluster.
 struct Declared {
     /// `recipe/step[key]`
     id: String,
@@ -251,7 +256,7 @@ struct Declared {
     desired: Value,
 }
 
-/// Returns what is declared for the host and for the cluster.
+/// Returns the declared states for the host and for the cluster.
 fn declared(project: &Project, case: &Case, look: &Look) -> Vec<Declared> {
     let expander = config::Expander::new(project);
     let ground = Ground {
@@ -277,7 +282,7 @@ fn declared(project: &Project, case: &Case, look: &Look) -> Vec<Declared> {
         .collect()
 }
 
-/// Adds to the answers of a host what is declared for it: as if it had been applied.
+/// Adds the declared states to the answers of a host, as if they had been applied.
 fn settle(declared: &[Declared], answers: &mut Map<String, Value>) {
     answers.insert("settled".to_owned(), json!(true));
     for step in declared.iter().filter(|step| step.desired["absent"] != true) {
@@ -286,17 +291,17 @@ fn settle(declared: &[Declared], answers: &mut Map<String, Value>) {
     folders(answers);
 }
 
-/// Gives the answers that a case has for the question of a step itself: the check of a command, the probe of an installer.
+/// Adds a case's answers for the probes of steps: the check of a command, the probe of an installer.
 fn told(recipe: &str, written: &Value, declared: &[Declared], answers: &mut Map<String, Value>) {
     for (name, answer) in written["probes"].as_object().into_iter().flatten() {
         let id = if name.contains('/') { name.clone() } else { format!("{recipe}/{name}") };
-        let step = declared.iter().find(|step| step.id == id).unwrap_or_else(|| panic!("no step `{id}` asks"));
+        let step = declared.iter().find(|step| step.id == id).unwrap_or_else(|| panic!("no step `{id}`"));
         let script = step.desired["probe"].as_str().or(step.desired["check"]["check"].as_str());
         answers.insert(format!("sh {}", script.unwrap_or_else(|| panic!("{}", step.desired))), answer.clone());
     }
 }
 
-/// Whatever stands at a path stands in a folder.
+/// Adds the parent folders of every path.
 fn folders(answers: &mut Map<String, Value>) {
     let paths: Vec<Utf8PathBuf> = answers.keys().filter_map(|key| key.strip_prefix("path ").map(Into::into)).collect();
     for path in paths.iter().flat_map(|path| path.ancestors().skip(1)) {
@@ -305,7 +310,7 @@ fn folders(answers: &mut Map<String, Value>) {
     }
 }
 
-/// Says that what a resource declares is there.
+/// Adds the answer that the declared state of a resource exists.
 fn stand(kind: &str, desired: &Value, answers: &mut Map<String, Value>) {
     let text = |key: &str| desired[key].as_str().unwrap_or_default().to_owned();
     let rpm = super::host::has_dnf(answers);
@@ -403,7 +408,7 @@ fn stand(kind: &str, desired: &Value, answers: &mut Map<String, Value>) {
     }
 }
 
-/// The account has the keys, in files of its own.
+/// Returns the answer that the account has the keys, in files that it owns.
 fn account_keys(desired: &Value) -> Value {
     let user = desired["user"].as_str().unwrap();
     let at = |kind: &str, mode: u32, body: Option<String>| {
@@ -420,7 +425,8 @@ fn account_keys(desired: &Value) -> Value {
     } })
 }
 
-/// Several steps may ask after one image: what each wants inside is inside, all else is not.
+/// Adds the answer for the initramfs image, which several steps may share: it contains what each step declares, and
+/// nothing else.
 fn early_image(desired: &Value, answers: &mut Map<String, Value>) {
     let kernel = "5.15.0-130-generic";
     let image = json!({
@@ -444,7 +450,7 @@ fn early_image(desired: &Value, answers: &mut Map<String, Value>) {
     }
 }
 
-/// Says it, unless the case says something else.
+/// Sets an entry, unless the case has it.
 fn say(map: &mut Value, key: &str, value: &Value) {
     if map.get(key).is_none() {
         map[key] = value.clone();
@@ -491,7 +497,8 @@ fn parts<'v>(written: &'v Value, key: &str) -> Vec<&'v str> {
     written[key].as_array().into_iter().flatten().map(|part| part.as_str().unwrap()).collect()
 }
 
-/// Returns what is wrong with a case that is refused, or is not refused as it should be.
+/// Returns the problems of a case's refusal: refused for other reasons than expected, or valid although a refusal is
+/// expected.
 fn refusal(written: &Value, said: Option<&str>) -> Vec<String> {
     let refused = parts(written, "refused");
     let Some(said) = said else {
@@ -499,12 +506,12 @@ fn refusal(written: &Value, said: Option<&str>) -> Vec<String> {
     };
     let missing: Vec<&&str> = refused.iter().filter(|part| !said.contains(**part)).collect();
     match refused.is_empty() || !missing.is_empty() {
-        true => vec![format!("it is refused without {missing:?}:\n{said}")],
+        true => vec![format!("it is refused, but not with {missing:?}:\n{said}")],
         false => Vec::new(),
     }
 }
 
-/// Returns what is wrong with one case.
+/// Returns the problems of one case.
 pub fn mistakes(recipe: &str, written: &Value) -> Vec<String> {
     match load(recipe, written) {
         Err(said) => refusal(written, Some(&said)),
@@ -527,7 +534,7 @@ fn planned(recipe: &str, written: &Value, project: &Project, mut warned: String)
     }
     if written["settled"] == true {
         given.settle(&declared(project, &made, &seen));
-        // What the case says itself stands; images are shared by several steps.
+        // Answers of the case take precedence, except for images, which several steps share.
         let own = written["answers"].as_object().cloned().unwrap_or_default();
         given.host.extend(own.into_iter().filter(|(key, _)| key != "initramfs"));
         told(recipe, written, &declared(project, &made, &seen), &mut given.host);
@@ -550,10 +557,10 @@ fn planned(recipe: &str, written: &Value, project: &Project, mut warned: String)
     wrong
 }
 
-/// Returns the parts under `key` that `text` does not hold.
+/// Returns a problem for each part under `key` that `text` does not contain.
 fn absent(written: &Value, key: &str, text: &str) -> Vec<String> {
     let missing = parts(written, key).into_iter().filter(|part| !text.contains(part));
-    missing.map(|part| format!("nothing {key} `{part}`: {text}")).collect()
+    missing.map(|part| format!("{key}: `{part}` not found in: {text}")).collect()
 }
 
 fn declarations(declared: &[Declared]) -> String {
@@ -561,7 +568,7 @@ fn declarations(declared: &[Declared]) -> String {
     values.map(text_of).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns a text, the words of a list in a line, or a map as JSON.
+/// Returns a text as it is, the words of a list in one line, or a map as JSON.
 fn text_of(value: &Value) -> String {
     if value.is_object() {
         return value.to_string();
@@ -570,20 +577,20 @@ fn text_of(value: &Value) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns what files are to hold that are not there yet.
+/// Returns the diffs of all changes, which have the text of new files.
 fn diffs(plan: &Plan) -> String {
     let changes = steps_of(plan).flat_map(|step| &step.changes);
     changes.filter_map(|change| change.diff.as_ref()).map(|diff| diff.raw()).collect()
 }
 
-/// Returns the steps that do not come after those before them in the list.
+/// Returns a problem for each step that does not come after its predecessor in the list.
 fn out_of_order(order: &[&str], plan: &Plan) -> Vec<String> {
     let at = |step: &str| steps_of(plan).position(|planned| planned.id.to_string() == step);
     let late = order.windows(2).filter(|pair| at(pair[0]).is_none() || at(pair[0]) >= at(pair[1]));
     late.map(|pair| format!("`{}` does not come after `{}`", pair[1], pair[0])).collect()
 }
 
-/// Returns what the host's window is otherwise than the case says.
+/// Returns the differences between the host's window and the case.
 fn windows(written: &Value, plan: &Plan) -> Vec<String> {
     let window = plan.hosts[0].window.clone().unwrap_or_default();
     let names = |reboot: &plan::Reboot| reboot.steps.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -619,14 +626,14 @@ fn compare(recipe: &str, written: &Value, plan: &Plan) -> Vec<String> {
     wrong
 }
 
-/// Returns the steps of a case that would change again once everything that it declares is there, whatever the host's
-/// facts say still.
+/// Returns the steps of a case that would still have a change after everything that it declares is applied, although
+/// the host's facts stay the same.
 pub fn again(recipe: &str, written: &Value) -> Vec<String> {
     let (project, _) = load(recipe, written).unwrap();
     let mut given = Given::of(written);
-    // Objects are as declared by then, whatever they were.
+    // By then objects match the declaration, whatever their state was.
     given.cluster.iter_mut().for_each(|cluster| cluster.retain(|key, _| !key.starts_with("object ")));
-    // What a step exports is declared by others only once it is there.
+    // Steps that use an exported value declare their state only when the value exists.
     for _ in 0..2 {
         let made = given.made();
         given.settle(&declared(&project, &made, &look(&project, &made, false)));
@@ -637,7 +644,7 @@ pub fn again(recipe: &str, written: &Value) -> Vec<String> {
     left.map(|step| format!("{}: {}", step.id, step.reason.raw())).collect()
 }
 
-/// Returns the cases of a recipe's proof, with what all of them share.
+/// Returns the cases of a recipe's proof, merged over the common part `all`.
 pub fn cases(recipe: &str) -> Vec<Value> {
     let proof = yaml(&root().join(format!("{recipe}.yaml")));
     let all = proof.get("all").cloned().unwrap_or_else(|| json!({}));
@@ -645,7 +652,7 @@ pub fn cases(recipe: &str) -> Vec<Value> {
     cases.iter().map(|written| laid(&all, written)).collect()
 }
 
-/// Each case reads all recipes anew: as many at a time as there are cores.
+/// Each case loads all recipes again: run as many in parallel as there are cores.
 #[test]
 fn every_recipe_has_its_proof() {
     let (left, wrong) = (Mutex::new(shipped::RECIPES.iter()), Mutex::new(Vec::new()));
@@ -654,7 +661,7 @@ fn every_recipe_has_its_proof() {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 while let Some((recipe, _)) = next() {
-                    // Before the lock: else one case at a time would run.
+                    // Before the lock: otherwise only one case would run at a time.
                     let found = mistakes_of(recipe);
                     wrong.lock().unwrap().extend(found);
                 }
@@ -665,7 +672,7 @@ fn every_recipe_has_its_proof() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Returns what is otherwise than the cases of a recipe say.
+/// Returns the problems of all cases of a recipe.
 fn mistakes_of(recipe: &str) -> Vec<String> {
     let name = |written: &Value| {
         written["name"].as_str().unwrap_or_else(|| panic!("{recipe}: a case without a name")).to_owned()
@@ -677,8 +684,8 @@ fn mistakes_of(recipe: &str) -> Vec<String> {
     cases(recipe).into_iter().flat_map(told).collect()
 }
 
-/// What programs print, and what forge must say of it: each row of each recipe has its sample, and no sample is taken for
-/// another row's.
+/// Output of programs, and the cause that forge must report: each row of each recipe has a sample, and no sample
+/// matches another row first.
 #[test]
 fn every_row_of_fails_as_gives_its_cause() {
     let samples = yaml(&root().join("fails.yaml"));
@@ -702,7 +709,8 @@ fn every_row_of_fails_as_gives_its_cause() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// An inventory's own recipe may lack what a built-in one reads of it: that is a mistake only where the latter is applied.
+/// An inventory's own recipe may lack something that a built-in recipe reads from it. This is an error only if the
+/// built-in recipe is applied.
 #[test]
 fn a_built_in_recipe_that_is_only_mentioned_is_nobodys_mistake() {
     let folder = tempfile::tempdir().unwrap();

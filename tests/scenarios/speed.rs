@@ -1,4 +1,4 @@
-//! How long planning takes, and how much memory and work:
+//! Measures the time, memory and allocations of planning:
 //!
 //! ```text
 //! cargo test --release --test scenarios -- --ignored --nocapture plans_of_many_hosts
@@ -18,14 +18,14 @@ use std::time::Instant;
 
 const RECIPES: usize = 8;
 
-/// Processor time that a release build may take for a host, of all cores together. Microseconds. Ten thousand hosts in
-/// 2 s on two cores are 400; a machine that does something else besides may take twice that.
+/// Maximum processor time per host for a release build, summed over all cores. Microseconds. Ten thousand hosts in 2 s
+/// on two cores are 400; on a busy machine it may take twice that.
 const MOST_US: u64 = 800;
 
-/// Memory that ten thousand hosts may take, with what was seen of them. MiB.
+/// Maximum memory for ten thousand hosts, including their observations. MiB.
 const MOST_MIB: u64 = 1024;
 
-/// A project with what was seen of its hosts.
+/// A project with the observations of its hosts.
 struct Made {
     project: Project,
     look: Look,
@@ -44,14 +44,14 @@ impl Made {
     }
 }
 
-/// Returns a line of `/proc/self/status` that tells of memory. MiB.
+/// Returns an amount of memory from `/proc/self/status`. MiB.
 fn memory(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
 }
 
-/// Lets the peak of resident memory begin anew.
+/// Resets the peak of resident memory.
 fn forget_peak() {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
 }
@@ -65,7 +65,7 @@ fn busy() -> u64 {
     (ticks(11) + ticks(12)) * TICK_MS
 }
 
-/// Plans once and prints what that took.
+/// Plans once and prints time and memory.
 fn measure(hosts: usize, kind: Kind) {
     let made = Made::new(hosts, RECIPES, kind);
     forget_peak();
@@ -84,7 +84,7 @@ fn measure(hosts: usize, kind: Kind) {
     assert!(hosts > 10_000 || peak <= MOST_MIB, "{peak} MiB, {MOST_MIB} are allowed");
 }
 
-/// Each case has a process of its own: what an allocator keeps of one would count for the next.
+/// Runs each case in its own process: memory that the allocator keeps after one case would count for the next.
 fn in_its_own_process(hosts: usize, kind: Kind) {
     let own = std::env::current_exe().unwrap();
     let mut measured = std::process::Command::new(own);
@@ -112,25 +112,31 @@ fn plans_of_many_hosts() {
     KINDS.into_iter().for_each(|kind| in_its_own_process(hosts, kind));
 }
 
-/// Allocations are most of the work of a plan, and unlike time they can be counted on a busy machine.
+/// Returns the number of allocations of a plan. They are most of its work, and unlike time they do not depend on the
+/// load of the machine.
 fn allocations(hosts: usize, kind: Kind) -> u64 {
     let made = Made::new(hosts, RECIPES, kind);
     allocation_counter::measure(|| drop(made.plan())).count_total
 }
 
-/// What one more host costs, for each of its steps. So few hosts are planned by one thread, the one that counts.
+/// Returns the allocations of one more host, per step. So few hosts are planned on one thread, the one that is
+/// measured.
 fn allocations_per_step(kind: Kind) -> f64 {
     let (few, more) = (allocations(8, kind), allocations(24, kind));
     (more - few) as f64 / (16 * RECIPES * STEPS) as f64
 }
 
-/// A bound that is far off tells nothing: who makes planning cheaper lowers it.
+/// The limits are close to the real values, because a distant limit detects nothing. If planning gets cheaper, lower
+/// them.
 #[test]
 fn a_step_costs_few_allocations() {
     let most = [(Kind::Same, 70), (Kind::Bare, 82), (Kind::Barrier, 86)];
     let found = most.map(|(kind, most)| (kind, most, allocations_per_step(kind)));
     let near = |(_, most, found): &(Kind, i32, f64)| (f64::from(*most) * 0.8..=f64::from(*most)).contains(found);
-    assert!(found.iter().all(near), "expected at most, and found: {found:?}");
+    assert!(
+        found.iter().all(near),
+        "(case, limit, found): {found:?}; found must be at most the limit, and at least 80 % of it"
+    );
 }
 
 /// Returns the processor time of a plan. Milliseconds.
@@ -140,8 +146,8 @@ fn cost(made: &Made) -> u64 {
     busy() - before
 }
 
-/// Five times as many hosts cost five times as much: with work for each pair of hosts it would be 25. Tests beside
-/// this one and the machine may disturb it: the best of some attempts counts.
+/// Five times as many hosts cost five times as much; with work per pair of hosts it would be 25 times. Other tests and
+/// the load of the machine may disturb the measurement: the best of several attempts counts.
 #[test]
 fn the_cost_is_linear_in_hosts() {
     let (few, many) = (Made::new(100, 2, Kind::Lossy), Made::new(500, 2, Kind::Lossy));

@@ -1,6 +1,6 @@
-//! Tables of what forge must judge rightly without hardware, each row with the place that proves it: recordings of hosts
-//! (`fixtures.yaml`), mistakes of manuals (`mistakes.yaml`), rules of compatibility (`rules.yaml`), and a bare and a
-//! converged host of every built-in recipe. All lie in `tests/recipes`.
+//! Tables of cases that forge must evaluate correctly without hardware; each row refers to the test that proves it:
+//! recordings of hosts (`fixtures.yaml`), mistakes in manuals (`mistakes.yaml`), compatibility rules (`rules.yaml`),
+//! and a bare and a converged host of every built-in recipe. All files are in `tests/recipes`.
 
 use super::recipes::{again, cases, mistakes, read, root, yaml};
 use camino::Utf8Path;
@@ -15,7 +15,7 @@ fn text<'v>(row: &'v Value, key: &str) -> Option<&'v str> {
     row[key].as_str()
 }
 
-/// Fails where rows are not numbered one after the other, up to `last`.
+/// Fails unless the rows are numbered consecutively from 1 to `last`.
 #[track_caller]
 fn numbered(rows: &[Value], last: u64) {
     let found: Vec<u64> = rows.iter().filter_map(|row| row["number"].as_u64()).collect();
@@ -27,7 +27,7 @@ fn nothing(wrong: &[String]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Returns the verdicts that a case names, of steps and verifications.
+/// Returns the expected verdicts of a case, of steps and verifications.
 fn verdicts(case: &Value) -> Vec<&str> {
     let named = ["steps", "verify"].into_iter().filter_map(|key| case[key].as_object());
     let mut found: Vec<&str> = named.flat_map(|map| map.values()).filter_map(Value::as_str).collect();
@@ -35,7 +35,7 @@ fn verdicts(case: &Value) -> Vec<&str> {
     found
 }
 
-/// What recorded and rebuilt answers of hosts must be judged as.
+/// Recorded and reconstructed answers of hosts give the expected verdicts.
 #[test]
 fn fixtures_are_judged_as_they_must_be() {
     let rows = rows("fixtures.yaml", "fixtures");
@@ -46,7 +46,8 @@ fn fixtures_are_judged_as_they_must_be() {
     nothing(&wrong);
 }
 
-/// A fixture is judged by a recipe, read by facts, pinned by tests beside their parsers, or open for a reason.
+/// Returns the problems of a fixture. It has a recipe's verdict, facts that are read from it, or tests next to the
+/// parsers; or it is open, with a reason.
 fn fixture(row: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     let verdict = text(row, "verdict").unwrap_or("none");
@@ -55,7 +56,7 @@ fn fixture(row: &Value) -> Vec<String> {
     }
     let ways = ["judged", "reads", "tests", "open"].map(|key| row.get(key).is_some());
     if !ways.contains(&true) || (ways[3] && ways[..3].contains(&true)) {
-        wrong.push("either `open`, or proven by `judged`, `reads` or `tests`".to_owned());
+        wrong.push("needs either `open`, or `judged`, `reads` or `tests`".to_owned());
     }
     let judged = row["judged"].as_array().into_iter().flatten();
     judged.for_each(|case| wrong.extend(judge(case, verdict)));
@@ -64,25 +65,26 @@ fn fixture(row: &Value) -> Vec<String> {
     wrong
 }
 
-/// A case of a recipe that stands in the fixture itself, of which one verdict at least is that of the fixture.
+/// Returns the problems of a recipe's case in the fixture itself. At least one verdict must be that of the fixture.
 fn judge(case: &Value, verdict: &str) -> Vec<String> {
     let mut wrong = mistakes(text(case, "recipe").unwrap(), case);
     let own = text(case, "verdict").unwrap_or(verdict);
     if !verdicts(case).contains(&own) {
-        wrong.push(format!("the case does not name a verdict `{own}`"));
+        wrong.push(format!("the case has no verdict `{own}`"));
     }
     wrong
 }
 
-/// What a fact's parser makes of what a host prints: values by JSON pointer.
+/// Compares the values that a fact's parser reads from a host's output, by JSON pointer.
 fn reads(row: &Value) -> Vec<String> {
     let value = read(text(row, "fact").unwrap(), text(row, "printed").unwrap());
-    let gives = row["gives"].as_object().filter(|gives| !gives.is_empty()).expect("`gives` names a value");
+    let gives = row["gives"].as_object().filter(|gives| !gives.is_empty()).expect("`gives` has a value");
     let other = gives.iter().filter(|(at, expected)| value.pointer(at) != Some(expected));
     other.map(|(at, expected)| format!("`{at}` is {:?}, not {expected}", value.pointer(at))).collect()
 }
 
-/// A test of the library, `src/facts/command/dkms.rs both_forms_are_read`, or a file that is a test by itself.
+/// Returns a problem if a test does not exist: a test of the library, such as
+/// `src/facts/command/dkms.rs both_forms_are_read`, or a file that is a test by itself.
 fn untested(test: &str) -> Option<String> {
     let (file, name) = test.split_once(' ').unwrap_or((test, ""));
     let text = std::fs::read_to_string(Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap_or_default();
@@ -93,8 +95,8 @@ fn untested(test: &str) -> Option<String> {
     (!is_there).then(|| format!("no test `{test}`"))
 }
 
-/// What manuals get wrong: each mistake is shown by cases not to be made here, or it is said who is to show it, or why no
-/// tool can make it.
+/// Mistakes in manuals: for each mistake, cases show that forge does not make it, or the table says why it is not shown
+/// yet, or why only a human can make it.
 #[test]
 fn mistakes_of_manuals_are_not_made() {
     let rows = rows("mistakes.yaml", "mistakes");
@@ -106,13 +108,13 @@ fn mistakes_of_manuals_are_not_made() {
         match row["shown"].as_array().filter(|shown| !shown.is_empty()) {
             Some(shown) if said == 0 => wrong.extend(shown.iter().filter_map(missing)),
             None if said == 1 => {}
-            _ => wrong.push(format!("one of `shown`, `open`, `human`: {row}")),
+            _ => wrong.push(format!("needs exactly one of `shown`, `open`, `human`: {row}")),
         }
     }
     nothing(&wrong);
 }
 
-/// Names a case that does not exist: `{ recipe: NAME, case: NAME }`, or a test as fixtures name it.
+/// Returns a problem if a case does not exist: `{ recipe: NAME, case: NAME }`, or a test as in fixtures.
 fn missing(shown: &Value) -> Option<String> {
     if let Some(test) = text(shown, "test") {
         return untested(test);
@@ -121,8 +123,9 @@ fn missing(shown: &Value) -> Option<String> {
     cases(recipe).iter().all(|case| case["name"] != shown["case"]).then(|| format!("no case {shown}"))
 }
 
-/// The rules of compatibility: each has cases that show who says it, and when. What needs no facts is refused by `validate`,
-/// what fails on facts blocks the host; both say it in words of their own, with the place in the inventory.
+/// The compatibility rules: each has cases that show which check reports it, and when. `validate` refuses a rule
+/// without facts that fails, a failed rule with facts blocks the host; both have their own message, with the place in
+/// the inventory.
 #[test]
 fn rules_are_kept() {
     let rows = rows("rules.yaml", "rules");
@@ -134,14 +137,14 @@ fn rules_are_kept() {
         let count = kept.clone().count();
         wrong.extend(kept.flat_map(keeps).map(|why| format!("rule {}: {why}", row["number"])));
         if (count == 0) != row["open"].is_string() {
-            wrong.push(format!("either `kept` or `open`: {row}"));
+            wrong.push(format!("needs either `kept` or `open`: {row}"));
         }
     }
     nothing(&wrong);
 }
 
-/// Compares a row with its case: `by` tells whether `validate` refuses, the host is blocked, or it is merely warned, planned
-/// otherwise, or left unknown.
+/// Compares a row with its case: `by` says whether `validate` refuses it, the host is blocked, forge only warns, plans
+/// something else, or reports unknown.
 fn keeps(kept: &Value) -> Vec<String> {
     if let Some(why) = missing(kept) {
         return vec![why];
@@ -159,10 +162,10 @@ fn keeps(kept: &Value) -> Vec<String> {
     if shows { Vec::new() } else { vec![format!("the case does not show it: {kept}")] }
 }
 
-/// Hosts of `tests/recipes/hosts` as they are installed.
+/// The freshly installed hosts in `tests/recipes/hosts`.
 const BARE: [&str; 3] = ["debian", "h100-bare", "rhel"];
 
-/// A bare host has something to do and, applied again, nothing more; a host with all of it has nothing to do at once. Both
+/// A bare host has changes and, after they are applied, no more; a converged host has no changes from the start. Both
 /// are planned for every built-in recipe.
 #[test]
 fn every_recipe_is_planned_on_a_bare_and_on_a_converged_host() {
@@ -172,7 +175,7 @@ fn every_recipe_is_planned_on_a_bare_and_on_a_converged_host() {
         let changes = |case: &Value| verdicts(case).contains(&"change") && case["settled"] != true;
         let bare = |case: &&Value| BARE.iter().any(|host| case["host"] == **host) && changes(case);
         match cases.iter().find(bare) {
-            None => wrong.push(format!("{recipe}: no case of a bare host with a change")),
+            None => wrong.push(format!("{recipe}: no case of a bare host with changes")),
             Some(case) => {
                 wrong.extend(again(recipe, case).iter().map(|left| format!("{recipe}: applied again: {left}")))
             }
@@ -180,7 +183,7 @@ fn every_recipe_is_planned_on_a_bare_and_on_a_converged_host() {
         let left =
             |case: &Value| ["change", "blocked", "unknown"].iter().any(|verdict| verdicts(case).contains(verdict));
         if !cases.iter().any(|case| case["settled"] == true && !left(case)) {
-            wrong.push(format!("{recipe}: no case of a host where nothing is left to do"));
+            wrong.push(format!("{recipe}: no case of a converged host"));
         }
     }
     nothing(&wrong);

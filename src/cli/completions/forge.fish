@@ -1,4 +1,4 @@
-# Completion of forge for fish. It asks forge itself, which reads the inventory of the command line and contacts nothing.
+# Fish completion of forge. Runs forge itself, which reads the inventory of the command line and contacts no host.
 function __forge_complete
     set -l words (commandline -opc)
     set -l current (commandline -ct)

@@ -1,5 +1,5 @@
 #compdef forge
-# Completion of forge for zsh. It asks forge itself, which reads the inventory of the command line and contacts nothing.
+# Zsh completion of forge. Runs forge itself, which reads the inventory of the command line and contacts no host.
 _forge() {
     local -a candidates
     candidates=("${(@f)$(command forge completions zsh --complete $((CURRENT - 1)) -- "${(@Q)words}" 2>/dev/null)}")

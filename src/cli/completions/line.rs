@@ -1,16 +1,16 @@
-//! A command line that is being typed: its words as forge would get them, and how a candidate is put into it.
+//! An incomplete command line: its words as forge would receive them, and the insertion of a candidate.
 
 use clap_complete::Shell;
 
-/// Characters at which bash begins a new word; it replaces only what follows the last of them.
+/// Characters at which bash splits words; it replaces only the text after the last of them.
 const BREAKS: [char; 2] = [':', '='];
 
-/// The words before the cursor, and the one that it stands in.
+/// The words before the cursor, and the word at the cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
-    /// Whole words after the program's name.
+    /// Complete words after the program's name.
     pub before: Vec<String>,
-    /// What was typed of the word at the cursor.
+    /// The typed part of the word at the cursor.
     pub current: String,
     shell: Shell,
     /// The quote that bash has open at the cursor.
@@ -18,7 +18,7 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// Takes the words of a shell, of which the one at `at` is being typed.
+    /// Builds from the words of a shell; the word at index `at` is being typed.
     pub fn new(shell: Shell, words: &[String], at: usize) -> Self {
         let mut words: Vec<String> = words.iter().take(at + 1).cloned().collect();
         words.resize(at + 1, String::new());
@@ -26,20 +26,21 @@ impl CommandLine {
         let (current, before) =
             words.split_last().map_or((String::new(), [].as_slice()), |(last, all)| (last.clone(), all));
         let quote = current.chars().next().filter(|c| shell == Shell::Bash && ['\'', '"'].contains(c));
-        // zsh and fish hand words over as the program would get them.
+        // zsh and fish pass words as the program would receive them.
         let plain = |word: &String| if shell == Shell::Bash { unquoted(word) } else { word.clone() };
         Self { before: before.iter().skip(1).map(plain).collect(), current: plain(&current), shell, quote }
     }
 
-    /// Returns a candidate for the whole word as the shell is to insert it; `None` for one that no prompt should show.
+    /// Returns the text that the shell inserts for a candidate of the whole word; `None` for a candidate that does not
+    /// match or is unsafe in a prompt.
     pub fn inserted(&self, candidate: &str, about: Option<&str>) -> Option<String> {
         if !candidate.starts_with(&self.current) || candidate.contains(char::is_control) {
             return None;
         }
         match (self.shell, self.quote, about) {
-            // Nothing can be escaped between single quotes.
+            // Single quotes allow no escapes.
             (Shell::Bash, Some('\''), _) => Some(candidate.replace('\'', r"'\''")),
-            // Before `!` a backslash would stay, and without one bash takes it for its history.
+            // In double quotes a backslash before `!` is kept, and without one bash expands its history.
             (Shell::Bash, Some(_), _) if candidate.contains('!') => None,
             (Shell::Bash, Some(_), _) => Some(escaped(candidate, |c| !r#"\$"`"#.contains(c))),
             (Shell::Bash, None, _) => {
@@ -54,7 +55,7 @@ impl CommandLine {
     }
 }
 
-/// Joins what bash took apart at `:` and `=`, which never stand alone in a command line of forge.
+/// Joins the words that bash split at `:` and `=`, which are never separate words in a forge command line.
 fn joined(words: &[String]) -> Vec<String> {
     let is_break = |word: &str| !word.is_empty() && word.chars().all(|c| BREAKS.contains(&c));
     let mut all: Vec<String> = Vec::new();
@@ -69,7 +70,7 @@ fn joined(words: &[String]) -> Vec<String> {
     all
 }
 
-/// Takes the quotes of a word away; what they would expand is of no interest here.
+/// Removes the quotes of a word without expanding its content.
 fn unquoted(word: &str) -> String {
     let mut plain = String::new();
     let mut quote = None;
@@ -85,7 +86,7 @@ fn unquoted(word: &str) -> String {
     plain
 }
 
-/// Escapes what the shell would take for more than text.
+/// Escapes characters that are special to the shell.
 fn escaped(text: &str, is_plain: fn(char) -> bool) -> String {
     text.chars().flat_map(|c| (!is_plain(c)).then_some('\\').into_iter().chain([c])).collect()
 }

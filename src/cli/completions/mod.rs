@@ -1,4 +1,4 @@
-//! `forge completions`: the scripts, which ask forge itself for what can stand at the cursor.
+//! `forge completions`: the shell scripts, which run forge to get the candidates at the cursor.
 
 mod line;
 mod values;
@@ -12,26 +12,26 @@ use std::ffi::OsString;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Nobody waits longer for a prompt: what was not found by then is not offered.
+/// Time limit for candidates at a prompt; those not found by then are not offered.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Print a completion script for a shell: verbs, flags, hosts, groups, steps, recipes and runs
 ///
-/// The scripts of bash, zsh and fish ask forge at each completion. It reads the inventory that the command line names
+/// The bash, zsh and fish scripts run forge for each completion. It reads the inventory that the command line names
 /// (-i FILE, the argument, $FORGE_INVENTORY, ./inventory.yaml) and contacts no host.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge completions bash > /etc/bash_completion.d/forge
-  forge completions zsh > ~/.zfunc/_forge        a folder of $fpath
+  forge completions zsh > ~/.zfunc/_forge        a directory in $fpath
   forge completions fish > ~/.config/fish/completions/forge.fish
-  source <(forge completions bash)               in ~/.bashrc, for yourself")]
+  source <(forge completions bash)               in ~/.bashrc, for your user only")]
 pub struct Args {
-    /// The shell
+    /// Shell
     pub shell: Shell,
-    /// Print what can stand at this position of the words
+    /// Print the candidates at this position of the words
     #[arg(long, hide = true, value_name = "POSITION", requires = "words")]
     pub complete: Option<usize>,
-    /// The words of a command line
+    /// Words of a command line
     #[arg(last = true, hide = true)]
     pub words: Vec<OsString>,
 }
@@ -52,7 +52,7 @@ fn script(shell: Shell) -> Vec<u8> {
         Shell::Zsh => include_bytes!("forge.zsh").to_vec(),
         Shell::Fish => include_bytes!("forge.fish").to_vec(),
         other => {
-            // Made in memory: the generator panics where a pipe is closed on it.
+            // Generates into memory, because the generator panics on a closed pipe.
             let mut script = Vec::new();
             clap_complete::generate(other, &mut super::command(), "forge", &mut script);
             script
@@ -60,13 +60,13 @@ fn script(shell: Shell) -> Vec<u8> {
     }
 }
 
-/// Returns one candidate a line. An inventory that takes too long to read has none.
+/// Returns one candidate per line, or none if reading the inventory takes too long.
 fn candidates<B>(cx: &Cx<'_, B>, args: &Args, at: usize) -> String {
     let words: Vec<String> = args.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let line = CommandLine::new(args.shell, &words, at);
     let environment = cx.environment.clone();
     let (send, receive) = mpsc::channel();
-    // The thread ends with the process.
+    // The thread is not joined; it ends with the process.
     std::thread::spawn(move || send.send(values::candidates(&line, &environment)));
     let found = receive.recv_timeout(PATIENCE).unwrap_or_default();
     found.iter().map(|text| format!("{text}\n")).collect()

@@ -1,4 +1,4 @@
-//! What can stand at the cursor: verbs, flags, and names from the inventory that the command line speaks of.
+//! Candidates at the cursor: verbs, flags, and names from the inventory of the command line.
 
 use super::super::env::Environment;
 use super::line::CommandLine;
@@ -9,12 +9,12 @@ use crate::view::{manual_topics, schemas};
 use camino::{Utf8Path, Utf8PathBuf};
 use clap::{Arg, ArgAction, Command};
 
-/// Candidates that are offered at most.
+/// Maximum number of offered candidates.
 const MOST: usize = 1000;
-/// Runs that are offered: older ones are known by their names.
+/// Maximum number of offered runs; older ones have to be typed.
 const RUNS: usize = 50;
 
-/// Returns what can stand at the cursor, as the shell is to insert it.
+/// Returns the candidates at the cursor, as the shell inserts them.
 pub fn candidates(line: &CommandLine, environment: &Environment) -> Vec<String> {
     let mut command = super::super::command();
     command.build();
@@ -23,7 +23,7 @@ pub fn candidates(line: &CommandLine, environment: &Environment) -> Vec<String> 
     found.iter().filter_map(|found| line.inserted(&found.text, found.about.as_deref())).take(MOST).collect()
 }
 
-/// A word that can stand at the cursor.
+/// A candidate word at the cursor.
 struct Candidate {
     text: String,
     about: Option<String>,
@@ -35,15 +35,15 @@ impl Candidate {
     }
 }
 
-/// What the words before the cursor mean.
+/// The parsed words before the cursor.
 struct Typed<'c> {
-    /// The verb, or the whole program before there is one.
+    /// The verb's command; the root command if no verb was typed.
     command: &'c Command,
-    /// The flag whose value comes next, and how many more may follow.
+    /// The flag whose value comes next, and the number of values that follow it.
     expected: Option<(&'c Arg, usize)>,
-    /// Positional arguments so far.
+    /// Number of positional arguments so far.
     positionals: usize,
-    /// Whether `--` was typed: no flags come any more.
+    /// Whether `--` was typed, after which no flags follow.
     closed: bool,
     inventory: Option<String>,
     state: Option<String>,
@@ -104,7 +104,7 @@ impl<'c> Typed<'c> {
         self.positionals += 1;
     }
 
-    /// Returns the positional argument that comes next; the last one may take several.
+    /// Returns the next positional argument; the last one can repeat.
     fn argument(&self) -> Option<&'c Arg> {
         let all: Vec<&Arg> = self.command.get_positionals().filter(|arg| !arg.is_last_set()).collect();
         let several = all.last().filter(|arg| matches!(arg.get_action(), ArgAction::Append));
@@ -139,7 +139,7 @@ impl<'c> Typed<'c> {
         }
     }
 
-    /// Returns the values of an argument. One that is a file has none: the shell knows files.
+    /// Returns the values of an argument; none for a file argument, which the shell completes.
     fn values(&self, arg: &Arg, current: &str, environment: &Environment) -> Vec<Candidate> {
         let names = || declared_names(&self.inventory(environment), config::shipped::RECIPES);
         match (self.command.get_name(), arg.get_id().as_str()) {
@@ -168,7 +168,7 @@ impl<'c> Typed<'c> {
     }
 }
 
-/// Returns a path with the home directory in the place of `~`, which no shell has replaced yet.
+/// Expands `~` to the home directory, because the shell has not done so yet.
 fn home(path: &str, environment: &Environment) -> Utf8PathBuf {
     match (path.strip_prefix("~/"), &environment.home) {
         (Some(rest), Some(home)) => home.join(rest),

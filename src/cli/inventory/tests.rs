@@ -1,4 +1,4 @@
-//! Where the inventory comes from, in order.
+//! Precedence of the sources of the inventory path.
 
 use super::*;
 use crate::model::ExitCode;

@@ -1,12 +1,12 @@
-//! Host patterns: names with ranges and a port, as Ansible's `parse_address` and `expand_hostname_range` take them.
+//! Parses host patterns: names with ranges and a port, as Ansible's `parse_address` and `expand_hostname_range` do.
 
-/// Hosts that one pattern may stand for.
+/// Limit of hosts per pattern.
 const MAX: usize = 100_000;
 
-/// Returns the names that `pattern` stands for, and its port.
+/// Returns the names that `pattern` expands to, and its port.
 ///
 /// # Errors
-/// What is wrong with a range, as a lowercase fragment.
+/// Why a range is invalid, as a lowercase fragment.
 pub(super) fn expand(pattern: &str) -> Result<(Vec<String>, Option<u16>), String> {
     let (name, port) = match with_port(pattern) {
         Some((name, port)) if is_host(name) => (name, Some(port)),
@@ -30,7 +30,7 @@ fn with_port(pattern: &str) -> Option<(&str, u16)> {
     Some((name, port.parse().ok()?))
 }
 
-/// Returns the text with `[…]` taken out.
+/// Returns the text without `[…]` parts.
 fn outside_of_ranges(name: &str) -> String {
     let mut out = String::new();
     let mut rest = name;
@@ -44,12 +44,12 @@ fn outside_of_ranges(name: &str) -> String {
     out + rest
 }
 
-/// Returns whether Ansible takes the text for a host name or an address.
+/// Reports whether Ansible accepts the text as a host name or an address.
 fn is_host(name: &str) -> bool {
     name.parse::<std::net::Ipv6Addr>().is_ok() || outside_labels(name).iter().all(|label| is_label(label))
 }
 
-/// Splits at dots that stand outside of ranges; a range counts as one digit.
+/// Splits at dots outside ranges. A range counts as one digit.
 fn outside_labels(name: &str) -> Vec<String> {
     let mut text = String::new();
     let mut rest = name;
@@ -89,12 +89,12 @@ fn ranges(name: &str) -> Result<Vec<String>, String> {
     let values = values(&name[open + 1..close])?;
     match values.len().checked_mul(tails.len()) {
         Some(count) if count <= MAX => {}
-        _ => return Err(format!("a pattern stands for at most {MAX} hosts")),
+        _ => return Err(format!("a pattern expands to at most {MAX} hosts")),
     }
     Ok(values.iter().flat_map(|value| tails.iter().map(move |tail| format!("{head}{value}{tail}"))).collect())
 }
 
-/// Every letter, as Python's `string.ascii_letters` orders them.
+/// Letters in the order of Python's `string.ascii_letters`.
 const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 fn values(inner: &str) -> Result<Vec<String>, String> {
@@ -122,7 +122,7 @@ fn values(inner: &str) -> Result<Vec<String>, String> {
         return Err(format!("`[{inner}]` runs backwards"));
     }
     if (to - from) / step as u64 >= MAX as u64 {
-        return Err(format!("a pattern stands for at most {MAX} hosts"));
+        return Err(format!("a pattern expands to at most {MAX} hosts"));
     }
     let width = if padded { first.len() } else { 0 };
     Ok((from..=to).step_by(step).map(|n| format!("{n:0width$}")).collect())
@@ -159,6 +159,6 @@ mod tests {
         assert_eq!(expand("n[1:").unwrap_err(), "a range is not closed");
         assert_eq!(expand("n[01:100]").unwrap_err(), "`[01:100]` is padded with zeros at one end only");
         assert_eq!(expand("n[x]").unwrap_err(), "`[x]` is not a range");
-        assert_eq!(expand("n[1:9999999]").unwrap_err(), "a pattern stands for at most 100000 hosts");
+        assert_eq!(expand("n[1:9999999]").unwrap_err(), "a pattern expands to at most 100000 hosts");
     }
 }

@@ -1,5 +1,5 @@
-//! Lays an Ansible inventory out as forge's own: values stay at their groups where forge's rules give every host the
-//! same, and go to the hosts where they would not.
+//! Converts an Ansible inventory to a forge inventory. Values stay at their groups if forge's precedence rules yield
+//! the same value for every host, and move to the hosts otherwise.
 
 use super::layers::{Layer, Layers, outer};
 use super::settings::Slot;
@@ -10,7 +10,7 @@ use crate::model::Value;
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Converts; what is other than in Ansible is listed.
+/// Converts an inventory and lists the differences from Ansible.
 pub(super) fn convert(inventory: &Inventory, cluster: &str, reading: &mut Reading) -> Starting {
     let mut layout = Layout::new(inventory, reading);
     layout.spread(reading);
@@ -26,7 +26,7 @@ pub(super) fn convert(inventory: &Inventory, cluster: &str, reading: &mut Readin
 struct Layout<'i> {
     inventory: &'i Inventory,
     layers: Layers,
-    /// Groups that contain a group.
+    /// Ancestors of each group.
     outer: BTreeMap<String, BTreeSet<String>>,
     groups: BTreeMap<String, Layer>,
     hosts: IndexMap<String, Layer>,
@@ -40,7 +40,7 @@ impl<'i> Layout<'i> {
         Self { inventory, layers, outer: outer(inventory), groups, hosts }
     }
 
-    /// Moves to the hosts what forge would resolve otherwise than Ansible.
+    /// Moves the slots that forge would resolve differently from Ansible to the hosts.
     fn spread(&mut self, reading: &mut Reading) {
         let slots: BTreeSet<Slot> = self.groups.values().flat_map(|layer| layer.keys().cloned()).collect();
         for slot in slots {
@@ -54,7 +54,8 @@ impl<'i> Layout<'i> {
         }
     }
 
-    /// Returns what forge makes of a slot: the host's own, else that of the innermost groups.
+    /// Returns the value that forge resolves for a slot: the host's own, else that of the innermost groups. Fails if
+    /// they disagree.
     fn resolved(&self, host: &str, slot: &Slot) -> Result<Option<Value>, ()> {
         let all = "all".to_owned();
         let groups = self.layers.groups_of(host).iter().chain(std::iter::once(&all));
@@ -148,7 +149,7 @@ fn split(layer: &Layer) -> (Settings, IndexMap<String, Value>) {
     (connect, vars)
 }
 
-/// Two names of one machine are refused by forge: each would undo what the other does.
+/// Keeps one host per machine: forge rejects two names of one machine, as each would undo the changes of the other.
 fn one_per_machine(hosts: IndexMap<String, StartingHost>, reading: &mut Reading) -> IndexMap<String, StartingHost> {
     let mut seen: HashMap<(String, String, String), String> = HashMap::new();
     let mut kept = IndexMap::new();
@@ -158,7 +159,7 @@ fn one_per_machine(hosts: IndexMap<String, StartingHost>, reading: &mut Reading)
         let is_local = host.connect.get("transport").is_some_and(|transport| transport == "local");
         match seen.get(&way).filter(|_| !is_local) {
             Some(first) => {
-                let what = format!("is left out: it is the machine that `{first}` names too (`{}`)", way.0);
+                let what = format!("is skipped: it is the same machine as `{first}` (`{}`)", way.0);
                 reading.differs(what, format!("host {name}"));
             }
             None => {
@@ -172,7 +173,7 @@ fn one_per_machine(hosts: IndexMap<String, StartingHost>, reading: &mut Reading)
     kept
 }
 
-/// Names in forge of hosts and groups whose own are not allowed there.
+/// New names of hosts and groups whose names forge does not allow.
 struct Names {
     hosts: HashMap<String, String>,
     groups: HashMap<String, String>,
@@ -185,7 +186,7 @@ impl Names {
         for name in inventory.hosts.keys().filter(|name| !is_label(name) || *name == "all") {
             let new = free(name, "host-", &mut taken);
             reading.differs(
-                format!("is named `{new}`: names are letters, digits, `.`, `_` and `-` in forge"),
+                format!("is renamed to `{new}`: names allow only letters, digits, `.`, `_` and `-`"),
                 format!("host {name}"),
             );
             hosts.insert(name.clone(), new);
@@ -202,8 +203,8 @@ impl Names {
                 free(name, "group-", &mut taken)
             };
             let why =
-                if both { "a host has the same name" } else { "names are letters, digits, `.`, `_` and `-` in forge" };
-            reading.differs(format!("is named `{new}`: {why}"), format!("group {name}"));
+                if both { "a host has the same name" } else { "names allow only letters, digits, `.`, `_` and `-`" };
+            reading.differs(format!("is renamed to `{new}`: {why}"), format!("group {name}"));
             groups.insert(name.clone(), new);
         }
         Self { hosts, groups }
@@ -218,7 +219,7 @@ impl Names {
     }
 }
 
-/// Returns a name that is allowed and not taken.
+/// Returns a name that is allowed and unused.
 fn free(name: &str, prefix: &str, taken: &mut BTreeSet<String>) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let mut new: String = name.chars().take(100).map(|c| if fits(c) { c } else { '-' }).collect();

@@ -17,12 +17,12 @@ pub(super) struct Text {
 #[derive(Debug, Default)]
 pub(super) struct Files {
     pub inventories: Vec<Text>,
-    /// By the name of the group, in the order in which later ones win.
+    /// Files by group name; later files take precedence.
     pub group_vars: Vec<(String, Text)>,
     pub host_vars: Vec<(String, Text)>,
 }
 
-/// Reads a file, or all files of a folder that Ansible takes for inventories.
+/// Reads a file, or all files in a folder that Ansible treats as inventories.
 pub(super) fn read(path: &Utf8Path, reading: &mut Reading) -> Files {
     let is_folder = path.is_dir();
     let beside = match is_folder {
@@ -39,13 +39,14 @@ pub(super) fn read(path: &Utf8Path, reading: &mut Reading) -> Files {
     files
 }
 
-/// Levels of folders that are followed.
+/// Limit of nested folders.
 const DEPTH: usize = 16;
 
-/// What Ansible ignores in a folder of inventories: `INVENTORY_IGNORE_EXTS` of ansible-core 2.19. Before, `.ini` was one of them.
+/// Extensions that Ansible ignores in an inventory folder: `INVENTORY_IGNORE_EXTS` of ansible-core 2.19. Earlier
+/// versions also ignored `.ini`.
 const IGNORED: [&str; 11] = ["pyc", "pyo", "swp", "bak", "rpm", "md", "txt", "rst", "orig", "cfg", "retry"];
 
-/// Programs and libraries, of which Ansible warns that none of its plugins reads them.
+/// Extensions of programs and libraries. Ansible warns that no inventory plugin can read them.
 const BINARY: [&str; 6] = ["pyd", "so", "dll", "exe", "o", "a"];
 
 fn folder(path: &Utf8Path, depth: usize, into: &mut Vec<Text>, reading: &mut Reading) {
@@ -56,10 +57,10 @@ fn folder(path: &Utf8Path, depth: usize, into: &mut Vec<Text>, reading: &mut Rea
             continue;
         }
         if IGNORED.contains(&ending) {
-            let what = format!("is not read: Ansible ignores `.{ending}` in a folder of inventories");
+            let what = format!("is skipped: Ansible ignores `.{ending}` files in an inventory folder");
             reading.differs(what, entry.as_str());
         } else if BINARY.contains(&ending) {
-            reading.differs("is not read: it is a program or a library, not an inventory", entry.as_str());
+            reading.differs("is skipped: it is a program or a library, not an inventory", entry.as_str());
         } else if entry.is_dir() && depth < DEPTH {
             folder(&entry, depth + 1, into, reading);
         } else {
@@ -68,7 +69,7 @@ fn folder(path: &Utf8Path, depth: usize, into: &mut Vec<Text>, reading: &mut Rea
     }
 }
 
-/// Returns what lies in a folder, sorted.
+/// Returns the sorted entries of a folder.
 fn entries(path: &Utf8Path, reading: &mut Reading) -> Vec<Utf8PathBuf> {
     let listed = path.read_dir_utf8().and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
     match listed {
@@ -84,7 +85,7 @@ fn entries(path: &Utf8Path, reading: &mut Reading) -> Vec<Utf8PathBuf> {
     }
 }
 
-/// `NAME`, `NAME.yml`, `NAME.yaml`, `NAME.json`, or a folder `NAME` with such files.
+/// Reads files of variables: `NAME`, `NAME.yml`, `NAME.yaml`, `NAME.json`, or a folder `NAME` of such files.
 fn vars(path: &Utf8Path, reading: &mut Reading) -> Vec<(String, Text)> {
     if !path.is_dir() {
         return Vec::new();
@@ -100,7 +101,7 @@ fn vars(path: &Utf8Path, reading: &mut Reading) -> Vec<(String, Text)> {
             let of = stem.unwrap_or(&name).to_owned();
             found.extend(text(&entry, reading).map(|text| (of, text)));
         } else if entry.extension().is_some() && !hidden(&name) {
-            // `group_vars/web.example`: a name that has a dot and no ending.
+            // `group_vars/web.example`: the dot is part of the name.
             found.extend(text(&entry, reading).map(|text| (name, text)));
         }
     }
@@ -143,6 +144,6 @@ fn text(path: &Utf8Path, reading: &mut Reading) -> Option<Text> {
 }
 
 fn program(path: &Utf8Path) -> Diag {
-    Diag::error(Code::BadValue, format!("`{path}` is a program, and forge runs none to read an inventory"))
-        .hint(format!("give its answer instead: `ansible-inventory -i {path} --list --yaml --export > hosts.yaml`"))
+    Diag::error(Code::BadValue, format!("`{path}` is a program; forge does not run inventory programs"))
+        .hint(format!("save its output first: `ansible-inventory -i {path} --list --yaml --export > hosts.yaml`"))
 }

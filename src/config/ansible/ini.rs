@@ -1,4 +1,4 @@
-//! INI inventories, line by line, as Ansible's `ini` plugin reads them.
+//! Parses INI inventories line by line, as Ansible's `ini` plugin does.
 
 use super::files::Text;
 use super::{Inventory, Known, Reading, Var, Vars, address, literal, shlex};
@@ -12,13 +12,13 @@ enum State {
     Vars,
 }
 
-/// Groups that were named before they were declared.
+/// Groups that were referenced before they were declared.
 enum Pending {
     Vars(Span),
     Children(Span, Vec<String>),
 }
 
-/// Reads one file into `inventory`.
+/// Parses one file into `inventory`.
 pub(super) fn read(text: &Text, inventory: &mut Inventory, reading: &mut Reading) {
     let mut reader = Reader {
         text,
@@ -56,7 +56,7 @@ impl Reader<'_> {
         match section(line) {
             Some((name, kind)) => self.section(name, kind, span),
             None if line.starts_with('[') && line.ends_with(']') => {
-                self.wrong(span, format!("`{line}` is not a section"))
+                self.wrong(span, format!("`{line}` is not a valid section"))
                     .hint("write `[group]`, `[group:children]` or `[group:vars]`");
             }
             None => match self.state {
@@ -67,7 +67,7 @@ impl Reader<'_> {
         }
     }
 
-    /// As [`Self::wrong`], where there is nothing more to say.
+    /// Like [`Self::wrong`], without a hint.
     fn refuse(&mut self, span: Span, why: impl Into<String>) {
         self.wrong(span, why);
     }
@@ -83,7 +83,7 @@ impl Reader<'_> {
             Some("children") => State::Children,
             Some("vars") => State::Vars,
             Some(other) => {
-                self.wrong(span, format!("`[{name}:{other}]` is not a kind of section"))
+                self.wrong(span, format!("`[{name}:{other}]` is not a valid section"))
                     .hint("write `[group]`, `[group:children]` or `[group:vars]`");
                 return;
             }
@@ -100,7 +100,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A group that others waited for is there.
+    /// Adds a declared group to the groups that referenced it before.
     fn declared(&mut self, name: &str) {
         if let Some(Pending::Children(span, outer)) = self.pending.shift_remove(name) {
             for outer in outer {
@@ -131,7 +131,7 @@ impl Reader<'_> {
             }
         };
         if pattern.ends_with(':') || pattern == "---" {
-            self.wrong(span, format!("`{pattern}` is not a host")).hint("this looks like YAML: name the file `….yml`");
+            self.wrong(span, format!("invalid host `{pattern}`")).hint("this looks like YAML: name the file `….yml`");
             return;
         }
         let mut vars = Vars::new();
@@ -139,7 +139,7 @@ impl Reader<'_> {
             match word.split_once('=') {
                 Some((key, value)) => drop(vars.insert(key.to_owned(), self.value(key, value, span))),
                 None => {
-                    return self.refuse(span, format!("`{word}` stands where `key=value` of host `{pattern}` should"));
+                    return self.refuse(span, format!("expected `key=value` for host `{pattern}`, found `{word}`"));
                 }
             }
         }
@@ -149,7 +149,7 @@ impl Reader<'_> {
 
     fn child(&mut self, line: &str, span: Span) {
         let Some(child) = name(line) else {
-            return self.refuse(span, format!("`{line}` is not the name of a group"));
+            return self.refuse(span, format!("`{line}` is not a valid group name"));
         };
         let outer = self.group.clone();
         if self.inventory.groups.contains_key(child) && !matches!(self.pending.get(child), Some(Pending::Children(..)))
@@ -164,7 +164,7 @@ impl Reader<'_> {
 
     fn var(&mut self, line: &str, span: Span) {
         let Some((key, value)) = line.split_once('=') else {
-            return self.refuse(span, format!("`{line}` stands where `key=value` of group `{}` should", self.group));
+            return self.refuse(span, format!("expected `key=value` for group `{}`, found `{line}`", self.group));
         };
         let var = self.value(key.trim(), value.trim(), span);
         let group = self.group.clone();
@@ -187,15 +187,15 @@ impl Reader<'_> {
     fn finish(mut self) {
         for (name, pending) in std::mem::take(&mut self.pending) {
             let (span, message) = match pending {
-                Pending::Vars(span) => (span, format!("`[{name}:vars]` speaks of a group that is nowhere declared")),
-                Pending::Children(span, _) => (span, format!("group `{name}` is nowhere declared")),
+                Pending::Vars(span) => (span, format!("`[{name}:vars]` refers to a group that is not declared")),
+                Pending::Children(span, _) => (span, format!("group `{name}` is not declared")),
             };
-            self.wrong(span, message).hint(&format!("add a section `[{name}]`, even an empty one"));
+            self.wrong(span, message).hint(&format!("add a section `[{name}]`; it may be empty"));
         }
     }
 }
 
-/// Adds a hint to the mistake that was told last.
+/// Adds a hint to the last reported error.
 struct Hint<'r>(&'r mut Reading);
 
 impl Hint<'_> {
@@ -206,7 +206,7 @@ impl Hint<'_> {
     }
 }
 
-/// Returns name and kind of `[name]`, `[name:kind]`.
+/// Parses `[name]` or `[name:kind]` into name and kind.
 fn section(line: &str) -> Option<(&str, Option<&str>)> {
     let (inner, rest) = line.strip_prefix('[')?.split_once(']')?;
     let rest = rest.trim_start();
@@ -222,7 +222,7 @@ fn section(line: &str) -> Option<(&str, Option<&str>)> {
     (named && kind.is_none_or(word)).then_some((name, kind))
 }
 
-/// Returns the name of a group that stands alone on its line.
+/// Parses a line that contains only a group name.
 fn name(line: &str) -> Option<&str> {
     let end = line.find(|c: char| c.is_whitespace() || matches!(c, ':' | ']')).unwrap_or(line.len());
     let rest = line[end..].trim_start();

@@ -1,4 +1,4 @@
-//! What a host's variables come to in Ansible: which layer wins.
+//! Computes the effective variables of each host by Ansible's precedence of layers.
 
 use super::settings::{Meaning, Slot, meaning};
 use super::template::{self, NOT_CARRIED, TemplateBudget};
@@ -8,38 +8,38 @@ use crate::model::Value;
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// Values by where they go; `None` is one that cannot be carried and still hides what lies below.
+/// Values by slot. `None` is a value that cannot be converted, but still overrides lower layers.
 pub(super) type Layer = IndexMap<Slot, Option<Value>>;
 
 /// A value of one layer.
 #[derive(Clone, Debug)]
 enum LayerValue {
     Value(Option<Value>),
-    /// A variable whose value has templates, by its name.
+    /// The name and value of a variable whose value contains templates.
     Template(String, Var),
 }
 
-/// A layer as it is written: templates are resolved when it is known for whom.
+/// A layer before templates are resolved, which depends on the host.
 type WrittenLayer = IndexMap<Slot, LayerValue>;
 
-/// A template of a layer, by the name and the place of its variable, and why it is not resolved there.
+/// The name and location of a template variable, and why it could not be resolved, if so.
 type TemplateOutcome = ((String, Span), Option<&'static str>);
 
-/// Every layer of an inventory, in forge's terms.
+/// Every layer of an inventory, keyed by forge's slots.
 pub(super) struct Layers {
-    /// By group: what the inventory itself says, and what `group_vars` says.
+    /// Per group: variables from the inventory itself, and variables from `group_vars`.
     groups: BTreeMap<String, (WrittenLayer, WrittenLayer)>,
     hosts: BTreeMap<String, WrittenLayer>,
-    /// Every group of a host but `all`, the weakest first.
+    /// Every group of a host except `all`, in ascending precedence.
     of_host: BTreeMap<String, Vec<String>>,
-    /// What holds for a host in the end. Resolved once, so that all who ask get the same within one budget.
+    /// Effective values of each host. Resolved once, so that every use gets the same values within one budget.
     effective: BTreeMap<String, Layer>,
-    /// What a group says by itself. Its templates read its own variables.
+    /// Values of each group by itself. Its templates read its own variables.
     of_group: BTreeMap<String, Layer>,
 }
 
 impl Layers {
-    /// Translates all variables; what cannot be carried is listed.
+    /// Translates all variables and lists those that cannot be converted.
     pub fn new(inventory: &Inventory, reading: &mut Reading) -> Self {
         let mut layer = |vars: Option<&Vars>| vars.map(|vars| layer(vars, reading)).unwrap_or_default();
         let of_group = |layer: &mut dyn FnMut(Option<&Vars>) -> WrittenLayer, name: &String| {
@@ -59,7 +59,7 @@ impl Layers {
         layers
     }
 
-    /// Returns what a host itself says. Its templates read all that holds for it.
+    /// Returns the values that a host itself sets. Its templates read its effective values.
     pub fn host(&self, name: &str) -> Layer {
         let value = |slot: &Slot, held: &LayerValue| match held {
             LayerValue::Value(value) => value.clone(),
@@ -69,7 +69,7 @@ impl Layers {
         written.map(|(slot, held)| (slot.clone(), value(slot, held))).collect()
     }
 
-    /// Returns what a group says by itself.
+    /// Returns the values of a group by itself.
     pub fn group(&self, name: &str) -> Layer {
         self.of_group.get(name).cloned().unwrap_or_default()
     }
@@ -81,14 +81,14 @@ impl Layers {
         written
     }
 
-    /// Returns whether a group gives a slot by a template.
+    /// Reports whether a group sets a slot by a template.
     pub fn has_template(&self, group: &str, slot: &Slot) -> bool {
         let held = self.groups.get(group).and_then(|(own, files)| files.get(slot).or_else(|| own.get(slot)));
         matches!(held, Some(LayerValue::Template(..)))
     }
 
-    /// Resolves the templates of all hosts and groups. Lists those that some host needs and that are not resolved
-    /// there; those that no host needs, where their own group does not resolve them.
+    /// Resolves the templates of all hosts and groups, and lists the unresolved ones: a template that hosts use if it
+    /// is unresolved on any host, any other template if it is unresolved in its own group.
     fn resolve_all(&mut self, reading: &mut Reading) {
         let mut budget = TemplateBudget::of_inventory();
         let mut outcomes: HashMap<(String, Span), Option<&'static str>> = HashMap::new();
@@ -114,23 +114,23 @@ impl Layers {
         lost.into_iter().for_each(|(name, place, why)| reading.differs(format!("`{name}` {why}"), place));
     }
 
-    /// Returns the groups of a host but `all`, direct and outer ones.
+    /// Returns the groups of a host except `all`, direct and indirect.
     pub fn groups_of(&self, host: &str) -> &[String] {
         self.of_host.get(host).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns all slots of a host that hold something in the end; `None` is what cannot be carried.
+    /// Returns all effective slots of a host; `None` is a value that cannot be converted.
     pub fn effective_layer(&self, host: &str) -> Option<&Layer> {
         self.effective.get(host)
     }
 
-    /// Returns what holds for a host in the end, where that can be carried.
+    /// Returns the effective value of a slot, if it can be converted.
     pub fn effective(&self, host: &str, slot: &Slot) -> Option<&Value> {
         self.effective.get(host)?.get(slot)?.as_ref()
     }
 
-    /// Lays what holds for a host over each other. All of the inventory's own group variables come before those of
-    /// `group_vars`, so that even those of `all` in a file beat those of an inner group in the inventory.
+    /// Merges the layers of a host. All group variables of the inventory itself come before those of `group_vars`, so
+    /// `group_vars/all` overrides even the variables of an inner group in the inventory.
     fn written_effective(&self, host: &str) -> WrittenLayer {
         let groups = self.groups_of(host);
         let mut layer = WrittenLayer::new();
@@ -143,7 +143,7 @@ impl Layers {
     }
 }
 
-/// Resolves templates by the values of their own layer, each once: when all that it reads are resolved.
+/// Resolves the templates of a layer from its own values, each once, after all templates that it reads.
 fn resolve(written: WrittenLayer, budget: &mut TemplateBudget) -> (Layer, Vec<TemplateOutcome>) {
     let (mut layer, mut templates) = (Layer::new(), Vec::new());
     for (slot, held) in written {
@@ -166,7 +166,7 @@ fn resolve(written: WrittenLayer, budget: &mut TemplateBudget) -> (Layer, Vec<Te
                 layer.insert(slot.clone(), Some(value));
                 lost[at] = None;
             }
-            // What reads it is never ready, and not carried either.
+            // Templates that read it never become ready and are not converted either.
             Err(why) => {
                 lost[at] = Some(why);
                 continue;
@@ -183,7 +183,7 @@ fn resolve(written: WrittenLayer, budget: &mut TemplateBudget) -> (Layer, Vec<Te
     (layer, outcomes.collect())
 }
 
-/// Returns, for each template, those that read it, and how many references to others it has.
+/// Returns the readers of each template, and the number of references that each template has to others.
 fn references(templates: &[(Slot, String, Var)]) -> (Vec<Vec<usize>>, Vec<usize>) {
     let place = |(at, (slot, ..)): (usize, &(Slot, String, Var))| match slot {
         Slot::Var(name) => Some((name.clone(), at)),
@@ -215,7 +215,7 @@ fn resolve_one(name: &str, var: &Var, layer: &Layer, budget: &mut TemplateBudget
     }
 }
 
-/// Returns whether a text may be a fraction, which forge keeps as it was typed and Ansible writes out in its own way.
+/// Reports whether a text may be a fraction, which forge keeps as typed and Ansible reformats.
 fn is_fraction(value: &Value) -> bool {
     value.as_str().is_some_and(|text| text.parse::<i64>().is_err() && text.replace('_', "").parse::<f64>().is_ok())
 }
@@ -224,7 +224,7 @@ fn layer(vars: &Vars, reading: &mut Reading) -> WrittenLayer {
     let mut layer = WrittenLayer::new();
     for (name, var) in vars {
         match meaning(name, var) {
-            // Of two names of one setting the newer one wins.
+            // Of two names of the same setting, the newer one takes precedence.
             Meaning::Is(slot, _) if name.starts_with("ansible_ssh_") && layer.contains_key(&slot) => {}
             Meaning::Is(slot, value) => drop(layer.insert(slot, LayerValue::Value(value))),
             Meaning::Lost(slot, _) if matches!(var.value, Known::Template(_)) => {
@@ -241,7 +241,7 @@ fn layer(vars: &Vars, reading: &mut Reading) -> WrittenLayer {
     layer
 }
 
-/// Sorts the groups of every host by depth, priority and name, as Ansible merges them.
+/// Sorts the groups of every host by depth, priority and name, the order in which Ansible merges them.
 fn of_hosts(inventory: &Inventory) -> BTreeMap<String, Vec<String>> {
     let depths = depths(inventory);
     let outer = outer(inventory);
@@ -258,10 +258,10 @@ fn of_hosts(inventory: &Inventory) -> BTreeMap<String, Vec<String>> {
     of_host.into_iter().map(|(host, groups)| (host, groups.into_iter().map(|(_, _, name)| name).collect())).collect()
 }
 
-/// Returns the length of the longest way from `all` to each group.
+/// Returns the length of the longest path from `all` to each group.
 fn depths(inventory: &Inventory) -> BTreeMap<String, usize> {
     let mut depths: BTreeMap<String, usize> = inventory.groups.keys().map(|name| (name.clone(), 0)).collect();
-    // Groups have no circles, so that as many rounds as there are groups settle it.
+    // Groups have no cycles, so as many rounds as there are groups are enough.
     for _ in 0..inventory.groups.len() {
         let mut moved = false;
         for (name, group) in &inventory.groups {
@@ -279,7 +279,7 @@ fn depths(inventory: &Inventory) -> BTreeMap<String, usize> {
     depths
 }
 
-/// Returns all groups that contain a group, directly or through others.
+/// Returns the ancestors of every group.
 pub(super) fn outer(inventory: &Inventory) -> BTreeMap<String, BTreeSet<String>> {
     let mut outer: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for name in inventory.groups.keys() {
@@ -311,7 +311,7 @@ mod tests {
         (Slot::Var(name.to_owned()), LayerValue::Value(Some(value)))
     }
 
-    /// Each template is read before the one that it needs: one at a time would be resolved by going through all again.
+    /// Each template comes before the one that it needs: rescanning all templates after each would be quadratic.
     #[test]
     fn a_long_chain_of_templates_is_resolved_in_one_pass() {
         const LINKS: usize = 100_000;
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!((outcomes.len(), layer.len()), (LINKS, LINKS + 1));
         assert!(outcomes.iter().all(|(_, lost)| lost.is_none()));
         assert!(layer.values().all(|value| *value == Some(json!("x"))));
-        // One level more each: what nests deeper than a value may is left out, with all that reads it.
+        // Each link adds a level: a value that nests too deeply is dropped, with every template that reads it.
         let (_, outcomes) =
             resolve(chain(&|next| json!([format!("{{{{ a{next} }}}}")])), &mut TemplateBudget::of_inventory());
         let lost = |why| outcomes.iter().filter(|(_, lost)| *lost == why).count();

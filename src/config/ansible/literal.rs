@@ -1,13 +1,13 @@
-//! Values of INI inventories: what Python's `ast.literal_eval` takes is that value, everything else is text.
+//! Parses values of INI inventories: literals that Python's `ast.literal_eval` accepts, and plain text otherwise.
 
 use super::Known;
 use super::resolve11::fraction;
 use crate::model::Value;
 
-/// Brackets in brackets that Python's parser takes.
+/// Limit of nested brackets in Python's parser.
 const LEVELS: usize = 200;
 
-/// Returns the value that `text` stands for, with what is worth telling about it.
+/// Parses `text` into a value, with a note if forge represents it differently.
 pub(super) fn value(text: &str) -> (Known, Option<String>) {
     let mut reader = Reader { rest: text.trim_start_matches([' ', '\t']), level: 0, note: None, lost: None };
     match reader.whole() {
@@ -17,10 +17,10 @@ pub(super) fn value(text: &str) -> (Known, Option<String>) {
     }
 }
 
-/// Reads a literal from its start. `None` stands for "not a literal", which makes the whole text plain text.
+/// Parses a literal from the start of a text. `None` means "not a literal", which makes the whole text plain text.
 struct Reader<'t> {
     rest: &'t str,
-    /// Brackets that are open.
+    /// Number of open brackets.
     level: usize,
     note: Option<String>,
     lost: Option<String>,
@@ -74,7 +74,7 @@ impl<'t> Reader<'t> {
         if is_open && self.level == LEVELS {
             return None;
         }
-        // What fails ends the whole, so that the level matters no more.
+        // A failure ends parsing, so the level needs no reset.
         self.level += usize::from(is_open);
         let value = self.value_at(first)?;
         self.level -= usize::from(is_open);
@@ -116,7 +116,7 @@ impl<'t> Reader<'t> {
             let key = self.value()?;
             match self.take(':') {
                 true => drop(map.insert(key_text(&key), self.value()?)),
-                false => self.lost = Some("is a Python set, for which forge has no value".to_owned()),
+                false => self.lost = Some("is not converted: forge does not support Python sets".to_owned()),
             }
             if !self.take(',') {
                 return self.take('}').then_some(Value::Object(map));
@@ -158,13 +158,13 @@ impl<'t> Reader<'t> {
                 Some(Value::from(typed))
             }
             Err(Kind::TooLarge) => {
-                self.lost = Some("is a number with more digits than forge counts with".to_owned());
+                self.lost = Some("is not converted: the number is too large for forge".to_owned());
                 Some(Value::Null)
             }
         }
     }
 
-    /// Strings that stand beside each other are one.
+    /// Parses adjacent strings, which Python concatenates.
     fn string(&mut self) -> Option<Value> {
         let mut text = self.one_string()?;
         loop {
@@ -253,7 +253,7 @@ fn numbered<'r>(rest: &'r str, length: usize, radix: u32, out: &mut String) -> O
     Some(&rest[length..])
 }
 
-/// Returns how many bytes of `text` look like one number.
+/// Returns the length of the number at the start of `text`, in bytes.
 fn number_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let based = bytes.first() == Some(&b'0') && bytes.get(1).is_some_and(|b| b"xXoObB".contains(b));
@@ -277,7 +277,7 @@ enum Kind {
     TooLarge,
 }
 
-/// Returns the integer, that it is a fraction or too large, or `None` for what Python does not take.
+/// Parses an integer. Returns an error for a fraction or an integer that is too large, and `None` if Python rejects it.
 fn integer(text: &str) -> Option<Result<i64, Kind>> {
     let lower = text.to_ascii_lowercase();
     for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] {
@@ -298,7 +298,7 @@ fn integer(text: &str) -> Option<Result<i64, Kind>> {
     (!zeros).then(|| digits.parse().map_err(|_| Kind::TooLarge))
 }
 
-/// Takes single underscores out from between digits.
+/// Removes single underscores between digits. Returns `None` for any other underscore.
 fn grouped(text: &str) -> Option<String> {
     let odd = text.is_empty() || text.starts_with('_') || text.ends_with('_') || text.contains("__");
     (!odd).then(|| text.replace('_', ""))
@@ -358,12 +358,12 @@ mod tests {
         }
         assert_eq!(
             value("1.5").1.as_deref(),
-            Some("`1.5` is a fraction in Ansible; forge has none and keeps the text")
+            Some("`1.5` is a fraction in Ansible; forge does not support fractions and keeps the text")
         );
         assert!(matches!(value("{1, 2}").0, Known::Lost(_)));
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(matches!(value(&nested(200)).0, Known::Value(Value::Array(_))));
-        // Python refuses more, which makes it text; and no text may take the stack of forge.
+        // Python rejects deeper nesting, which makes it text. No text may overflow forge's stack.
         for text in [nested(201), "[".repeat(1_000_000), "{1:(".repeat(1_000_000)] {
             assert_eq!(value(&text).0, Known::Value(Value::from(text.as_str())));
         }

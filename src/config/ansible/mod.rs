@@ -1,8 +1,8 @@
-//! Ansible inventories, read as Ansible reads them and laid out as forge's own.
+//! Converts Ansible inventories to forge inventories, with Ansible's parsing and precedence rules.
 //!
-//! Architecture Invariant: the rules are Ansible's (ansible-core 2.19), also where they surprise; what a host's variables come to
-//! is worked out first, and how they are spread over groups and hosts here follows from that. What cannot be carried
-//! is listed, never dropped in silence. Only `files` reads files; everything else is text in, value out.
+//! Architecture Invariant: the rules are those of ansible-core 2.19, even where they surprise. The effective variables
+//! of each host are computed first; their distribution over groups and hosts follows from them. A value that cannot be
+//! converted is listed, never dropped silently. Only `files` reads files; every other module maps text to values.
 
 mod address;
 mod convert;
@@ -29,27 +29,27 @@ use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-/// Something that is other than in the Ansible inventory.
+/// A difference between the Ansible inventory and its conversion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Difference {
-    /// A lowercase fragment.
+    /// Description, a lowercase fragment.
     pub what: String,
-    /// Where it comes from: `hosts.ini:12`, or names of hosts and groups.
+    /// Origin: `hosts.ini:12`, or names of hosts and groups.
     pub at: Vec<String>,
 }
 
-/// What became of an Ansible inventory.
+/// Result of converting an Ansible inventory.
 #[derive(Debug)]
 pub struct Converted {
-    /// `None` when something is wrong in what was read.
+    /// `None` if there are errors.
     pub starting: Option<Starting>,
     pub differences: Vec<Difference>,
     pub diags: Diags,
     pub sources: Sources,
 }
 
-/// Reads the inventory at `path`, a file or a folder, with `group_vars` and `host_vars` beside it, and lays it out.
-/// `cluster` names the result.
+/// Converts the inventory at `path`, a file or a folder, with the `group_vars` and `host_vars` next to it. `cluster` is
+/// the cluster name of the result.
 pub fn from_ansible(path: &Utf8Path, cluster: &str) -> Converted {
     let mut reading = Reading::default();
     let files = files::read(path, &mut reading);
@@ -61,15 +61,15 @@ pub fn from_ansible(path: &Utf8Path, cluster: &str) -> Converted {
     Converted { starting, differences: reading.differences, diags: reading.diags, sources: reading.sources }
 }
 
-/// What comes up while an inventory is read.
+/// State of reading an inventory: sources, errors and differences.
 #[derive(Default)]
 struct Reading {
     diags: Diags,
     sources: Sources,
     differences: Vec<Difference>,
-    /// Where in the list each difference stands, with the places that it names.
+    /// Index and locations of each difference, by its description.
     listed: HashMap<String, (usize, HashSet<String>)>,
-    /// Where the lines of each file end: a file may have a difference in each of its lines.
+    /// Offsets of line ends per file. Cached because every line of a file may have a difference.
     line_ends: RefCell<HashMap<FileId, Vec<usize>>>,
 }
 
@@ -78,7 +78,7 @@ impl Reading {
         self.diags.0.push(diag);
     }
 
-    /// Lists a difference. The same one in another place is told once, with both.
+    /// Lists a difference. Equal differences are merged, with all their locations.
     fn differs(&mut self, what: impl Into<String>, at: impl Into<String>) {
         let (what, at) = (what.into(), at.into());
         match self.listed.get_mut(&what) {
@@ -94,7 +94,7 @@ impl Reading {
         }
     }
 
-    /// Returns `hosts.ini:12`.
+    /// Formats a location as `hosts.ini:12`.
     fn place(&self, span: Span) -> String {
         let find = || self.sources.text(span.file).match_indices('\n').map(|(at, _)| at).collect();
         let mut files = self.line_ends.borrow_mut();
@@ -104,25 +104,25 @@ impl Reading {
     }
 }
 
-/// A variable as Ansible holds it.
+/// A variable in Ansible.
 #[derive(Clone, Debug)]
 struct Var {
     value: Known,
     span: Span,
 }
 
-/// The value of a variable, as far as it can be carried.
+/// The value of a variable, if it can be converted.
 #[derive(Clone, Debug, PartialEq)]
 enum Known {
     Value(Value),
-    /// A value with templates in it, which other variables may resolve.
+    /// A value that contains templates, which other variables may resolve.
     Template(Value),
-    /// Why it cannot be carried: a lowercase fragment that follows the variable's name.
+    /// Why it cannot be converted: a lowercase fragment that follows the variable's name.
     Lost(String),
 }
 
 impl Known {
-    /// Returns a value that was read as what can be carried of it.
+    /// Classifies a parsed value.
     fn of(value: Value) -> Self {
         match unfit(&value) {
             Some(why) => Self::Lost(why.to_owned()),
@@ -134,7 +134,7 @@ impl Known {
 
 type Vars = IndexMap<String, Var>;
 
-/// Hosts and groups as Ansible holds them.
+/// Hosts and groups in Ansible.
 #[derive(Debug, Default)]
 struct Inventory {
     hosts: IndexMap<String, Vars>,
@@ -158,7 +158,7 @@ impl Default for Group {
 }
 
 impl Inventory {
-    /// Returns an inventory with the groups that are always there.
+    /// Returns an inventory with the groups that always exist.
     fn new() -> Self {
         let mut inventory = Self::default();
         inventory.add_group("all");
@@ -171,7 +171,7 @@ impl Inventory {
         self.groups.entry(name.to_owned()).or_default();
     }
 
-    /// Puts a group into another. Returns whether that closes no circle.
+    /// Adds a group to another. Returns false if that would create a cycle.
     fn add_child(&mut self, outer: &str, inner: &str) -> bool {
         if outer == inner || self.contains(inner, outer) {
             return false;
@@ -189,7 +189,7 @@ impl Inventory {
         children.iter().any(|child| child == wanted || self.contains(child, wanted))
     }
 
-    /// Adds hosts to a group, each with its variables. A port counts only where it makes the host known.
+    /// Adds hosts with their variables to a group. A port applies only where the host is first mentioned.
     fn add_hosts(&mut self, names: &[String], port: Option<u16>, vars: &Vars, group: &str, span: Span) {
         for name in names {
             if !self.hosts.contains_key(name) {
@@ -207,7 +207,7 @@ impl Inventory {
         }
     }
 
-    /// Sets a variable. A name of both a group and a host means the group, as in Ansible.
+    /// Sets a variable. A name of both a group and a host refers to the group, as in Ansible.
     fn set(&mut self, of: &str, key: &str, var: Var) {
         if let Some(group) = self.groups.get_mut(of) {
             match (key, &var.value) {
@@ -219,7 +219,7 @@ impl Inventory {
         }
     }
 
-    /// Ends reading: groups without another one stand in `all`, hosts without a group in `ungrouped`.
+    /// Completes the inventory: groups without a parent join `all`, hosts without a group join `ungrouped`.
     fn settle(&mut self) {
         let names: Vec<String> = self.groups.keys().filter(|name| *name != "all").cloned().collect();
         for name in &names {
@@ -244,11 +244,11 @@ fn priority(value: &Value) -> i64 {
     value.as_i64().or_else(|| value.as_str()?.trim().parse().ok()).unwrap_or(1)
 }
 
-/// Returns why a value cannot be carried, wherever in it the reason stands.
+/// Returns why a value, or any value in it, cannot be converted.
 fn unfit(value: &Value) -> Option<&'static str> {
     match value {
         Value::String(text) if text.contains(['\0', '\u{e000}', '\u{e001}']) => {
-            Some("holds a character that forge does not carry")
+            Some("contains a character that forge does not support")
         }
         Value::Array(items) => items.iter().find_map(unfit),
         Value::Object(map) => map.values().find_map(unfit),

@@ -1,8 +1,8 @@
-//! Plain scalars as PyYAML reads them, which is YAML 1.1: `yes` is true, `0644` is 420, `1:30` is 90.
+//! Resolves plain scalars like PyYAML, which implements YAML 1.1: `yes` is true, `0644` is 420, `1:30` is 90.
 
 use crate::model::Value;
 
-/// What a plain scalar is, with what is worth telling where that is not what forge reads from the same text.
+/// Resolves a plain scalar. Returns a note if forge would read a different value from the same text.
 pub(super) fn plain(text: &str) -> (Value, Option<String>) {
     if let Some(truth) = boolean(text) {
         return (Value::Bool(truth), None);
@@ -10,13 +10,13 @@ pub(super) fn plain(text: &str) -> (Value, Option<String>) {
     match integer(text) {
         Some(Some(number)) if number.to_string() == text => return (Value::from(number), None),
         Some(Some(number)) => {
-            let note = format!("`{text}` is the number {number} in Ansible, and is written so");
+            let note = format!("`{text}` is the number {number} in Ansible and is converted to it");
             return (Value::from(number), Some(note));
         }
         Some(None) => {
             return (
                 Value::from(text),
-                Some(format!("`{text}` is a number in Ansible, too large for forge, which keeps the text")),
+                Some(format!("`{text}` is a number in Ansible, but too large for forge, which keeps the text")),
             );
         }
         None => {}
@@ -25,9 +25,9 @@ pub(super) fn plain(text: &str) -> (Value, Option<String>) {
     (Value::from(text), note)
 }
 
-/// Returns what is said of fractions.
+/// Returns the note on a fraction.
 pub(super) fn fraction(text: &str) -> String {
-    format!("`{text}` is a fraction in Ansible; forge has none and keeps the text")
+    format!("`{text}` is a fraction in Ansible; forge does not support fractions and keeps the text")
 }
 
 fn boolean(text: &str) -> Option<bool> {
@@ -38,7 +38,7 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// Returns the integer of any notation; the inner `None` stands for one that is too large.
+/// Parses an integer in any notation. The inner `None` means that it is too large.
 fn integer(text: &str) -> Option<Option<i64>> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -58,7 +58,7 @@ fn integer(text: &str) -> Option<Option<i64>> {
     Some(value.map(|value| if negative { -value } else { value }))
 }
 
-/// `1:30` counts in sixties.
+/// Parses a base-60 integer: `1:30` is 90.
 fn sexagesimal(digits: &str) -> Option<i64> {
     let mut parts = digits.split(':');
     let first = parts.next().filter(|part| part.starts_with(|c: char| matches!(c, '1'..='9')))?;
@@ -121,6 +121,6 @@ mod tests {
             assert_eq!(plain(text), (json!(text), Some(fraction(text))), "{text}");
         }
         assert_eq!(plain("off"), (json!(false), None));
-        assert_eq!(plain("0644").1.as_deref(), Some("`0644` is the number 420 in Ansible, and is written so"));
+        assert_eq!(plain("0644").1.as_deref(), Some("`0644` is the number 420 in Ansible and is converted to it"));
     }
 }

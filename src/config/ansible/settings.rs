@@ -1,11 +1,11 @@
-//! What Ansible's own variables mean in forge: settings of `connect`, addresses, or nothing that forge has.
+//! Maps Ansible's own variables to forge: settings of `connect`, addresses, or no equivalent.
 
 use super::{Known, Var, template};
 use crate::config::inventory::{is_address, is_identifier};
 use crate::config::scalar;
 use crate::model::Value;
 
-/// Where a variable goes in forge.
+/// Target of a variable in forge.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Slot {
     Var(String),
@@ -14,47 +14,47 @@ pub(super) enum Slot {
     Address,
 }
 
-/// What one variable becomes.
+/// Conversion of one variable.
 pub(super) enum Meaning {
-    /// A value for a slot; `None` hides what a lower layer says.
+    /// A value for a slot; `None` overrides lower layers without a value.
     Is(Slot, Option<Value>),
-    /// The same, with why the value cannot be carried: a lowercase fragment that follows the variable's name.
+    /// A slot whose value cannot be converted, with the reason: a lowercase fragment that follows the variable's name.
     Lost(Slot, String),
-    /// Forge needs nothing of the kind, or has no place for it.
+    /// Forge does not need the variable or has no equivalent, with the reason.
     Nowhere(&'static str),
-    /// It says what is so in forge anyway.
+    /// The variable states forge's default behaviour.
     Anyway,
 }
 
-const NO_PLACE: &str = "is not carried: forge has no place for it";
-const KEYS_ONLY: &str = "is not carried: forge logs in with keys only";
+const NO_PLACE: &str = "is not converted: forge has no equivalent";
+const KEYS_ONLY: &str = "is not converted: forge supports login with keys only";
 const SUDO_PASSWORD: &str =
-    "is not carried: forge takes the password of sudo as `connect: { sudo: { password: { env: NAME } } }`";
+    "is not converted: set the sudo password as `connect: { sudo: { password: { env: NAME } } }`";
 
-/// Returns what a variable means.
+/// Returns the conversion of a variable.
 pub(super) fn meaning(name: &str, var: &Var) -> Meaning {
     match name {
-        "ansible_host" | "ansible_ssh_host" => text(var, Slot::Address, is_address, "is not an address"),
+        "ansible_host" | "ansible_ssh_host" => text(var, Slot::Address, is_address, "is not a valid address"),
         "ansible_user" | "ansible_ssh_user" => {
-            text(var, Slot::Connect("user"), scalar::is_name, "is not the name of a user")
+            text(var, Slot::Connect("user"), scalar::is_name, "is not a valid user name")
         }
         "ansible_port" | "ansible_ssh_port" => port(var),
         "ansible_ssh_private_key_file" | "ansible_private_key_file" => {
-            text(var, Slot::Connect("identity"), is_path, "is not a path")
+            text(var, Slot::Connect("identity"), is_path, "is not a valid path")
         }
         "ansible_connection" => connection(var),
         "ansible_become" => truth(var),
         "ansible_become_user" if is(var, "root") => Meaning::Anyway,
-        "ansible_become_user" => Meaning::Nowhere("is not carried: forge becomes root and nobody else"),
+        "ansible_become_user" => Meaning::Nowhere("is not converted: forge can become root only"),
         "ansible_become_method" if is(var, "sudo") || is(var, "ansible.builtin.sudo") => Meaning::Anyway,
-        "ansible_become_method" => Meaning::Nowhere("is not carried: forge becomes root through sudo only"),
+        "ansible_become_method" => Meaning::Nowhere("is not converted: forge becomes root with sudo only"),
         "ansible_become_password" | "ansible_become_pass" | "ansible_sudo_pass" => Meaning::Nowhere(SUDO_PASSWORD),
         "ansible_password" | "ansible_ssh_pass" | "ansible_ssh_password" => Meaning::Nowhere(KEYS_ONLY),
-        "ansible_python_interpreter" => Meaning::Nowhere("is not carried: forge needs no Python on a host"),
+        "ansible_python_interpreter" => Meaning::Nowhere("is not converted: forge does not need Python on hosts"),
         "ansible_ssh_common_args" | "ansible_ssh_extra_args" => jump(var),
         _ if name.starts_with("ansible_") => Meaning::Nowhere(NO_PLACE),
         _ if !is_identifier(name) => {
-            Meaning::Nowhere("is not carried: the names of variables are letters, digits and `_`")
+            Meaning::Nowhere("is not converted: variable names may contain only letters, digits and `_`")
         }
         _ => plain(name, var),
     }
@@ -73,12 +73,12 @@ fn is(var: &Var, text: &str) -> bool {
     var.value == Known::Value(Value::from(text))
 }
 
-/// Numbers and names alike, as text.
+/// Returns the text of a string or a number.
 fn words(var: &Var) -> Result<String, String> {
     match &var.value {
         Known::Value(Value::String(text)) => Ok(text.clone()),
         Known::Value(value @ Value::Number(_)) => Ok(value.to_string()),
-        Known::Value(_) => Err("is no text".to_owned()),
+        Known::Value(_) => Err("is not converted: it is not text".to_owned()),
         Known::Template(_) => Err(template::NOT_CARRIED.to_owned()),
         Known::Lost(why) => Err(why.clone()),
     }
@@ -87,7 +87,7 @@ fn words(var: &Var) -> Result<String, String> {
 fn text(var: &Var, slot: Slot, fits: fn(&str) -> bool, otherwise: &str) -> Meaning {
     match words(var) {
         Ok(text) if fits(&text) => Meaning::Is(slot, Some(Value::from(text))),
-        Ok(text) => Meaning::Lost(slot, format!("is not carried: `{text}` {otherwise}")),
+        Ok(text) => Meaning::Lost(slot, format!("is not converted: `{text}` {otherwise}")),
         Err(why) => Meaning::Lost(slot, why),
     }
 }
@@ -100,7 +100,7 @@ fn port(var: &Var) -> Meaning {
     let slot = Slot::Connect("port");
     match words(var).map(|text| (text.trim().parse::<u16>(), text)) {
         Ok((Ok(number), _)) if number > 0 => Meaning::Is(slot, Some(Value::from(number))),
-        Ok((_, text)) => Meaning::Lost(slot, format!("is not carried: `{text}` is not a port")),
+        Ok((_, text)) => Meaning::Lost(slot, format!("is not converted: `{text}` is not a valid port")),
         Err(why) => Meaning::Lost(slot, why),
     }
 }
@@ -114,7 +114,8 @@ fn connection(var: &Var) -> Meaning {
             other => Meaning::Lost(
                 slot,
                 format!(
-                    "is not carried: forge has no connection `{other}`; a program that gives a shell is `connect: {{ command: […] }}`"
+                    "is not converted: forge does not support connection `{other}`; \
+                     set `connect: {{ command: […] }}` to run a program that opens a shell"
                 ),
             ),
         },
@@ -122,7 +123,7 @@ fn connection(var: &Var) -> Meaning {
     }
 }
 
-/// Truth as Ansible's options take it.
+/// Parses a boolean like Ansible's options do.
 fn truth(var: &Var) -> Meaning {
     let slot = Slot::Connect("sudo");
     let truth = match &var.value {
@@ -131,9 +132,9 @@ fn truth(var: &Var) -> Meaning {
         Known::Value(Value::String(text)) => match text.to_ascii_lowercase().as_str() {
             "y" | "yes" | "on" | "1" | "true" | "t" => Ok(true),
             "n" | "no" | "off" | "0" | "false" | "f" => Ok(false),
-            _ => Err(format!("is not carried: `{text}` is neither true nor false")),
+            _ => Err(format!("is not converted: `{text}` is not a boolean")),
         },
-        Known::Value(_) => Err("is not carried: it is neither true nor false".to_owned()),
+        Known::Value(_) => Err("is not converted: it is not a boolean".to_owned()),
         Known::Template(_) => Err(template::NOT_CARRIED.to_owned()),
         Known::Lost(why) => Err(why.clone()),
     };
@@ -143,7 +144,7 @@ fn truth(var: &Var) -> Meaning {
     }
 }
 
-/// Of arguments of ssh, a jump host is the one thing that forge has a setting for.
+/// Converts ssh arguments. Forge has a setting for jump hosts only.
 fn jump(var: &Var) -> Meaning {
     let slot = Slot::Connect("jump");
     let hops = match words(var) {
@@ -163,7 +164,7 @@ fn jump(var: &Var) -> Meaning {
     match hops.filter(|hops| hops.split(',').all(usable)) {
         Some(hops) => Meaning::Is(slot, Some(Value::from(hops))),
         None => Meaning::Nowhere(
-            "is not carried: of arguments of ssh forge has a setting for jump hosts only; put the others into `~/.ssh/config`",
+            "is not converted: forge supports only jump hosts in ssh arguments; put other options into `~/.ssh/config`",
         ),
     }
 }

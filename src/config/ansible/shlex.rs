@@ -1,9 +1,10 @@
-//! Words of a line as Python's `shlex.split(comments=True)` finds them: a `#` ends the line anywhere outside of quotes.
+//! Splits a line into words like Python's `shlex.split(comments=True)`: a `#` outside quotes starts a comment, even
+//! inside a word.
 
-/// Splits a line.
+/// Splits a line into words.
 ///
 /// # Errors
-/// A quote or a backslash at the end, in the words of a lowercase fragment.
+/// An unclosed quote or a trailing backslash, as a lowercase fragment.
 pub(super) fn split(line: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();
     let mut chars = line.chars();
@@ -14,7 +15,7 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, &'static str> {
             c if c.is_ascii_whitespace() => words.extend(word.take()),
             '\'' | '"' => quoted(c, &mut chars, word.get_or_insert_default())?,
             '\\' => {
-                let next = chars.next().ok_or("nothing follows the last backslash")?;
+                let next = chars.next().ok_or("trailing backslash")?;
                 word.get_or_insert_default().push(next);
             }
             c => word.get_or_insert_default().push(c),
@@ -24,9 +25,9 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, &'static str> {
     Ok(words)
 }
 
-/// Takes text up to the closing quote. Only double quotes know a backslash, before themselves and itself.
+/// Reads text up to the closing quote. A backslash escapes only in double quotes, and only `"` and itself.
 fn quoted(quote: char, chars: &mut std::str::Chars<'_>, word: &mut String) -> Result<(), &'static str> {
-    const OPEN: &str = "a quote is not closed";
+    const OPEN: &str = "unclosed quote";
     loop {
         match chars.next().ok_or(OPEN)? {
             c if c == quote => return Ok(()),
@@ -62,7 +63,7 @@ mod tests {
         for (line, words) in cases {
             assert_eq!(split(line).unwrap(), *words, "{line}");
         }
-        assert_eq!(split("a 'b").unwrap_err(), "a quote is not closed");
-        assert_eq!(split("a b\\").unwrap_err(), "nothing follows the last backslash");
+        assert_eq!(split("a 'b").unwrap_err(), "unclosed quote");
+        assert_eq!(split("a b\\").unwrap_err(), "trailing backslash");
     }
 }

@@ -1,4 +1,4 @@
-//! Which reader reads which file, and what is in `group_vars` and `host_vars`.
+//! Selects the parser of each file, and reads `group_vars` and `host_vars`.
 
 use super::files::{Files, Text};
 use super::{Inventory, Reading, Vars, ini, yaml};
@@ -6,7 +6,7 @@ use crate::config::Data;
 use crate::diag::{Code, Diag};
 use indexmap::IndexMap;
 
-/// Reads everything.
+/// Parses all files of an inventory.
 pub(super) fn read(files: &Files, reading: &mut Reading) -> Inventory {
     let mut inventory = Inventory::new();
     files.inventories.iter().for_each(|text| one(text, &mut inventory, reading));
@@ -16,7 +16,7 @@ pub(super) fn read(files: &Files, reading: &mut Reading) -> Inventory {
     inventory
 }
 
-/// A file without an ending may be either: it is YAML if it reads as a map.
+/// Parses one inventory file. A file without an extension is YAML if it parses as a map, else INI.
 fn one(text: &Text, inventory: &mut Inventory, reading: &mut Reading) {
     let mut diags = Vec::new();
     match text.path.extension() {
@@ -26,10 +26,9 @@ fn one(text: &Text, inventory: &mut Inventory, reading: &mut Reading) {
             document.iter().for_each(|document| yaml::read(document, inventory, reading));
         }
         Some("toml") => reading.wrong(
-            Diag::error(Code::BadValue, format!("`{}` is TOML, which forge does not read", text.path)).hint(format!(
-                "give what Ansible makes of it: `ansible-inventory -i {} --list --yaml --export > hosts.yaml`",
-                text.path
-            )),
+            Diag::error(Code::BadValue, format!("`{}` is TOML, which forge does not support", text.path)).hint(
+                format!("convert it first: `ansible-inventory -i {} --list --yaml --export > hosts.yaml`", text.path),
+            ),
         ),
         None => {
             match yaml::document(text, &mut diags).filter(|d| diags.is_empty() && matches!(d.node.data, Data::Map(_))) {
@@ -50,7 +49,7 @@ fn vars(
     let mut all: IndexMap<String, Vars> = IndexMap::new();
     for (name, text) in files {
         if !is_known(name) {
-            let variables = format!("variables of the {what} `{name}`, which the inventory does not have");
+            let variables = format!("variables of {what} `{name}`, which is not in the inventory");
             reading.differs(variables, text.path.as_str());
         } else {
             all.entry(name.clone()).or_default().extend(of_file(text, reading));
@@ -61,8 +60,7 @@ fn vars(
 
 fn of_file(text: &Text, reading: &mut Reading) -> Vars {
     if text.text.starts_with("$ANSIBLE_VAULT;") {
-        reading
-            .differs("is encrypted with Ansible Vault as a whole: its variables are not carried", text.path.as_str());
+        reading.differs("is not converted: the whole file is encrypted with Ansible Vault", text.path.as_str());
         return Vars::new();
     }
     let mut diags = Vec::new();

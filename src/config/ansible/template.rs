@@ -1,13 +1,13 @@
-//! Templates of variables whose parts are all known: resolved as Ansible would, and left alone in every other case.
+//! Resolves templates of variables as Ansible would if all their parts are known. Other templates are not converted.
 
 use crate::config::inventory::is_identifier;
 use crate::config::scalar;
 use crate::model::Value;
 
-/// Why a template is not carried that cannot be resolved: it follows the variable's name.
-pub(super) const NOT_CARRIED: &str = "holds a template, and variables are literal in forge";
+/// Reason for a template that cannot be resolved; it follows the variable's name.
+pub(super) const NOT_CARRIED: &str = "is not converted: it contains a template, and variables are literal in forge";
 
-/// Names that mean something of Ansible's own or of Jinja's, whatever the inventory says.
+/// Names that Ansible or Jinja reserve, even if the inventory sets them.
 const RESERVED: [&str; 18] = [
     "false",
     "False",
@@ -29,7 +29,7 @@ const RESERVED: [&str; 18] = [
     "vars",
 ];
 
-/// Returns whether a template stands anywhere in a value.
+/// Reports whether a value contains a template.
 pub(super) fn is_in(value: &Value) -> bool {
     match value {
         Value::String(text) => scalar::is_template(text),
@@ -39,22 +39,22 @@ pub(super) fn is_in(value: &Value) -> bool {
     }
 }
 
-/// Why a template is not carried whose value grows too large, nests too deep, or follows too many that grow.
-pub(super) const TOO_LARGE: &str = "is not carried: its template makes more than 1 MiB";
-pub(super) const TOO_DEEP: &str = "is not carried: its template makes more than 56 levels";
-pub(super) const TOO_MUCH: &str = "is not carried: the templates of the inventory make more than 64 MiB together";
+/// Reasons for a template whose value grows too large or nests too deeply, or that exceeds the total of the inventory.
+pub(super) const TOO_LARGE: &str = "is not converted: its template expands to more than 1 MiB";
+pub(super) const TOO_DEEP: &str = "is not converted: its template expands to more than 56 levels";
+pub(super) const TOO_MUCH: &str = "is not converted: the inventory's templates expand to more than 64 MiB in total";
 
-/// Bytes that one value may grow by over what is written.
+/// Limit of the growth of one value over its source, in bytes.
 const VALUE_BYTES: usize = 1 << 20;
-/// Bytes that all values may grow by: ten thousand hosts with hundreds of templates each stay far below.
+/// Limit of the growth of all values, in bytes. Ten thousand hosts with hundreds of templates each stay far below.
 const INVENTORY_BYTES: usize = 64 << 20;
-/// Levels of a value: an inventory of forge may have 64, with those around the value.
+/// Limit of nesting levels of a value. A forge inventory may have 64, including the levels around the value.
 const LEVELS: usize = 56;
-/// What a value takes beside its text.
+/// Bytes of a value in addition to its text.
 const NODE_BYTES: usize = 32;
 
-/// What the templates of an inventory may still make: forty lines, each with the one before it twice, describe more
-/// than any machine holds. What is written counts nothing, since its size is that of the files.
+/// Remaining growth for the templates of an inventory: forty lines that each repeat the previous one twice exceed the
+/// memory of any machine. Source text does not count, because the size of the files bounds it.
 pub(super) struct TemplateBudget {
     left: usize,
 }
@@ -65,16 +65,16 @@ impl TemplateBudget {
     }
 }
 
-/// What one value may still take.
+/// Remaining growth for one value.
 struct ValueRoom<'b> {
-    /// Bytes that are written anyway.
+    /// Bytes of source text not yet used up.
     written: usize,
     growth: usize,
     budget: &'b mut TemplateBudget,
 }
 
 impl ValueRoom<'_> {
-    /// Takes bytes before they are made. What a value took that fails in the end is not given back: trying costs time.
+    /// Reserves bytes before they are allocated. A value that fails does not return its bytes: the attempt costs time.
     fn take(&mut self, bytes: usize) -> Result<(), &'static str> {
         let more = bytes.saturating_sub(self.written);
         self.written = self.written.saturating_sub(bytes);
@@ -83,7 +83,7 @@ impl ValueRoom<'_> {
         Ok(())
     }
 
-    /// Takes the bytes of a copy of a value that stands at a level.
+    /// Reserves the bytes of a copy of a value at a nesting level.
     fn take_value(&mut self, value: &Value, level: usize) -> Result<(), &'static str> {
         is_within_levels(level)?;
         self.take(own_bytes(value))?;
@@ -102,12 +102,12 @@ fn is_within_levels(level: usize) -> Result<(), &'static str> {
     if level > LEVELS { Err(TOO_DEEP) } else { Ok(()) }
 }
 
-/// Returns the bytes of a value without the values in it.
+/// Returns the bytes of a value without nested values.
 fn own_bytes(value: &Value) -> usize {
     NODE_BYTES + value.as_str().map_or(0, str::len)
 }
 
-/// Returns the bytes of a value as it is written.
+/// Returns the bytes of a value with nested values.
 fn written_bytes(value: &Value) -> usize {
     let inner: usize = match value {
         Value::Array(items) => items.iter().map(written_bytes).sum(),
@@ -117,7 +117,7 @@ fn written_bytes(value: &Value) -> usize {
     own_bytes(value) + inner
 }
 
-/// Collects the names that the templates of a value read, each as often as it is read.
+/// Collects the names that the templates of a value read, with duplicates.
 pub(super) fn names<'v>(value: &'v Value, into: &mut Vec<&'v str>) {
     match value {
         Value::String(text) if scalar::is_template(text) => {
@@ -133,10 +133,10 @@ pub(super) fn names<'v>(value: &'v Value, into: &mut Vec<&'v str>) {
     }
 }
 
-/// Returns a value with its templates resolved, where each of them only names variables that `find` knows.
+/// Resolves the templates of a value if they read only variables that `find` returns.
 ///
 /// # Errors
-/// Why it cannot be carried: it follows the variable's name.
+/// Why the value cannot be converted; the text follows the variable's name.
 pub(super) fn resolve<'v>(
     value: &Value,
     find: &dyn Fn(&str) -> Option<&'v Value>,
@@ -176,7 +176,8 @@ fn resolve_at<'v>(
     }
 }
 
-/// A text that is one template has the type of its variable; between other text, text and whole numbers are written out.
+/// Resolves a text. A text that is a single template keeps the type of its variable; inside other text, only strings
+/// and integers are supported.
 fn resolve_text<'v>(
     text: &str,
     level: usize,
@@ -202,7 +203,7 @@ fn resolve_text<'v>(
             },
         }
     }
-    // Ansible renders no result again; forge would refuse it as a template.
+    // Ansible does not render a result again, but forge would reject it as a template.
     if scalar::is_template(&out) { Err(NOT_CARRIED) } else { Ok(Value::from(out)) }
 }
 
@@ -211,7 +212,7 @@ enum TemplatePart<'t> {
     Name(&'t str),
 }
 
-/// Splits a text at `{{ name }}`. Filters, expressions, statements and comments are left to Ansible.
+/// Splits a text at `{{ name }}`. Returns `None` for filters, expressions, statements and comments.
 fn parse(text: &str) -> Option<Vec<TemplatePart<'_>>> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -240,7 +241,7 @@ mod tests {
 
     #[test]
     fn only_names_that_are_known_are_resolved() {
-        // Whatever an inventory says, Ansible's own wins.
+        // Reserved names of Ansible override the inventory.
         let known = json!({ "a": "/srv", "n": 80, "on": true, "l": [1], "inventory_hostname": "x" });
         let find = |name: &str| known.get(name);
         for (text, resolved) in [
@@ -249,7 +250,7 @@ mod tests {
             (json!("{{ n }}"), Some(json!(80))),
             (json!("{{ on }}"), Some(json!(true))),
             (json!(["{{ a }}", 1, { "k": "{{ l }}" }]), Some(json!(["/srv", 1, { "k": [1] }]))),
-            // How these are written out is a matter of Python's.
+            // Python's formatting of these values is not reproduced.
             (json!("x{{ on }}"), None),
             (json!("x{{ l }}"), None),
             (json!("{{ b }}/x"), None),
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(made(&json!({ "a": vec!["{{ list }}"; 1000] })), Err(TOO_LARGE));
         assert!(made(&json!([[[["{{ nested }}"]]]])).is_ok());
         assert_eq!(made(&json!([[[[[["{{ nested }}"]]]]]])), Err(TOO_DEEP));
-        // What is written counts for nothing, however much it is.
+        // Source text does not count, however large it is.
         let long = json!(["y".repeat(3 << 20), "{{ text }}"]);
         assert!((0..100).all(|_| made(&long).is_ok()));
         let all = (0..100).map(|_| made(&Value::from("{{ text }}".repeat(1000)))).collect::<Vec<_>>();

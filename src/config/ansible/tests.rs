@@ -1,4 +1,4 @@
-//! Whole inventories: what they become, and what is listed.
+//! Tests of whole inventories: the conversion and the listed differences.
 
 use super::*;
 use crate::config::starting::StartingHost;
@@ -56,13 +56,13 @@ fn what_cannot_be_carried_is_listed_with_its_place() {
     assert_eq!(
         said,
         [
-            "hosts:3: `v`: `1.50` is a fraction in Ansible; forge has none and keeps the text",
-            "hosts:2: `ansible_password` is not carried: forge logs in with keys only",
-            "hosts:2, hosts:3: `ansible_python_interpreter` is not carried: forge needs no Python on a host",
-            "hosts:2: `my-var` is not carried: the names of variables are letters, digits and `_`",
-            "hosts:3: `ansible_connection` is not carried: forge has no connection `winrm`; a program that gives a shell is \
-             `connect: { command: […] }`",
-            "hosts:2: `t` holds a template, and variables are literal in forge",
+            "hosts:3: `v`: `1.50` is a fraction in Ansible; forge does not support fractions and keeps the text",
+            "hosts:2: `ansible_password` is not converted: forge supports login with keys only",
+            "hosts:2, hosts:3: `ansible_python_interpreter` is not converted: forge does not need Python on hosts",
+            "hosts:2: `my-var` is not converted: variable names may contain only letters, digits and `_`",
+            "hosts:3: `ansible_connection` is not converted: forge does not support connection `winrm`; \
+             set `connect: { command: […] }` to run a program that opens a shell",
+            "hosts:2: `t` is not converted: it contains a template, and variables are literal in forge",
         ]
     );
 }
@@ -74,29 +74,29 @@ fn templates_of_known_variables_are_resolved_for_each_host() {
                 v=1.50\nof='{{ v }}/x'\nansible_user='{{ login }}'\nlogin=admin\n";
     let (starting, said) = convert(&[("hosts", text)]);
     let group = &starting.groups["web"];
-    // All hosts agree on it: it stays at the group. What one of them sets otherwise stands at each.
+    // A value that all hosts agree on stays at the group. A value that one of them overrides moves to each host.
     assert_eq!((&group.vars["plain"], group.vars.get("base")), (&json!(80), None));
     assert_eq!(group.connect, [("user", json!("admin"))].into());
     let base = |host: &str| starting.hosts[host].vars["base"].clone();
     assert_eq!((base("w1"), base("w2")), (json!("/srv/app"), json!("/data/app")));
     assert_eq!(starting.hosts["w3"].vars["own"], json!("/srv/app/80"));
     for name in ["open", "loop", "of"] {
-        let lost = format!("`{name}` holds a template, and variables are literal in forge");
+        let lost = format!("`{name}` is not converted: it contains a template, and variables are literal in forge");
         assert_eq!(said.iter().filter(|line| line.ends_with(&lost)).count(), 1, "{name}: {said:?}");
     }
     let moved = "group web: `base` stands at the hosts: its template reads variables that they have from elsewhere";
     assert!(said.iter().any(|line| line == moved), "{said:?}");
-    assert_eq!(said.iter().filter(|line| line.contains("holds a template")).count(), 3, "{said:?}");
+    assert_eq!(said.iter().filter(|line| line.contains("contains a template")).count(), 3, "{said:?}");
 }
 
-/// A few lines may describe more than any machine holds.
+/// A few lines may expand to more than the memory of any machine.
 #[test]
 fn templates_that_grow_without_end_are_listed_and_the_others_carried() {
     let doubled = |at: usize| format!("a{at}: \"{{{{ a{0} }}}}{{{{ a{0} }}}}\"\n", at - 1);
     let pairs = |at: usize| format!("a{at}: [\"{{{{ a{0} }}}}\", \"{{{{ a{0} }}}}\"]\n", at - 1);
     let nested = |at: usize| format!("a{at}: [\"{{{{ a{} }}}}\"]\n", at - 1);
-    let large = "is not carried: its template makes more than 1 MiB";
-    let deep = "is not carried: its template makes more than 56 levels";
+    let large = "is not converted: its template expands to more than 1 MiB";
+    let deep = "is not converted: its template expands to more than 56 levels";
     type Link<'l> = &'l dyn Fn(usize) -> String;
     let cases: [(Link<'_>, usize, &str); 3] = [(&doubled, 40, large), (&pairs, 40, large), (&nested, 2000, deep)];
     for (link, links, why) in cases {
@@ -120,7 +120,7 @@ fn templates_that_grow_without_end_are_listed_and_the_others_carried() {
     }
 }
 
-/// A value that cannot be carried must not let a weaker one shine through.
+/// A value that cannot be converted still overrides lower layers.
 #[test]
 fn a_lost_value_still_hides_the_one_below() {
     let text = "[web]\nw1 x='{{ y }}'\nw2\n[web:vars]\nx=1\n";
@@ -155,8 +155,8 @@ fn files_of_variables_beat_the_inventory() {
     assert_eq!(starting.groups["all"].vars["mode"], json!(420));
     assert_eq!(starting.groups["all"].vars["on"], json!(true));
     for expected in [
-        "group_vars/all.yml:2: `mode`: `0644` is the number 420 in Ansible, and is written so",
-        "group_vars/none.yml: variables of the group `none`, which the inventory does not have",
+        "group_vars/all.yml:2: `mode`: `0644` is the number 420 in Ansible and is converted to it",
+        "group_vars/none.yml: variables of group `none`, which is not in the inventory",
         "host_vars/w1:2: `secret` is encrypted with Ansible Vault; forge reads secrets as `{ env: NAME }` or `{ file: PATH }`",
     ] {
         assert!(said.iter().any(|line| line == expected), "{expected}\nin {said:#?}");
@@ -170,32 +170,29 @@ fn names_that_forge_does_not_have_are_changed_and_told() {
     assert_eq!(starting.hosts.keys().collect::<Vec<_>>(), ["fe80--1", "web", "w_-", "x"]);
     assert_eq!(starting.hosts["fe80--1"].address.as_deref(), Some("fe80::1"));
     assert_eq!(starting.groups["web_group"].hosts, ["web", "w_-", "x"]);
-    assert!(
-        said.contains(&"host y: is left out: it is the machine that `x` names too (`10.0.0.1`)".to_owned()),
-        "{said:?}"
-    );
+    assert!(said.contains(&"host y: is skipped: it is the same machine as `x` (`10.0.0.1`)".to_owned()), "{said:?}");
 }
 
 #[test]
 fn mistakes_say_where_and_what() {
-    assert_eq!(mistake(&[("hosts", "[web]\nw1 x\n")]), "`x` stands where `key=value` of host `w1` should");
+    assert_eq!(mistake(&[("hosts", "[web]\nw1 x\n")]), "expected `key=value` for host `w1`, found `x`");
     assert_eq!(
         mistake(&[("hosts", "[web:kids]\n")]),
-        "`[web:kids]` is not a kind of section (write `[group]`, `[group:children]` or `[group:vars]`)"
+        "`[web:kids]` is not a valid section (write `[group]`, `[group:children]` or `[group:vars]`)"
     );
     assert_eq!(
         mistake(&[("hosts", "[a:children]\nb\n")]),
-        "group `b` is nowhere declared (add a section `[b]`, even an empty one)"
+        "group `b` is not declared (add a section `[b]`; it may be empty)"
     );
     assert_eq!(mistake(&[("hosts", "[a:children]\nb\n[b:children]\na\n")]), "groups `b` and `a` contain each other");
     assert_eq!(mistake(&[("hosts", "n[2:1]\n")]), "host `n[2:1]`: `[2:1]` runs backwards");
     assert_eq!(
         mistake(&[("hosts.py", "#!/usr/bin/python3\n")]),
-        "`hosts.py` is a program, and forge runs none to read an inventory (give its answer instead: `ansible-inventory -i hosts.py --list --yaml --export > hosts.yaml`)"
+        "`hosts.py` is a program; forge does not run inventory programs (save its output first: `ansible-inventory -i hosts.py --list --yaml --export > hosts.yaml`)"
     );
     assert_eq!(
         mistake(&[("a.yml", "plugin: aws_ec2\n")]),
-        "this configures a plugin of Ansible that asks another system for hosts"
+        "this file configures an Ansible plugin that queries another system for hosts"
     );
     assert!(mistake(&[("a.yml", "all: [\n")]).len() > 5);
 }

@@ -1,4 +1,4 @@
-//! YAML inventories and files of variables, as Ansible's `yaml` plugin reads them.
+//! Parses YAML inventories and variables files, as Ansible's `yaml` plugin does.
 
 use super::files::Text;
 use super::{Inventory, Known, Reading, Var, Vars, address, resolve11, template};
@@ -7,13 +7,13 @@ use crate::diag::{Code, Diag, Span};
 use crate::model::Value;
 use std::collections::HashMap;
 
-/// A document with the tags that forge's own reader refuses: here they tell what a value is.
+/// A document with its tags, which forge's own parser rejects: here they determine how a value is read.
 pub(super) struct Document {
     pub node: Node,
     tags: HashMap<Span, String>,
 }
 
-/// Reads the text of a file. Mistakes go to `diags`.
+/// Parses the text of a file. Pushes errors to `diags`.
 pub(super) fn document(text: &Text, diags: &mut Vec<Diag>) -> Option<Document> {
     let mut found = Vec::new();
     let node = crate::config::yaml::parse(text.file, &text.text, &mut found);
@@ -21,7 +21,7 @@ pub(super) fn document(text: &Text, diags: &mut Vec<Diag>) -> Option<Document> {
     for diag in found {
         match (tag(&diag.message), diag.span) {
             (Some(tag), Some(span)) => drop(tags.insert(span, tag.to_owned())),
-            // What no value here may hold is told as a difference of that value.
+            // A forbidden character is listed later as a difference of the value that contains it.
             _ if diag.code == Code::ForbiddenCharacter => {}
             _ => diags.push(diag),
         }
@@ -33,7 +33,7 @@ fn tag(message: &str) -> Option<&str> {
     message.strip_prefix("the tag `")?.strip_suffix("` is not supported")
 }
 
-/// Reads an inventory into `inventory`.
+/// Parses a document into `inventory`.
 pub(super) fn read(document: &Document, inventory: &mut Inventory, reading: &mut Reading) {
     let mut reader = Reader { document, inventory, reading };
     let node = &document.node;
@@ -41,7 +41,7 @@ pub(super) fn read(document: &Document, inventory: &mut Inventory, reading: &mut
         return reader.wrong(node.span, "an inventory must be a map of groups");
     };
     if let Some((key, _)) = entries.iter().find(|(key, _)| key.text == "plugin") {
-        return reader.wrong(key.span, "this configures a plugin of Ansible that asks another system for hosts");
+        return reader.wrong(key.span, "this file configures an Ansible plugin that queries another system for hosts");
     }
     for (key, node) in entries {
         reader.group(key, node);
@@ -54,7 +54,7 @@ pub(super) fn vars(document: &Document, reading: &mut Reading) -> Vars {
         Data::Null => Vars::new(),
         Data::Map(entries) => variables(entries, document, reading),
         _ => {
-            reading.wrong(Diag::error(Code::WrongType, "a file of variables must be a map").at(document.node.span));
+            reading.wrong(Diag::error(Code::WrongType, "a variables file must be a map").at(document.node.span));
             Vars::new()
         }
     }
@@ -71,19 +71,19 @@ impl Reader<'_> {
         self.reading.wrong(Diag::error(Code::WrongType, message).at(span));
     }
 
-    /// Tells what Ansible passes over with a warning.
+    /// Lists an entry that Ansible ignores with a warning.
     fn passed_over(&mut self, key: &Key, why: &str) {
         let place = self.reading.place(key.span);
         self.reading.differs(format!("`{}` {why}", key.text), place);
     }
 
-    /// Returns whether the entry is a group.
+    /// Adds a group. Returns false if the entry is not a group.
     fn group(&mut self, key: &Key, node: &Node) -> bool {
         let entries: &[(Key, Node)] = match &node.data {
             Data::Null => &[],
             Data::Map(entries) => entries,
             _ => {
-                self.passed_over(key, "is not a group: Ansible passes over it too");
+                self.passed_over(key, "is not a group: Ansible ignores it too");
                 return false;
             }
         };
@@ -113,7 +113,7 @@ impl Reader<'_> {
                 }
             }
             ("vars" | "children" | "hosts", _) => self.wrong(node.span, format!("`{}` must be a map", part.text)),
-            _ => self.passed_over(part, "is no part of a group: Ansible passes over it too"),
+            _ => self.passed_over(part, "is not a key of a group: Ansible ignores it too"),
         }
     }
 
@@ -162,13 +162,13 @@ fn value(node: &Node, document: &Document, notes: &mut Vec<String>) -> Result<Va
             return Err("is encrypted with Ansible Vault; forge reads secrets as `{ env: NAME }` or `{ file: PATH }`"
                 .to_owned());
         }
-        // Ansible renders nothing in it, and forge could not tell it from a template.
+        // Ansible does not render it, but forge could not distinguish it from a template.
         Some("!unsafe") => {
             let value = untagged(node, document, notes)?;
             return if template::is_in(&value) { Err(template::NOT_CARRIED.to_owned()) } else { Ok(value) };
         }
         None => {}
-        Some(other) => return Err(format!("has the tag `{other}`, which forge does not know")),
+        Some(other) => return Err(format!("has the tag `{other}`, which forge does not support")),
     }
     untagged(node, document, notes)
 }

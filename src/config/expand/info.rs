@@ -1,4 +1,4 @@
-//! What the templates of a step read, found once per step.
+//! Determines the names that the templates of a step read, once per step.
 
 use super::local::template_text;
 use crate::config::statics::texts;
@@ -7,7 +7,7 @@ use crate::config::{Project, Recipe, Step};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};
 
-/// Names that some templates read.
+/// Names that a set of templates reads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reads {
     roots: BTreeSet<Root>,
@@ -20,7 +20,7 @@ impl Reads {
         self.roots.contains(&root)
     }
 
-    /// Whether hosts that share everything else may differ.
+    /// Reports whether the result may differ between hosts that share an instance of the recipe.
     pub fn host_bound(&self) -> bool {
         [Root::Vars, Root::Host, Root::Recipes, Root::Facts, Root::Exports].iter().any(|root| self.roots.contains(root))
     }
@@ -43,7 +43,8 @@ impl Reads {
     }
 }
 
-/// Returns what templates read. A template that does not compile reads nothing: running it tells why.
+/// Returns the names that templates read. A template that does not compile counts as reading nothing: rendering it
+/// reports the error.
 pub(super) fn reads<'t>(project: &Project, texts: impl IntoIterator<Item = (&'t str, Form)>) -> Reads {
     let mut reads = Reads { facts: Some(BTreeSet::new()), ..Reads::default() };
     for (text, form) in texts {
@@ -55,13 +56,13 @@ pub(super) fn reads<'t>(project: &Project, texts: impl IntoIterator<Item = (&'t 
 }
 
 impl Project {
-    /// Returns the names of the facts that templates read, those of template files among them. `None`: any
-    /// fact may be read, since a template takes `facts` as a whole or which file it is depends on values.
+    /// Returns the names of the facts that templates read, including template files. `None` means that any fact may be
+    /// read: a template uses `facts` as a whole, or the path of a template file depends on values.
     pub fn facts_read(&self) -> Option<BTreeSet<String>> {
         let mut all = Reads { facts: Some(BTreeSet::new()), ..Reads::default() };
         let steps = self.recipes.values().flat_map(|recipe| recipe.steps.iter().map(move |step| (recipe, step)));
         for (recipe, step) in steps {
-            // A template file is compiled where it is read, which a plan may do later than now.
+            // A template file is compiled on first use, which may be later in the plan.
             all.facts = joined(all.facts, look(self, recipe, step).reads.facts);
         }
         for program in self.programs.compiled() {
@@ -75,19 +76,19 @@ fn joined(one: Option<BTreeSet<String>>, other: Option<BTreeSet<String>>) -> Opt
     one.zip(other).map(|(one, other)| one.into_iter().chain(other).collect())
 }
 
-/// What is known of a step before any host.
+/// Properties of a step that do not depend on a host.
 #[derive(Debug)]
 pub(super) struct Info {
     pub reads: Reads,
-    /// Whether `when` has to be asked for every item of `each`.
+    /// Whether `when` must be evaluated for every item of `each`.
     pub when_per_item: bool,
 }
 
-/// What is known of steps, by identity: a step lives as long as its project.
+/// Properties of steps, keyed by address: a step lives as long as its project.
 #[derive(Debug, Default)]
 pub(super) struct Infos {
     steps: RwLock<HashMap<usize, Arc<Info>>>,
-    /// Of rules and verifications.
+    /// Names read by rules and verifications.
     reads: RwLock<HashMap<usize, Arc<Reads>>>,
 }
 
@@ -96,7 +97,7 @@ impl Infos {
         once(&self.steps, Arc::as_ptr(step) as usize, || look(project, recipe, step))
     }
 
-    /// Returns what the texts of a rule or a verification read.
+    /// Returns the names that a rule or a verification reads.
     pub fn reads<T>(&self, of: &T, build: impl FnOnce() -> Reads) -> Arc<Reads> {
         once(&self.reads, std::ptr::from_ref(of) as usize, build)
     }
@@ -118,7 +119,7 @@ fn look(project: &Project, recipe: &Recipe, step: &Step) -> Info {
     let mut all: Vec<(&str, Form)> = texts.iter().map(|(text, form, _)| (*text, *form)).collect();
     let file = template_text(project, recipe, step);
     let reads = match &file {
-        // Which file it is depends on values: it may read anything.
+        // The path of the file depends on values, so it may read anything.
         Some(None) => Reads::everything(),
         Some(Some(text)) => {
             all.push((text, Form::Template));

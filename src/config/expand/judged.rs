@@ -1,4 +1,4 @@
-//! Rules, verification and effectiveness: expressions that hold, fail or cannot be told.
+//! Evaluates the expressions of rules, verifications and `effective`: each passes, fails or could not be evaluated.
 
 use super::Judged;
 use crate::config::render::{Renderer, diagnose, first_need};
@@ -9,7 +9,7 @@ use crate::model::Value;
 use crate::probe::ObjectsAsked;
 use std::collections::BTreeSet;
 
-/// Judges a rule; mistakes of its expressions come along.
+/// Evaluates a rule. Returns the errors of its expressions as well.
 pub(super) fn rule(project: &Project, rule: &Rule, bindings: &Bindings) -> (Judged, Vec<Diag>) {
     let mut renderer = Renderer::new(&project.programs, &project.sources, bindings);
     let judged = match applies(&rule.when, &mut renderer) {
@@ -26,7 +26,7 @@ pub(super) fn rule(project: &Project, rule: &Rule, bindings: &Bindings) -> (Judg
     (judged, renderer.diags)
 }
 
-/// Judges `when`, then `expect` or `check`.
+/// Evaluates `when`, then `expect` or `check`.
 pub(super) fn judge(
     project: &Project,
     when: &Option<Expr>,
@@ -43,20 +43,20 @@ pub(super) fn judge(
     }
     match expect {
         Some(expect) => self::expect(project, expect, bindings, renderer.reads),
-        None => Judged::Unknown { why: "there is nothing to judge by".to_owned(), need: None },
+        None => Judged::Unknown { why: "neither `expect` nor `check` is set".to_owned(), need: None },
     }
 }
 
-/// Judges a verification that is about no objects.
+/// Evaluates a verification that reads no objects of the cluster.
 pub(super) fn verify(project: &Project, verify: &Verify, bindings: &Bindings) -> Judged {
     let judged = judge(project, &verify.when, &verify.expect, &verify.check, bindings);
     with_values(project, verify, bindings, judged)
 }
 
-/// Returns which objects are meant.
+/// Returns the query for the objects that a verification reads.
 ///
 /// # Errors
-/// What comes of it without them.
+/// The result, if it does not depend on the objects.
 pub(super) fn asked(
     project: &Project,
     when: &Option<Expr>,
@@ -85,12 +85,13 @@ pub(super) fn asked(
     })
 }
 
-/// A name may look like a number.
+/// Converts a scalar to text: a name may look like a number.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Judges a verification by the objects that were found. What an object does not have yet is no mistake: it does not hold.
+/// Evaluates a verification on the objects that were found. A missing field of an object is not an error: the
+/// verification fails.
 pub(super) fn found(project: &Project, verify: &Verify, mut bindings: Bindings, found: &[Value]) -> Judged {
     match &verify.about {
         Some(About::One(_)) => bindings.object = found.first().map(|object| tree("object", object)),
@@ -101,26 +102,26 @@ pub(super) fn found(project: &Project, verify: &Verify, mut bindings: Bindings, 
     let result = program.as_ref().as_ref().map_err(Clone::clone).and_then(|program| program.expect(&bindings));
     let judged = match result {
         Err(error) if error.undefined => Judged::Fails { reads: BTreeSet::new(), shown: Some(error.message) },
-        // Of no object at all, nothing is said by what is said of each.
+        // A condition on each object is vacuously true without objects, which must not count as passed.
         Ok(_) if found.is_empty() && program.as_ref().as_ref().is_ok_and(Program::maps) => {
-            Judged::Fails { reads: BTreeSet::new(), shown: Some("there is none".to_owned()) }
+            Judged::Fails { reads: BTreeSet::new(), shown: Some("no objects found".to_owned()) }
         }
         _ => expect(project, expr, &bindings, BTreeSet::new()),
     };
     with_values(project, verify, &bindings, judged)
 }
 
-/// Adds the values that the author shows where it does not hold.
+/// Adds the values that the author wants to show if the verification fails.
 fn with_values(project: &Project, verify: &Verify, bindings: &Bindings, judged: Judged) -> Judged {
     let (Judged::Fails { reads, shown: None }, Some((source, _))) = (&judged, &verify.shows) else { return judged };
     let shown = match text(project, source, bindings) {
         Ok(shown) => shown.trim().to_owned(),
-        Err(need) => format!("what it shows cannot be told: {}", need.describe()),
+        Err(need) => format!("the values to show could not be evaluated: {}", need.describe()),
     };
     Judged::Fails { reads: reads.clone(), shown: Some(shown) }
 }
 
-/// Returns the answer when `when` gives it already.
+/// Returns the result if `when` already decides it.
 fn applies(when: &Option<Expr>, renderer: &mut Renderer<'_>) -> Option<Judged> {
     match renderer.condition(when.as_ref()?) {
         Some(Eval::Known { value: true, .. }) => None,
@@ -135,7 +136,7 @@ fn check(check: &Node, renderer: &mut Renderer<'_>) -> Judged {
         (_, false) => failed(&renderer.diags),
         (Data::Scalar { text, .. }, _) => Judged::Check { script: text },
         (Data::Unknown(need), _) => waiting(need),
-        _ => Judged::Unknown { why: "the check is not text".to_owned(), need: None },
+        _ => Judged::Unknown { why: "`check` is not text".to_owned(), need: None },
     }
 }
 
@@ -155,7 +156,7 @@ fn expect(project: &Project, expr: &Expr, bindings: &Bindings, mut earlier: BTre
 /// Renders a text.
 ///
 /// # Errors
-/// What it waits for; a mistake in it counts as a value that cannot be told.
+/// The value that it waits for. An error in the template counts as a value that could not be read.
 pub(super) fn text(project: &Project, text: &str, bindings: &Bindings) -> Result<String, Need> {
     let program = project.programs.get(text, Form::Template);
     let result = program.as_ref().as_ref().map_err(Clone::clone).and_then(|program| program.run(bindings));
@@ -171,6 +172,6 @@ fn waiting(need: Need) -> Judged {
 }
 
 fn failed(diags: &[Diag]) -> Judged {
-    let why = diags.first().map_or_else(|| "it cannot be evaluated".to_owned(), |diag| diag.message.clone());
+    let why = diags.first().map_or_else(|| "it could not be evaluated".to_owned(), |diag| diag.message.clone());
     Judged::Unknown { why, need: None }
 }

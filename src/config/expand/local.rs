@@ -1,4 +1,4 @@
-//! Local files that a step's body names, rendered where the field says so.
+//! Reads the local files that a step's body names, and renders templates.
 
 use crate::config::catalog::BUILT_IN;
 use crate::config::check::{Local, Rendered};
@@ -9,7 +9,7 @@ use crate::diag::{Code, Diag, Span};
 use crate::model::Value;
 use camino::Utf8Path;
 
-/// Files of the folder of one recipe, rendered with the names of one turn.
+/// Files in the folder of one recipe, rendered with the bindings of one instance of a step.
 pub(super) struct Folder<'f> {
     pub project: &'f Project,
     pub recipe: &'f Recipe,
@@ -22,8 +22,8 @@ impl Folder<'_> {
     }
 }
 
-/// Returns the folder that names of files begin from. A built-in recipe has none: its parameters name files from the
-/// inventory's.
+/// Returns the folder that relative paths resolve from. A built-in recipe has none: its parameters name files relative
+/// to the inventory's folder.
 fn folder(recipe: &Recipe) -> &Utf8Path {
     let own = recipe.path.parent().filter(|_| !recipe.path.starts_with(BUILT_IN));
     own.unwrap_or(Utf8Path::new(""))
@@ -58,7 +58,7 @@ impl Local for Folder<'_> {
     }
 }
 
-/// A mistake inside of a template file, told at the step that names it.
+/// Converts an error in a template file to a diagnostic at the step that names the file.
 fn inside(error: &crate::config::TemplateError, path: &str, text: &str, span: Span) -> Diag {
     let code = if error.undefined { Code::UnknownName } else { Code::BadTemplate };
     let line =
@@ -71,8 +71,8 @@ fn inside(error: &crate::config::TemplateError, path: &str, text: &str, span: Sp
     }
 }
 
-/// Returns the text of the template file that a step names: `None` when it names none, `Some(None)` when
-/// which one it is depends on values, or it cannot be read.
+/// Returns the text of the template file that a step names: `None` if it names none, `Some(None)` if the path depends
+/// on values or the file cannot be read.
 pub(in crate::config) fn template_text(project: &Project, recipe: &Recipe, step: &Step) -> Option<Option<String>> {
     let Data::Map(entries) = &step.body.data else { return None };
     let (_, node) = entries.iter().find(|(key, _)| key.text == "template")?;

@@ -1,4 +1,4 @@
-//! From a step as written to resources on one host: `when`, `each`, templates, types.
+//! Expands a declared step into resources on one host: evaluates `when` and `each`, renders templates, checks types.
 
 mod info;
 mod judged;
@@ -21,17 +21,17 @@ use std::sync::{Arc, OnceLock, RwLock};
 
 pub(super) use local::template_text;
 
-/// Exported values by recipe and name; `None` while unmade.
+/// Exported values by recipe and name; `None` until the value exists.
 pub type Exports = BTreeMap<String, BTreeMap<String, Option<Value>>>;
 
-/// What is known of a host at the time of an expansion.
+/// Facts and exports that are known of a host at the time of an expansion.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     pub facts: FactSource<'a>,
     pub exports: &'a Exports,
 }
 
-/// One turn of a step on one host.
+/// One instance of a step on one host: the step itself, or one per item of `each`.
 #[derive(Clone, Debug)]
 pub struct Expanded {
     pub id: StepId,
@@ -40,8 +40,8 @@ pub struct Expanded {
     pub reads: BTreeSet<String>,
     /// Whether the resource is to be removed.
     pub absent: bool,
-    /// Digest of what the resource declares as an input of services, once somebody asked. One that holds a secret
-    /// has none: its digest depends on the host.
+    /// Digest of the resource's declaration as an input of services, computed on first use. A resource with a secret
+    /// has none, because its digest depends on the host.
     pub(crate) input_digest: OnceLock<String>,
 }
 
@@ -51,7 +51,7 @@ impl Expanded {
     }
 }
 
-/// One of several turns that hosts may share.
+/// One of several instances of a step that hosts may share.
 #[derive(Clone, Debug)]
 pub struct SharedTurn {
     all: Arc<[Expanded]>,
@@ -73,7 +73,7 @@ impl std::ops::Deref for SharedTurn {
     }
 }
 
-/// What a step came to.
+/// Result of expanding a step.
 #[derive(Clone, Debug)]
 pub enum State {
     Resource(Arc<dyn Resource>),
@@ -81,7 +81,7 @@ pub enum State {
     NotApplicable(String),
     /// Waits for facts or an export.
     Deferred(Deferred),
-    /// A value does not fit its field, with places in recipe and inventory.
+    /// A value does not match the type of its field. Diagnostics point into the recipe and the inventory.
     Invalid(Vec<Diag>),
 }
 
@@ -90,13 +90,13 @@ pub enum State {
 pub struct Deferred {
     pub need: Need,
     pub kind: &'static str,
-    /// What it is about, as far as it is known: the path of a file whose content waits.
+    /// Title as far as it is known: the path of a file whose content is not known yet.
     pub title: Option<String>,
-    /// Fields that wait; empty when `when` or `each` itself does.
+    /// Fields that are not known yet; empty if `when` or `each` is not known.
     pub fields: Vec<String>,
 }
 
-/// What a rule or an expectation came to on one host.
+/// Result of evaluating a rule or an expectation on one host.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Judged {
     /// `when` is false.
@@ -106,10 +106,10 @@ pub enum Judged {
     },
     Fails {
         reads: BTreeSet<String>,
-        /// The values that matter, as the author shows them, or the name that is not there.
+        /// The values that the author wants to show, or the name that is undefined.
         shown: Option<String>,
     },
-    /// Cannot be told: why.
+    /// Could not be evaluated, with the reason.
     Unknown {
         why: String,
         need: Option<Need>,
@@ -120,11 +120,11 @@ pub enum Judged {
     },
 }
 
-/// Turns by identity of the instance and the step.
+/// Expanded steps by the addresses of the instance and the step.
 type Shared = HashMap<(usize, usize), Arc<[Expanded]>>;
 
-/// Expands steps of one project; compiles each template once and shares what does not differ between
-/// hosts. Cheap to call for every step of every host.
+/// Expands the steps of one project. Compiles each template once and shares results that are equal on several hosts, so
+/// it is cheap to call for every step of every host.
 pub struct Expander<'p> {
     names: Names<'p>,
     infos: Infos,
@@ -142,7 +142,7 @@ impl<'p> Expander<'p> {
         Self { names: Names::new(project), infos: Infos::default(), shared: RwLock::default() }
     }
 
-    /// Returns the turns of `step` on `host`: one, or one per item of its `each`.
+    /// Returns the instances of `step` on `host`: one, or one per item of its `each`.
     pub fn expand(
         &self,
         host: &Host,
@@ -154,7 +154,7 @@ impl<'p> Expander<'p> {
         if info.reads.host_bound() {
             return self.turns(host, instance, step, &info, known);
         }
-        // Equal on every host that shares the instance; both live as long as the project.
+        // Equal on every host that shares the instance. The addresses stay valid: both live as long as the project.
         let key = (Arc::as_ptr(instance) as usize, Arc::as_ptr(step) as usize);
         if let Some(turns) = self.shared.read().ok().and_then(|shared| shared.get(&key).cloned()) {
             return turns;
@@ -166,7 +166,7 @@ impl<'p> Expander<'p> {
         turns
     }
 
-    /// Returns whether what a step comes to is the same on every host that shares the instance.
+    /// Reports whether a step expands to the same result on every host that shares the instance.
     pub(super) fn is_shared(&self, instance: &Instance, step: &Arc<Step>) -> bool {
         !self.infos.step(self.names.project, &instance.recipe, step).reads.host_bound()
     }
@@ -183,12 +183,12 @@ impl<'p> Expander<'p> {
         turn::expand(self.names.project, instance, step, info, &bindings).into()
     }
 
-    /// Judges a rule of the instance's recipe on `host`.
+    /// Evaluates a rule of the instance's recipe on `host`.
     pub fn rule(&self, host: &Host, instance: &Arc<Instance>, rule: &Rule, known: &Known<'_>) -> Judged {
         self.judge_rule(host, instance, rule, known).0
     }
 
-    /// Judges a rule, with the mistakes of its expressions.
+    /// Evaluates a rule. Returns the errors of its expressions as well.
     pub(super) fn judge_rule(
         &self,
         host: &Host,
@@ -202,8 +202,8 @@ impl<'p> Expander<'p> {
         judged::rule(self.names.project, rule, &bindings)
     }
 
-    /// Judges a `verify` entry: a `check` comes back rendered, for the caller to run. One that is about objects is judged by
-    /// [`verify_found`](Self::verify_found).
+    /// Evaluates a `verify` entry. Returns a `check` rendered, for the caller to run. An entry that reads objects is
+    /// evaluated by [`verify_found`](Self::verify_found).
     pub fn verify(&self, host: &Host, instance: &Arc<Instance>, verify: &Verify, known: &Known<'_>) -> Judged {
         if instance.absent {
             return Judged::NotApplicable;
@@ -211,10 +211,10 @@ impl<'p> Expander<'p> {
         judged::verify(self.names.project, verify, &self.of_verify(host, instance, verify, known))
     }
 
-    /// Returns the objects that a `verify` entry is about, if it is about any.
+    /// Returns the query for the objects that a `verify` entry reads, if it reads any.
     ///
     /// # Errors
-    /// It is judged without them: it does not apply, or it cannot be told which ones are meant.
+    /// The result, if it does not depend on the objects: the entry does not apply, or the query could not be evaluated.
     pub fn about(
         &self,
         host: &Host,
@@ -230,7 +230,7 @@ impl<'p> Expander<'p> {
         Some(judged::asked(self.names.project, &verify.when, about, &bindings))
     }
 
-    /// Judges a `verify` entry by the objects that were found.
+    /// Evaluates a `verify` entry on the objects that were found.
     pub fn verify_found(
         &self,
         host: &Host,
@@ -251,7 +251,7 @@ impl<'p> Expander<'p> {
         self.names.bindings(host, instance, &reads, known)
     }
 
-    /// Judges the `effective` part of a step the same way.
+    /// Evaluates the `effective` part of a step in the same way.
     pub fn effective(
         &self,
         host: &Host,
@@ -269,7 +269,7 @@ impl<'p> Expander<'p> {
         judged::judge(self.names.project, &None, &effective.expect, &effective.check, &bindings)
     }
 
-    /// Renders the fields of a step's turn as they were written, for people: what is not known yet is null.
+    /// Renders the declared fields of an instance of a step for display. Values that are not known yet are null.
     pub(super) fn fields(
         &self,
         host: &Host,
@@ -285,7 +285,7 @@ impl<'p> Expander<'p> {
         scalar::value(&Renderer::new(&project.programs, &project.sources, &bindings).tree(&step.body))
     }
 
-    /// Returns what the `value` of an export comes to on a host; `None` where a fact that it reads cannot be told.
+    /// Evaluates the `value` of an export on a host; `None` if a fact that it reads is not known.
     pub fn export_value(
         &self,
         host: &Host,
@@ -302,10 +302,10 @@ impl<'p> Expander<'p> {
         }
     }
 
-    /// Renders the `read` command of an export of a step's turn.
+    /// Renders the `read` command of an export of an instance of a step.
     ///
     /// # Errors
-    /// What it waits for.
+    /// The value that it waits for.
     pub fn export_read(
         &self,
         host: &Host,

@@ -1,4 +1,4 @@
-//! The names that templates read on one host, built as far as they are read.
+//! Builds the names that templates read on one host, limited to those that are read.
 
 use super::Known;
 use super::info::Reads;
@@ -10,7 +10,7 @@ use minijinja::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};
 
-/// Builds names for one project; what hosts share is built once.
+/// Builds the names for one project. Names that hosts share are built once.
 pub(super) struct Names<'p> {
     pub project: &'p Project,
     params: RwLock<HashMap<usize, Value>>,
@@ -41,7 +41,8 @@ impl<'p> Names<'p> {
         cached(&self.params, Arc::as_ptr(instance) as usize, || sourced_tree("params", &instance.params))
     }
 
-    /// The recipes beside one on its host. What is taken away is there only for what is taken away with it.
+    /// Returns the recipes of the host. Only a recipe that is being removed itself sees other recipes that are being
+    /// removed.
     fn recipes(&self, host: &Host, of: &Instance) -> Value {
         if host.name.is_cluster() {
             return self.all_recipes();
@@ -51,7 +52,7 @@ impl<'p> Names<'p> {
         plain("recipes", there.map(|instance| (instance.recipe.name.clone(), self.params(instance))))
     }
 
-    /// Every recipe that is applied somewhere, with the parameters that are the same for all its hosts.
+    /// Returns every recipe that is applied to some host, with the parameters that are equal on all its hosts.
     fn all_recipes(&self) -> Value {
         let mut all: BTreeMap<&str, Vec<&Arc<Instance>>> = BTreeMap::new();
         for instance in self.project.instances.values().flatten().filter(|instance| !instance.absent) {
@@ -96,7 +97,7 @@ fn cached(map: &RwLock<HashMap<usize, Value>>, key: usize, build: impl FnOnce() 
     value
 }
 
-/// Some facts are large: only those that are read become values of templates.
+/// Converts only the facts that are read to template values, because some facts are large.
 fn some_facts(source: FactSource<'_>, names: Option<&BTreeSet<String>>) -> Value {
     match (source, names) {
         (FactSource::Known(known), Some(names)) => {

@@ -1,4 +1,4 @@
-//! The turns of one step: `when`, `each`, `key`, the body rendered, checked and built.
+//! Expands one step into its instances: evaluates `when`, `each` and `key`, then renders, checks and builds the body.
 
 use super::info::Info;
 use super::local::Folder;
@@ -14,7 +14,7 @@ use crate::resource::{self, Fields, Kind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// One step on one host, with the names of its templates.
+/// One step on one host, with the bindings of its templates.
 struct Work<'w> {
     project: &'w Project,
     instance: &'w Arc<Instance>,
@@ -33,13 +33,13 @@ pub(super) fn expand(
     let work = Work { project, instance, step, bindings };
     let id = StepId::new(&instance.recipe.name, &step.name);
     if instance.absent && step.scope == Scope::Fleet {
-        let state = State::NotApplicable("a `fleet` step made nothing that could be removed".to_owned());
+        let state = State::NotApplicable("a `fleet` step creates nothing to remove".to_owned());
         return vec![Expanded::new(id, state, BTreeSet::new(), true)];
     }
     if step.each.is_none() {
         return vec![work.turn(id, bindings, true)];
     }
-    // A condition without `item` is asked before the list: the list may not be known where it is false.
+    // A condition without `item` is evaluated before the list, which may not be known if the condition is false.
     if !info.when_per_item
         && let Some(turn) = work.settled_by_when(&id)
     {
@@ -51,7 +51,7 @@ pub(super) fn expand(
     }
 }
 
-/// Returns the names of the turn that `turn` is.
+/// Returns the bindings of one instance, with `item` and `key` of its turn.
 pub(super) fn of_key(project: &Project, step: &Arc<Step>, turn: &StepId, bindings: Bindings) -> Bindings {
     let Some(key) = &turn.key else { return bindings };
     let mut renderer = Renderer::new(&project.programs, &project.sources, &bindings);
@@ -75,7 +75,7 @@ impl Work<'_> {
         Renderer::new(&self.project.programs, &self.project.sources, bindings)
     }
 
-    /// Returns the only turn when `when` decides without the items.
+    /// Returns the only instance if `when` settles the step without the items.
     fn settled_by_when(&self, id: &StepId) -> Option<Expanded> {
         let mut renderer = self.renderer(self.bindings);
         let state = match self.when(&mut renderer) {
@@ -178,7 +178,7 @@ impl Work<'_> {
     fn body(&self, renderer: &mut Renderer<'_>, bindings: &Bindings, absent: bool) -> State {
         let Some(kind) = resource::kind(self.step.kind) else {
             return State::Invalid(vec![
-                Diag::error(Code::NoResource, format!("there is no kind `{}`", self.step.kind)).at(self.step.span),
+                Diag::error(Code::NoResource, format!("kind `{}` not found", self.step.kind)).at(self.step.span),
             ]);
         };
         let body = renderer.tree(&self.step.body);
@@ -196,7 +196,7 @@ impl Work<'_> {
 
     fn build(&self, kind: &Kind, mut checked: Checked, absent: bool) -> State {
         if self.step.scope == Scope::Fleet && kind.name == "command" {
-            // A `fleet` step only looks: what its check does not find, no command brings about.
+            // A `fleet` step is read-only: if its check fails, no command repairs it.
             checked.fields.0.entry("apply").or_insert_with(|| Value::from("false"));
         }
         if kind.name == "artifact" {
@@ -206,7 +206,7 @@ impl Work<'_> {
         match (waits, (kind.build)(&checked.fields, absent)) {
             (None, Ok(resource)) => State::Resource(resource.into()),
             (None, Err(diag)) => State::Invalid(vec![placed(diag, self.step)]),
-            // What is to be removed does not wait for what it would have held.
+            // A removal does not need the content, so it does not wait for it.
             (Some(_), Ok(resource)) if absent => State::Resource(resource.into()),
             (Some((_, need)), _) => State::Deferred(Deferred {
                 need,
@@ -224,7 +224,7 @@ enum When {
     Other(State),
 }
 
-/// A kind does not know where its fields were written.
+/// Adds the location of the field or the body to a diagnostic: a kind does not know the locations of its fields.
 fn placed(diag: Diag, step: &Step) -> Diag {
     match diag.span {
         Some(_) => diag,
@@ -235,13 +235,13 @@ fn placed(diag: Diag, step: &Step) -> Diag {
     }
 }
 
-/// What a resource is about, as far as its fields are known.
+/// Returns the title of a resource from the fields that are known.
 fn title(fields: &Fields) -> Option<String> {
     let one = ["path", "name"].into_iter().find_map(|name| fields.text(name).map(str::to_owned));
     one.or_else(|| fields.texts("names").map(|names| names.join(", ")))
 }
 
-/// Returns items with the keys that a map gives them.
+/// Returns the items of a list or a map. Items of a map have a key.
 fn pairs(value: &Value) -> Option<Vec<(Option<String>, Value)>> {
     match value {
         Value::Array(items) => Some(items.iter().map(|item| (None, item.clone())).collect()),
@@ -263,11 +263,11 @@ fn scalar_text(item: &Value) -> Option<String> {
     }
 }
 
-/// Returns the key of a turn: what `key` says, else the item's own text or the key of its map.
+/// Returns the key of an instance: the value of `key`, else the key in the map or the text of the item.
 fn turn_key(project: &Project, step: &Step, bindings: &Bindings) -> Result<Result<Arc<str>, Need>, Vec<Diag>> {
     let bad = |message: &str| {
         let place = step.key.as_ref().or(step.each.as_ref()).map_or(step.span, |expr| expr.span);
-        Err(vec![Diag::error(Code::BadStep, message).at(place).hint("name each turn: `key: item.name`")])
+        Err(vec![Diag::error(Code::BadStep, message).at(place).hint("set a key for each item: `key: item.name`")])
     };
     let text = match &step.key {
         None => bindings.key.as_ref().map(|key| key.to_string()),
@@ -281,13 +281,13 @@ fn turn_key(project: &Project, step: &Step, bindings: &Bindings) -> Result<Resul
         }
     };
     match text {
-        Some(text) if crate::model::SecretStore::mentions(&text) => bad("a secret cannot be the key of a turn"),
+        Some(text) if crate::model::SecretStore::mentions(&text) => bad("a secret cannot be the key of an item"),
         Some(text)
             if text.is_empty() || text.len() > 100 || text.contains(|c: char| c.is_control() || "[]".contains(c)) =>
         {
-            bad(&format!("`{}` cannot be the key of a turn", scalar::shorten(&text)))
+            bad(&format!("`{}` is not a valid key of an item", scalar::shorten(&text)))
         }
         Some(text) => Ok(Ok(text.into())),
-        None => bad("the items of `each` have no text of their own"),
+        None => bad("items of `each` that are not text need a key"),
     }
 }

@@ -1,4 +1,5 @@
-//! Where things come from, as values for writers: a value with the losers, a step with its inputs.
+//! Explains where values and steps come from, as data for the output writers: a value with the values that it
+//! overrides, a step with its inputs.
 
 mod step;
 mod value;
@@ -11,7 +12,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Something that is equal on some hosts.
+/// An explanation and the hosts that share it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct OnHosts<T> {
     pub hosts: Vec<HostName>,
@@ -19,11 +20,11 @@ pub struct OnHosts<T> {
     pub what: T,
 }
 
-/// Puts hosts together for which the same is said.
+/// Groups hosts by equal explanations.
 fn folded<T: Serialize>(each: impl IntoIterator<Item = (HostName, T)>) -> Vec<OnHosts<T>> {
     let mut groups: IndexMap<String, OnHosts<T>> = IndexMap::new();
     for (host, what) in each {
-        // Values for writers are text and lists of text: they always serialize.
+        // These values contain only text and lists of text, so serialization cannot fail.
         let key = serde_json::to_string(&what).unwrap_or_default();
         groups.entry(key).or_insert_with(|| OnHosts { hosts: Vec::new(), what }).hosts.push(host);
     }

@@ -1,4 +1,4 @@
-//! One step: what it is, what it waits for and who for it, and what it comes to on hosts.
+//! Explains one step: its definition, its dependencies and dependents, and its rendered fields on each host.
 
 use super::value::At;
 use super::{OnHosts, ValuePage, folded};
@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Everything that is known of a step without asking a host.
+/// Everything that is known about a step without contacting a host.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StepPage {
     pub recipe: String,
@@ -27,69 +27,72 @@ pub struct StepPage {
     pub disruption: Option<Disruption>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// What happens where `when` is false: nothing, or the resource is removed.
+    /// Whether the resource is removed if `when` is false. Otherwise nothing happens.
     pub otherwise_absent: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub each: Option<String>,
-    /// What brings it into force, and how that is seen.
+    /// Actions that make the step take effect.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effective_by: Vec<String>,
+    /// The key that checks the effect: `expect` or `check`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective_seen_by: Option<&'static str>,
+    /// Dependencies.
     pub waits_for: Vec<ChartEdge>,
+    /// Dependents.
     pub waited_for_by: Vec<ChartEdge>,
     pub provides: Vec<String>,
     pub exports: Vec<String>,
-    /// What it comes to, hosts with the same put together.
+    /// The rendered step, grouped by hosts with equal results.
     pub rendered: Vec<OnHosts<Rendered>>,
 }
 
-/// What a turn of the step comes to on a host before anything is asked.
+/// An instance of the step as rendered for a host before the host is contacted.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Rendered {
-    /// The turn of an `each`.
+    /// Key of the item of `each`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     pub absent: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The fields as written, templates rendered; secrets by their names, null for what is not known yet.
+    /// Declared fields with templates rendered. Secrets appear by name; values that are not known yet are null.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fields: Option<Value>,
-    /// Why there is none: `when` is false, or what it waits for.
+    /// Why there is no resource: `when` is false, a value is invalid, or a value is not known yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     pub inputs: Vec<Input>,
 }
 
-/// Something that a template of the step reads.
+/// A value that a template of the step reads.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Input {
     /// `params.version`, `facts.os.id`
     pub name: String,
-    /// What kind of thing it is, where no place gives it a value.
+    /// Origin of the value, if it is not set in the inventory or a recipe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<ValuePage>,
 }
 
-/// Explains a step on those of `hosts` that have it.
+/// Explains a step on the hosts of `hosts` that have it.
 ///
 /// # Errors
-/// There is no such recipe or step, or it is applied to none of the hosts.
+/// The recipe or step does not exist, or the recipe is not applied to any of the hosts.
 pub fn explain_step(project: &Project, hosts: &[HostName], recipe: &str, step: &str) -> Result<StepPage, Box<Diag>> {
     let (recipe, step) = find(project, recipe, step)?;
     let of = |host: &HostName| {
         let own = project.instances.get(host)?;
         Some((host.clone(), own.iter().find(|instance| instance.recipe.name == recipe.name)?.clone()))
     };
-    // What runs through the cluster's API runs there alone, whichever hosts were asked about.
+    // Steps of scope `cluster` run on the cluster's API only, whichever hosts were selected.
     let there: Vec<HostName> = project.member().into_iter().cloned().collect();
     let hosts = if step.scope == Scope::Cluster { &there[..] } else { hosts };
     let having: Vec<(HostName, Arc<Instance>)> = hosts.iter().filter_map(of).collect();
     if having.is_empty() {
-        let message = format!("`{}` is applied to none of these hosts", recipe.name);
+        let message = format!("recipe `{}` is not applied to any of these hosts", recipe.name);
         return Err(Box::new(Diag::error(Code::EdgeNotApplied, message).at(recipe.span)));
     }
     let (waits_for, waited_for_by) = edges(project, recipe, step);
@@ -116,7 +119,7 @@ pub fn explain_step(project: &Project, hosts: &[HostName], recipe: &str, step: &
 
 fn find<'p>(project: &'p Project, recipe: &str, step: &str) -> Result<(&'p Recipe, &'p Arc<Step>), Box<Diag>> {
     let Some(found) = project.library.get(recipe) else {
-        let diag = Diag::error(Code::UnknownRecipe, format!("there is no recipe `{recipe}`"));
+        let diag = Diag::error(Code::UnknownRecipe, format!("recipe `{recipe}` not found"));
         return Err(Box::new(diag.suggest(recipe, project.library.keys().map(String::as_str))));
     };
     match found.steps.iter().find(|own| own.name == step) {
@@ -128,7 +131,8 @@ fn find<'p>(project: &'p Project, recipe: &str, step: &str) -> Result<(&'p Recip
     }
 }
 
-/// Edges of the whole project: what a step waits for does not depend on which hosts were asked about.
+/// Returns the dependencies and dependents of a step. The graph covers the whole project, because they do not depend
+/// on the selected hosts.
 fn edges(project: &Project, recipe: &Recipe, step: &Step) -> (Vec<ChartEdge>, Vec<ChartEdge>) {
     let hosts: Vec<HostName> = project.hosts.keys().cloned().collect();
     let all = chart(project, &hosts, &StepFilter::default()).edges;
@@ -162,10 +166,10 @@ fn one(turn: &Expanded, fields: Value, inputs: Vec<Input>) -> Rendered {
         State::Deferred(deferred) => {
             let waiting = deferred.fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", ");
             let what = if waiting.is_empty() { "the step".to_owned() } else { waiting };
-            let why = format!("{what} cannot be told yet: {}", deferred.need.describe());
+            let why = format!("{what} cannot be evaluated yet: {}", deferred.need.describe());
             Rendered { title: deferred.title.clone(), fields: Some(fields), why: Some(why), ..nothing }
         }
-        // A project with mistakes is not loaded, so that this is one of a host's own values.
+        // A project with static errors does not load, so this error comes from a value of this host.
         State::Invalid(diags) => {
             let why = diags.iter().map(|diag| diag.message.as_str()).collect::<Vec<_>>().join("; ");
             Rendered { why: Some(why), ..nothing }
@@ -173,7 +177,7 @@ fn one(turn: &Expanded, fields: Value, inputs: Vec<Input>) -> Rendered {
     }
 }
 
-/// Everything that templates of the step read, each once, in the order of writing.
+/// Returns the values that templates of the step read, without duplicates, in source order.
 fn inputs(at: At<'_>, instance: &Instance, step: &Arc<Step>) -> Vec<Input> {
     let file = crate::config::expand::template_text(at.project, &instance.recipe, step).flatten();
     let mut seen = BTreeSet::new();
@@ -208,11 +212,11 @@ fn input(at: At<'_>, instance: &Instance, read: &Read) -> Input {
     let note = match read.root {
         _ if value.is_some() => None,
         Root::Facts => Some("observed on the host"),
-        Root::Exports => Some("made by another step"),
+        Root::Exports => Some("exported by another step"),
         Root::Host | Root::Hosts => Some("from the inventory"),
         Root::Object | Root::Objects => Some("found in the cluster"),
-        Root::Item | Root::Key => Some("one of the items of `each`"),
-        Root::Params | Root::Vars | Root::Recipes => Some("not given on this host"),
+        Root::Item | Root::Key => Some("an item of `each`"),
+        Root::Params | Root::Vars | Root::Recipes => Some("not set on this host"),
     };
     Input { name: name(read), note, value }
 }

@@ -1,4 +1,5 @@
-//! One value on one host: who decides it, what that was read from, and who is overruled.
+//! Explains one value on one host: the origin that wins, the values that it was computed from, and the origins that it
+//! overrides.
 
 use super::{OnHosts, folded};
 use crate::config::template::{Form, Program, Root};
@@ -10,7 +11,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A value that can be asked for.
+/// Name of a value that can be explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueName {
     /// `vars.rack`
@@ -20,7 +21,7 @@ pub enum ValueName {
 }
 
 impl ValueName {
-    /// Reads `vars.NAME` or `RECIPE.PARAM`; the name of a recipe may hold dots.
+    /// Parses `vars.NAME` or `RECIPE.PARAM`. A recipe name may contain dots.
     pub fn parse(text: &str) -> Option<Self> {
         let (root, name) = text.rsplit_once('.').filter(|(root, name)| !root.is_empty() && !name.is_empty())?;
         Some(match root {
@@ -30,16 +31,16 @@ impl ValueName {
     }
 }
 
-/// One place that gives a value.
+/// One place that sets a value.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Origin {
     /// `with`, `stack gpu-node`, `host`, `group gpu`, `recipe default`.
     pub from: String,
     pub value: Value,
-    /// `file:line:column`; a built-in default has none.
+    /// `file:line:column`; absent for a built-in default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
-    /// The template that was rendered, where it is one.
+    /// Source of the template that was rendered, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
 }
@@ -48,19 +49,19 @@ pub struct Origin {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ValuePage {
     pub name: String,
-    /// Who decides.
+    /// The origin that takes precedence.
     pub winner: Origin,
-    /// Who else gives it a value, in falling precedence.
+    /// Overridden origins, in descending precedence.
     pub overruled: Vec<Origin>,
-    /// What the winner's template read.
+    /// Values that the winner's template read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<ValuePage>,
 }
 
-/// Explains a value on hosts, equal explanations put together. Hosts that do not have it are left out.
+/// Explains a value on hosts, grouped by equal explanations. Hosts without the value are omitted.
 ///
 /// # Errors
-/// No host has it, or there is no such recipe, parameter or variable.
+/// No host has the value, or the recipe, parameter or variable does not exist.
 pub fn explain_value(
     project: &Project,
     hosts: &[HostName],
@@ -83,7 +84,7 @@ fn known(project: &Project, name: &ValueName) -> Result<(), Box<Diag>> {
             match names.contains(&name.as_str()) {
                 true => Ok(()),
                 false => {
-                    let diag = Diag::error(Code::UnknownName, format!("there is no variable `{name}`"));
+                    let diag = Diag::error(Code::UnknownName, format!("variable `{name}` not found"));
                     let mut names = names;
                     names.sort_unstable();
                     names.dedup();
@@ -93,7 +94,7 @@ fn known(project: &Project, name: &ValueName) -> Result<(), Box<Diag>> {
         }
         ValueName::Param { recipe, param } => {
             let Some(found) = project.library.get(recipe) else {
-                let diag = Diag::error(Code::UnknownRecipe, format!("there is no recipe `{recipe}`"));
+                let diag = Diag::error(Code::UnknownRecipe, format!("recipe `{recipe}` not found"));
                 return Err(Box::new(diag.suggest(recipe, project.library.keys().map(String::as_str))));
             };
             match found.params.contains_key(param) {
@@ -114,7 +115,7 @@ fn nowhere(name: &ValueName) -> Diag {
             Diag::error(Code::UnknownName, format!("none of these hosts has the variable `{name}`"))
         }
         ValueName::Param { recipe, .. } => {
-            Diag::error(Code::EdgeNotApplied, format!("`{recipe}` is applied to none of these hosts"))
+            Diag::error(Code::EdgeNotApplied, format!("recipe `{recipe}` is not applied to any of these hosts"))
         }
     }
 }
@@ -127,14 +128,14 @@ fn page(project: &Project, host: &HostName, name: &ValueName) -> Option<ValuePag
     }
 }
 
-/// Explains on one host.
+/// Explains values on one host.
 #[derive(Clone, Copy)]
 pub(super) struct At<'p> {
     pub project: &'p Project,
     pub host: &'p HostName,
 }
 
-/// The parameters that templates of a place read as `params`.
+/// The stack whose parameters a template reads as `params`.
 type Params<'p> = Option<&'p Through>;
 
 impl<'p> At<'p> {
@@ -147,7 +148,7 @@ impl<'p> At<'p> {
         Some(ValuePage { name: format!("vars.{name}"), winner, overruled: layers, reads: Vec::new() })
     }
 
-    /// Explains a parameter of a recipe, or of a stack that recipes of the host came through.
+    /// Explains a parameter of a recipe, or of a stack that applies recipes to the host.
     pub fn param(self, recipe: &str, param: &str) -> Option<ValuePage> {
         let own = self.project.instances.get(self.host)?;
         if let Some(instance) = own.iter().find(|instance| instance.recipe.name == recipe) {
@@ -193,12 +194,12 @@ impl<'p> At<'p> {
             template: None,
         }));
         let mut winner = layers.remove(0);
-        // Variables are typed as their parameter is: `560.10` stays text, a secret stays hidden.
+        // The value has the type of its parameter: `560.10` stays text, a secret stays hidden.
         winner.value = decided.value.clone();
         Some(ValuePage { name, winner, overruled: layers, reads })
     }
 
-    /// Every place that gives the host a variable, the one that counts first.
+    /// Returns every origin of a variable on the host, in descending precedence.
     fn vars(self, name: &str) -> Vec<Origin> {
         let Some(host) = self.project.hosts.get(self.host) else { return Vec::new() };
         let Some(winner) = host.vars.get(name) else { return Vec::new() };
@@ -223,7 +224,7 @@ impl<'p> At<'p> {
         }
     }
 
-    /// Returns the text of a place, without the quotes around it.
+    /// Returns the source text at a location, without surrounding quotes.
     fn written(self, span: Span) -> &'p str {
         let text = self.project.sources.text(span.file);
         let text = text.get(span.start as usize..span.end as usize).unwrap_or("").trim();

@@ -1,4 +1,4 @@
-//! `apply:`, the list of what is declared where.
+//! Parses `apply:`, the list of recipes and the hosts that they apply to.
 
 use super::selector::Universe;
 use crate::config::cx::Cx;
@@ -6,7 +6,7 @@ use crate::config::table::{self, Table};
 use crate::config::{Key, Node};
 use crate::diag::{Code, Diag, Span};
 
-/// An entry as written.
+/// A parsed entry.
 pub(in crate::config) struct RawEntry {
     pub recipe: (String, Span),
     pub on: Option<(String, Span)>,
@@ -14,7 +14,7 @@ pub(in crate::config) struct RawEntry {
     pub absent: bool,
 }
 
-/// An entry with the hosts that it selects, by position, in inventory order.
+/// An entry and the positions of its hosts, in inventory order.
 pub(in crate::config) struct Entry {
     pub raw: RawEntry,
     pub hosts: Vec<usize>,
@@ -34,7 +34,7 @@ fn entry(node: &Node, cx: &mut Cx<'_>) -> Option<RawEntry> {
     Some(RawEntry { recipe: (name, recipe.span), on, with, absent })
 }
 
-/// A selector, or a list of selectors that are joined.
+/// Parses a selector, or a list of selectors joined by `,`.
 fn on(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
     match &node.data {
         crate::config::Data::Seq(items) => {
@@ -51,14 +51,14 @@ fn ensure(table: &Table<'_>, cx: &mut Cx<'_>) -> bool {
         Some("absent") => true,
         Some("present") | None => false,
         Some(other) => {
-            let diag = Diag::error(Code::BadValue, format!("`ensure` cannot be `{other}`")).at(node.span);
+            let diag = Diag::error(Code::BadValue, format!("invalid value `{other}` for `ensure`")).at(node.span);
             cx.push(diag.suggest(other, ["present", "absent"]));
             false
         }
     }
 }
 
-/// Finds the hosts of every entry. An entry whose selector is wrong is left out, with its mistake.
+/// Selects the hosts of every entry. Drops entries with an invalid selector and reports them.
 pub(super) fn select(entries: Vec<RawEntry>, universe: &Universe<'_>, cx: &mut Cx<'_>) -> Vec<Entry> {
     let mut found = Vec::new();
     for raw in entries {

@@ -1,4 +1,4 @@
-//! `connect:` at the inventory, a group or a host: settings are read one by one and joined key by key.
+//! Parses `connect:` of the inventory, a group or a host. Layers are merged key by key.
 
 use super::hosts::is_address;
 use crate::config::cx::Cx;
@@ -28,7 +28,7 @@ pub(in crate::config) const KEYS: [&str; 14] = [
     "address",
 ];
 
-/// One setting, by what it sets.
+/// One connection setting.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::config) enum Setting {
     User(String),
@@ -45,15 +45,15 @@ pub(in crate::config) enum Setting {
     Keep(u64),
 }
 
-/// Settings by key, each with its place.
+/// Settings by key, each with its location.
 pub(in crate::config) type Settings = IndexMap<&'static str, (Setting, Span)>;
 
-/// Returns a connection without any setting.
+/// Returns a connection with default settings.
 pub(super) fn defaults(address: String) -> Connect {
     Connect { address, ..Connect::default() }
 }
 
-/// Sets what `setting` says.
+/// Applies `setting` to `connect`.
 pub(super) fn set(connect: &mut Connect, setting: &Setting) {
     match setting.clone() {
         Setting::User(user) => connect.user = Some(user),
@@ -89,7 +89,7 @@ fn read(node: &Node, cx: &mut Cx<'_>) -> Settings {
             let before = settings.insert(name, (setting, node.span));
             if let Some((_, first)) = before {
                 let diag = Diag::error(Code::Exclusive, "`transport` and `command` exclude each other").at(node.span);
-                cx.push(diag.also(first, "the other one"));
+                cx.push(diag.also(first, "the other key is here"));
             }
         }
     }
@@ -121,24 +121,24 @@ fn user(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
     match crate::config::scalar::is_name(&user) {
         true => Some(user),
         false => {
-            cx.push(Diag::error(Code::BadConnect, format!("`{user}` is not a user name")).at(node.span));
+            cx.push(Diag::error(Code::BadConnect, format!("`{user}` is not a valid user name")).at(node.span));
             None
         }
     }
 }
 
-/// A path on the controller: absolute, under `~`, or from the inventory's folder.
+/// Parses a path on the controller: absolute, under `~`, or relative to the inventory's folder.
 fn path(node: &Node, key: &str, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
     let text = table::text(node, key, &mut cx.diags)?;
     if text.is_empty() || text.chars().any(char::is_control) || text.starts_with('-') {
-        cx.push(Diag::error(Code::BadConnect, format!("`{key}` is not a path")).at(node.span));
+        cx.push(Diag::error(Code::BadConnect, format!("`{key}` is not a valid path")).at(node.span));
         return None;
     }
     Some(if text.starts_with('~') { Utf8PathBuf::from(text) } else { cx.root.join(text) })
 }
 
-/// A configuration of ssh can run programs (`ProxyCommand`, `Match exec`): one that comes with the
-/// inventory needs trust, the user's own does not.
+/// Parses the path of an ssh configuration. It can run programs (`ProxyCommand`, `Match exec`): a file in the
+/// inventory's folder requires trust, the user's own does not.
 fn ssh_config(node: &Node, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
     let path = path(node, "config", cx)?;
     let comes_along = !path.starts_with("~")
@@ -167,7 +167,7 @@ fn jump(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<String>> {
     match hops.iter().find(|hop| !usable(hop)) {
         Some(bad) => {
             cx.push(
-                Diag::error(Code::BadConnect, format!("`{bad}` is not a jump host"))
+                Diag::error(Code::BadConnect, format!("`{bad}` is not a valid jump host"))
                     .at(node.span)
                     .hint("write it like `user@host:22`"),
             );
@@ -190,7 +190,8 @@ fn host_key(node: &Node, cx: &mut Cx<'_>) -> Option<HostKeyPolicy> {
 }
 
 fn one_of(text: &str, key: &str, known: &[&str], span: Span) -> Diag {
-    Diag::error(Code::BadValue, format!("`{key}` cannot be `{text}`")).at(span).suggest(text, known.iter().copied())
+    let diag = Diag::error(Code::BadValue, format!("invalid value `{text}` for `{key}`")).at(span);
+    diag.suggest(text, known.iter().copied())
 }
 
 fn sudo(node: &Node, cx: &mut Cx<'_>) -> Option<Sudo> {
@@ -200,7 +201,7 @@ fn sudo(node: &Node, cx: &mut Cx<'_>) -> Option<Sudo> {
     }
     let table = Table::open(node, "`sudo`", &["password"], &mut cx.diags)?;
     let password = table.require("password", &mut cx.diags)?;
-    cx.secret(password, "the password of sudo").map(Sudo::Password)
+    cx.secret(password, "the sudo password").map(Sudo::Password)
 }
 
 fn transport(node: &Node, cx: &mut Cx<'_>) -> Option<TransportKind> {
@@ -216,7 +217,7 @@ fn transport(node: &Node, cx: &mut Cx<'_>) -> Option<TransportKind> {
     }
 }
 
-/// The board whose cards a sandbox shows.
+/// Parses the board whose cards a sandbox simulates.
 fn hardware(node: &Node, cx: &mut Cx<'_>) -> Option<Board> {
     let name = table::text(node, "hardware", &mut cx.diags)?;
     let board = BOARDS.into_iter().find(|board| board.name == name);

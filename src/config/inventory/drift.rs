@@ -1,4 +1,4 @@
-//! `drift:` as written.
+//! Parses `drift:`.
 
 use super::notify;
 use crate::config::Node;
@@ -22,7 +22,7 @@ pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<DriftPolicy> {
     Some(DriftPolicy {
         notify: notify::read(recipients, cx),
         ignore: items.into_iter().filter_map(|node| ignore(node, cx)).collect(),
-        // At most ten years, which fits.
+        // At most ten years, which fits in a `u32`.
         keep_days: table.int("keep", 1, 3650, &mut cx.diags).map_or(KEEP_DAYS, |days| days as u32),
         first_seen_on_host: table.get("first_seen").is_some_and(|node| on_host(node, cx)),
         outliers: table.get("outliers").and_then(|node| mode(node, cx)),
@@ -35,7 +35,7 @@ fn on_host(node: &Node, cx: &mut Cx<'_>) -> bool {
     if let Some(text) = text.as_ref().filter(|text| !matches!(text.as_str(), "host" | "controller")) {
         let message = format!("`first_seen` must be `controller` or `host`, found `{}`", scalar::shorten(text));
         let hint =
-            "`host`: hosts keep since when their findings are there, so drift writes a file on them when these change";
+            "with `host`, drift writes a file on each host that records when its current findings were first seen";
         cx.push(Diag::error(Code::BadValue, message).at(node.span).hint(hint));
     }
     text.as_deref() == Some("host")
@@ -46,7 +46,7 @@ fn mode(node: &Node, cx: &mut Cx<'_>) -> Option<OutlierMode> {
     let mode = text.parse().ok();
     if mode.is_none() {
         let message = format!("`outliers` must be `show` or `count`, found `{}`", scalar::shorten(&text));
-        let hint = "`show` tells which hosts are unlike the others of their kind; `count` also ends with 2 where there are any";
+        let hint = "`show` reports outliers among hosts of the same kind; `count` also exits 2 if there are any";
         cx.push(Diag::error(Code::BadValue, message).at(node.span).hint(hint));
     }
     mode
@@ -74,7 +74,7 @@ fn what(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<(Ignored, String)> {
         }
         (None, Some(step)) => Some((Ignored::Step, step)),
         (Some(_), Some(_)) => {
-            let diag = Diag::error(Code::Exclusive, "an entry of `ignore` is about a `path` or a `step`, not both");
+            let diag = Diag::error(Code::Exclusive, "an entry of `ignore` has either `path` or `step`, not both");
             cx.push(diag.at(table.span).hint("write two entries"));
             None
         }
@@ -89,8 +89,8 @@ fn what(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<(Ignored, String)> {
 fn reason(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
     let text = table::text(node, "why", &mut cx.diags)?;
     if text.trim().is_empty() {
-        let diag = Diag::error(Code::BadValue, "`why` says nothing").at(node.span);
-        cx.push(diag.hint("say why drift passes it over: the report repeats it"));
+        let diag = Diag::error(Code::BadValue, "`why` is empty").at(node.span);
+        cx.push(diag.hint("state why drift ignores this: the report shows the reason"));
         return None;
     }
     Some(text)
@@ -100,8 +100,8 @@ fn date(node: &Node, cx: &mut Cx<'_>) -> Option<Date> {
     let text = table::text(node, "until", &mut cx.diags)?;
     let date = text.parse::<Date>().ok();
     if date.is_none() {
-        let diag = Diag::error(Code::BadValue, format!("`until` must be a day, found `{}`", scalar::shorten(&text)));
-        cx.push(diag.at(node.span).hint("write it like `2027-01-31`: the last day on which it is passed over"));
+        let diag = Diag::error(Code::BadValue, format!("`until` must be a date, found `{}`", scalar::shorten(&text)));
+        cx.push(diag.at(node.span).hint("write it like `2027-01-31`: the last day on which the entry applies"));
     }
     date
 }

@@ -1,4 +1,4 @@
-//! `groups:`, nested, with cycles refused and members found.
+//! Parses `groups:`, rejects cycles and resolves members.
 
 use super::connect::{self, Settings};
 use super::selector::Universe;
@@ -11,12 +11,12 @@ use indexmap::IndexMap;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// A group as written.
+/// A parsed group.
 pub(in crate::config) struct RawGroup {
     pub span: Span,
-    /// Patterns over host names.
+    /// Patterns of host names.
     pub hosts: Vec<(String, Span)>,
-    /// Groups inside this one.
+    /// Child groups.
     pub groups: Vec<(String, Span)>,
     pub vars: Rc<Vars>,
     pub connect: Rc<Settings>,
@@ -29,8 +29,8 @@ pub(super) fn read(node: Option<&Node>, cx: &mut Cx<'_>) -> IndexMap<String, Raw
 
 fn group(key: &Key, node: &Node, cx: &mut Cx<'_>) -> Option<RawGroup> {
     if !is_label(&key.text) {
-        let diag = Diag::error(Code::BadValue, format!("`{}` cannot name a group", key.text)).at(key.span);
-        cx.push(diag.hint("use letters, digits, `.`, `_` and `-`, beginning with a letter or digit"));
+        let diag = Diag::error(Code::BadValue, format!("`{}` is not a valid group name", key.text)).at(key.span);
+        cx.push(diag.hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"));
         return None;
     }
     let empty = Node { span: key.span, data: Data::Map(Vec::new()) };
@@ -51,21 +51,21 @@ fn texts(table: &Table<'_>, key: &str, cx: &mut Cx<'_>) -> Vec<(String, Span)> {
     items.into_iter().filter_map(|node| Some((table::text(node, key, &mut cx.diags)?, node.span))).collect()
 }
 
-/// Groups with what they contain, directly or through others.
+/// Groups with their members and ancestors.
 pub(super) struct Tree {
-    /// Positions of hosts per group, in inventory order.
+    /// Positions of member hosts per group, direct and indirect, in inventory order.
     pub members: Vec<Vec<usize>>,
-    /// Groups that contain a group, directly or through others.
+    /// Ancestors of each group, direct and indirect.
     pub outer: Vec<BTreeSet<usize>>,
 }
 
-/// Levels of groups inside of groups.
+/// Limit of nesting levels.
 const MAX_LEVELS: usize = 100;
-/// Pairs of a group and a group or host inside of it, directly or through others: 10,000 hosts in 50 groups each are
-/// half a million.
+/// Limit of pairs of a group and a group or host that it contains, directly or indirectly: 10,000 hosts in 50 groups
+/// each are half a million.
 const MAX_PAIRS: usize = 2_000_000;
 
-/// Finds members and nesting. Unknown names, cycles and groups without measure are reported.
+/// Resolves members and nesting. Reports unknown names, cycles and groups that exceed a limit.
 pub(super) fn tree(groups: &IndexMap<String, RawGroup>, hosts: &Universe<'_>, cx: &mut Cx<'_>) -> Tree {
     let mut inner: Vec<Vec<usize>> = groups.values().map(|group| children(group, groups, cx)).collect();
     let mut pairs = 0;
@@ -125,7 +125,7 @@ fn children(group: &RawGroup, groups: &IndexMap<String, RawGroup>, cx: &mut Cx<'
         match groups.get_index_of(name.as_str()) {
             Some(at) => found.push(at),
             None => {
-                let diag = Diag::error(Code::BadSelector, format!("`{name}` is not a group")).at(*span);
+                let diag = Diag::error(Code::BadSelector, format!("group `{name}` not found")).at(*span);
                 cx.push(diag.suggest(name, groups.keys().map(String::as_str)));
             }
         }
@@ -144,17 +144,17 @@ fn reachable(from: usize, inner: &[Vec<usize>]) -> BTreeSet<usize> {
     seen
 }
 
-/// Counts pairs and reports the group with which they get too many.
+/// Adds to the count of pairs, and reports the group that exceeds the limit.
 fn within(pairs: &mut usize, more: usize, group: &RawGroup, cx: &mut Cx<'_>) {
     let before = *pairs;
     *pairs += more;
     if before <= MAX_PAIRS && *pairs > MAX_PAIRS {
-        let message = format!("groups hold more than {MAX_PAIRS} groups and hosts, counted once for each group");
+        let message = format!("groups contain more than {MAX_PAIRS} groups and hosts, counted once per group");
         cx.push(Diag::error(Code::BadValue, message).at(group.span).hint("split the inventory"));
     }
 }
 
-/// Reports groups below too many others, and takes what is inside of them out. Without cycles.
+/// Reports groups that are nested too deeply, and drops their children. Requires an acyclic graph.
 fn report_depth(groups: &IndexMap<String, RawGroup>, inner: &mut [Vec<usize>], cx: &mut Cx<'_>) {
     let mut above = vec![0usize; inner.len()];
     inner.iter().flatten().for_each(|child| above[*child] += 1);
@@ -176,7 +176,7 @@ fn report_depth(groups: &IndexMap<String, RawGroup>, inner: &mut [Vec<usize>], c
     deep.into_iter().for_each(|at| inner[at].clear());
 }
 
-/// Reports groups that contain each other, and returns whether there are any.
+/// Reports groups that contain each other. Returns whether there are any.
 fn report_cycles(groups: &IndexMap<String, RawGroup>, inner: &[Vec<usize>], cx: &mut Cx<'_>) -> bool {
     let cycles = cycles(inner);
     for cycle in &cycles {
@@ -186,7 +186,7 @@ fn report_cycles(groups: &IndexMap<String, RawGroup>, inner: &[Vec<usize>], cx: 
         for (at, group) in cycle.iter().map(|at| (at, &groups[*at])) {
             diag = match diag.span {
                 None => diag.at(group.span),
-                Some(_) => diag.also(group.span, format!("`{}` is part of the circle", name(at))),
+                Some(_) => diag.also(group.span, format!("`{}` is part of the cycle", name(at))),
             };
         }
         cx.push(diag);
@@ -194,8 +194,8 @@ fn report_cycles(groups: &IndexMap<String, RawGroup>, inner: &[Vec<usize>], cx: 
     !cycles.is_empty()
 }
 
-/// Returns the groups of each circle, in their order: strongly connected components by two walks, in linear time and
-/// without recursion.
+/// Returns the groups of each cycle, in order: strongly connected components by two graph traversals (Kosaraju), in
+/// linear time and without recursion.
 fn cycles(inner: &[Vec<usize>]) -> Vec<BTreeSet<usize>> {
     let mut outer = vec![Vec::new(); inner.len()];
     for (at, children) in inner.iter().enumerate() {
@@ -218,7 +218,7 @@ fn cycles(inner: &[Vec<usize>]) -> Vec<BTreeSet<usize>> {
     found
 }
 
-/// Appends what can be reached from `at` and was not seen yet, each after all that it leads to.
+/// Appends every unseen group that is reachable from `at`, in postorder.
 fn leave(at: usize, next: &[Vec<usize>], seen: &mut [bool], left: &mut Vec<usize>) {
     if std::mem::replace(&mut seen[at], true) {
         return;

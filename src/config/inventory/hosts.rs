@@ -1,4 +1,4 @@
-//! `hosts:`, with ranges in names and addresses.
+//! Parses `hosts:` and expands ranges in names and addresses.
 
 use super::connect::{self, Settings};
 use super::range::Pattern;
@@ -10,10 +10,10 @@ use crate::diag::{Code, Diag, Span};
 use indexmap::IndexMap;
 use std::rc::Rc;
 
-/// Hosts of one inventory.
+/// Limit of hosts per inventory.
 const MAX_HOSTS: usize = 200_000;
 
-/// A host as written. What a range stands for shares its variables and settings.
+/// A parsed host. Hosts expanded from one range share variables and settings.
 pub(in crate::config) struct RawHost {
     pub span: Span,
     pub address: Option<String>,
@@ -25,7 +25,7 @@ pub(super) fn read(node: Option<&Node>, cx: &mut Cx<'_>) -> IndexMap<String, Raw
     let mut hosts = IndexMap::new();
     let Some(node) = node else { return hosts };
     match &node.data {
-        // What follows too many hosts is not read: a pattern may stand for thousands.
+        // Parsing stops at the host limit: one pattern may expand to thousands of hosts.
         Data::Map(entries) => _ = entries.iter().all(|(key, node)| add_entry(key, node, &mut hosts, cx)),
         Data::Seq(items) => _ = items.iter().all(|item| add_name(item, &mut hosts, cx)),
         _ => cx.push(table::wrong_type(node, "`hosts`", "a map or a list of names")),
@@ -33,18 +33,18 @@ pub(super) fn read(node: Option<&Node>, cx: &mut Cx<'_>) -> IndexMap<String, Raw
     hosts
 }
 
-/// An item of a plain list of names.
+/// Adds one item of a plain list of names.
 fn add_name(item: &Node, hosts: &mut IndexMap<String, RawHost>, cx: &mut Cx<'_>) -> bool {
     let Some(text) = table::text(item, "hosts", &mut cx.diags) else { return true };
     let nothing = Node { span: item.span, data: Data::Null };
     add_entry(&Key { text, span: item.span }, &nothing, hosts, cx)
 }
 
-/// Adds the hosts of one entry, and returns whether the inventory has room for more.
+/// Adds the hosts of one entry. Returns false if the host limit is exceeded.
 fn add_entry(key: &Key, node: &Node, hosts: &mut IndexMap<String, RawHost>, cx: &mut Cx<'_>) -> bool {
     let Some(names) = names(key, cx) else { return true };
     if hosts.len() + names.len() > MAX_HOSTS {
-        let message = format!("the inventory names more than {MAX_HOSTS} hosts");
+        let message = format!("the inventory has more than {MAX_HOSTS} hosts");
         cx.push(Diag::error(Code::BadRange, message).at(key.span).hint("split it into several inventories"));
         return false;
     }
@@ -60,11 +60,11 @@ fn add_entry(key: &Key, node: &Node, hosts: &mut IndexMap<String, RawHost>, cx: 
 
 fn insert(name: String, host: RawHost, hosts: &mut IndexMap<String, RawHost>, cx: &mut Cx<'_>) {
     match hosts.get(&name) {
-        // One report per pair of places: two overlapping ranges repeat it for every host.
+        // One report per pair of locations: two overlapping ranges would repeat it for every host.
         Some(first) if reported(first.span, host.span, cx) => {}
         Some(first) => {
-            let diag = Diag::error(Code::Duplicate, format!("host `{name}` is named twice")).at(host.span);
-            cx.push(diag.label("named again here").also(first.span, "first named here"));
+            let diag = Diag::error(Code::Duplicate, format!("host `{name}` is declared twice")).at(host.span);
+            cx.push(diag.label("declared again here").also(first.span, "first declared here"));
         }
         None => {
             hosts.insert(name, host);
@@ -88,13 +88,13 @@ fn names(key: &Key, cx: &mut Cx<'_>) -> Option<Vec<String>> {
         }
     };
     if let Some(bad) = names.iter().find(|name| !super::is_label(name)) {
-        let diag = Diag::error(Code::BadValue, format!("`{bad}` cannot name a host")).at(key.span);
-        cx.push(diag.hint("use letters, digits, `.`, `_` and `-`, beginning with a letter or digit"));
+        let diag = Diag::error(Code::BadValue, format!("`{bad}` is not a valid host name")).at(key.span);
+        cx.push(diag.hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"));
         return None;
     }
     if let Some(word) = names.iter().find(|name| *name == "all") {
         cx.push(
-            Diag::error(Code::BadValue, format!("`{word}` cannot name a host: it selects every host")).at(key.span),
+            Diag::error(Code::BadValue, format!("host name `{word}` is reserved: it selects every host")).at(key.span),
         );
         return None;
     }
@@ -119,7 +119,7 @@ fn body(node: &Node, cx: &mut Cx<'_>) -> Body {
     Body { address, vars: vars(table.get("vars"), cx), connect: connect::read_optional(table.get("connect"), cx) }
 }
 
-/// Returns one address per name: a range in the address runs along with the range in the name.
+/// Returns one address per name: a range in the address expands in step with the range in the name.
 fn addresses(text: &str, span: Span, key: &Key, count: usize, cx: &mut Cx<'_>) -> Option<Vec<String>> {
     let found = match Pattern::parse(text) {
         Ok(pattern) => pattern.expand(),
@@ -130,7 +130,7 @@ fn addresses(text: &str, span: Span, key: &Key, count: usize, cx: &mut Cx<'_>) -
     };
     if found.len() != count {
         let message = format!(
-            "`{}` names {} but `{text}` gives {}",
+            "`{}` expands to {}, but `{text}` expands to {}",
             key.text,
             many(count, "host", "hosts"),
             many(found.len(), "address", "addresses")
@@ -139,7 +139,7 @@ fn addresses(text: &str, span: Span, key: &Key, count: usize, cx: &mut Cx<'_>) -
         return None;
     }
     if let Some(bad) = found.iter().find(|address| !is_address(address)) {
-        cx.push(Diag::error(Code::BadConnect, format!("`{bad}` is not an address")).at(span));
+        cx.push(Diag::error(Code::BadConnect, format!("`{bad}` is not a valid address")).at(span));
         return None;
     }
     Some(found)
@@ -149,7 +149,8 @@ fn many(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// A host name, an IP address, or an alias of `~/.ssh/config`: it becomes an argument of ssh.
+/// Reports whether `text` can be a host name, an IP address or an alias in `~/.ssh/config`: it becomes an argument of
+/// ssh.
 pub(in crate::config) fn is_address(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b':' | b'%');
     !text.is_empty() && text.len() <= 255 && !text.starts_with('-') && text.bytes().all(inner)

@@ -1,4 +1,4 @@
-//! `kubernetes:` as written: which API belongs to the hosts.
+//! Parses `kubernetes:`, the API of the cluster that the hosts belong to.
 
 use super::hosts::RawHost;
 use crate::config::Node;
@@ -13,7 +13,8 @@ use indexmap::IndexMap;
 /// Keys of `kubernetes`.
 pub(in crate::config) const KEYS: [&str; 4] = ["kubeconfig", "context", "via", "namespace"];
 
-/// The file and the context are needed: what is not said would be taken from whoever runs forge.
+/// Parses the access to the API. The kubeconfig and the context are required: defaults would come from the environment
+/// of the user that runs forge.
 pub(super) fn read(node: &Node, hosts: &IndexMap<String, RawHost>, cx: &mut Cx<'_>) -> Option<Access> {
     let table = Table::open(node, "`kubernetes`", &KEYS, &mut cx.diags)?;
     let via = table.get("via").and_then(|node| host(node, hosts, cx));
@@ -37,19 +38,19 @@ pub(super) fn read(node: &Node, hosts: &IndexMap<String, RawHost>, cx: &mut Cx<'
 fn host(node: &Node, hosts: &IndexMap<String, RawHost>, cx: &mut Cx<'_>) -> Option<HostName> {
     let name = table::text(node, "via", &mut cx.diags)?;
     if !hosts.contains_key(&name) {
-        let diag = Diag::error(Code::BadConnect, format!("there is no host `{name}`")).at(node.span);
+        let diag = Diag::error(Code::BadConnect, format!("host `{name}` not found")).at(node.span);
         cx.push(diag.suggest(&name, hosts.keys().map(String::as_str)));
     }
     Some(HostName::new(&name))
 }
 
-/// A path on a host.
+/// Parses a path on the host of `via`.
 fn there(node: &Node, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
     let text = table::text(node, "kubeconfig", &mut cx.diags)?;
     if text.starts_with('/') && !text.chars().any(char::is_control) {
         return Some(Utf8PathBuf::from(text));
     }
-    let diag = Diag::error(Code::BadConnect, "`kubeconfig` lies on the host of `via`, and is no absolute path");
+    let diag = Diag::error(Code::BadConnect, "with `via`, `kubeconfig` must be an absolute path on that host");
     cx.push(diag.at(node.span).hint("write it like `/etc/kubernetes/admin.conf`"));
     None
 }
@@ -58,9 +59,9 @@ fn file(node: &Node, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
     let text = table::text(node, "kubeconfig", &mut cx.diags)?;
     let home = text.strip_prefix("~/").map(|rest| (rest, (cx.options.env)("HOME").unwrap_or_default()));
     let problem = match &home {
-        _ if text.is_empty() || text.chars().any(char::is_control) => "`kubeconfig` is not a path",
-        Some((_, home)) if home.is_empty() => "`kubeconfig` begins with `~`, and `HOME` is not set",
-        None if text.starts_with('~') => "`kubeconfig` is in the home of somebody else",
+        _ if text.is_empty() || text.chars().any(char::is_control) => "`kubeconfig` is not a valid path",
+        Some((_, home)) if home.is_empty() => "`kubeconfig` starts with `~`, but `HOME` is not set",
+        None if text.starts_with('~') => "`kubeconfig` is in another user's home directory",
         _ => {
             let path = home.map_or_else(|| cx.root.join(&text), |(rest, home)| Utf8PathBuf::from(home).join(rest));
             return Some(path);
@@ -76,11 +77,11 @@ fn namespace(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
         return Some(name);
     }
     let diag = Diag::error(Code::BadConnect, format!("invalid namespace `{name}`")).at(node.span);
-    cx.push(diag.hint("a name has up to 63 lowercase letters, digits and `-`, like `forge-provisioner`"));
+    cx.push(diag.hint("use up to 63 lowercase letters, digits and `-`, like `forge-provisioner`"));
     None
 }
 
-/// Whether the API takes `name` as that of a namespace (RFC 1123).
+/// Reports whether the API accepts `name` as a namespace name (RFC 1123 label).
 fn is_dns_label(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let edges = name.starts_with('-') || name.ends_with('-');
@@ -90,8 +91,8 @@ fn is_dns_label(name: &str) -> bool {
 fn context(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
     let name = table::text(node, "context", &mut cx.diags)?;
     if name.is_empty() {
-        let diag = Diag::error(Code::BadConnect, "`context` names nothing").at(node.span);
-        cx.push(diag.hint("name a context of the kubeconfig; its current one is not taken"));
+        let diag = Diag::error(Code::BadConnect, "`context` is empty").at(node.span);
+        cx.push(diag.hint("name a context of the kubeconfig; forge does not use its current context"));
         return None;
     }
     Some(name)

@@ -1,4 +1,4 @@
-//! The inventory as written: hosts, groups, variables, connections and what is applied where.
+//! Parses an inventory: hosts, groups, variables, connections and the recipes that apply to each host.
 
 mod apply;
 mod connect;
@@ -29,11 +29,11 @@ use connect::Settings;
 use indexmap::IndexMap;
 use std::rc::Rc;
 
-/// Keys of an inventory.
+/// Top-level keys of an inventory.
 pub(super) const KEYS: [&str; 9] =
     ["cluster", "connect", "hosts", "groups", "recipes", "apply", "rollout", "drift", "kubernetes"];
 
-/// An inventory as written, each part checked by itself.
+/// A parsed inventory whose parts are checked one by one, but not yet against each other.
 #[derive(Default)]
 pub(super) struct Inventory {
     pub cluster: String,
@@ -41,19 +41,19 @@ pub(super) struct Inventory {
     pub hosts: IndexMap<String, hosts::RawHost>,
     pub groups: IndexMap<String, groups::RawGroup>,
     pub apply: Vec<apply::RawEntry>,
-    /// Folders of recipes, when they are named.
+    /// Recipe folders; `None` if `recipes` is not set.
     pub recipes: Option<Vec<(String, Span)>>,
     pub rollout: Option<Rollout>,
     pub drift: Option<DriftPolicy>,
     pub kubernetes: Option<Access>,
-    /// Whether it has `kubernetes:`, right or wrong.
+    /// Whether the inventory has a `kubernetes` key, valid or not.
     pub names_api: bool,
 }
 
-/// Variables as written, with the places of their names.
+/// Variables by name, each with the location of its name and its value.
 pub(super) type Vars = IndexMap<String, (Span, Rc<Node>)>;
 
-/// Reads the root of an inventory. Mistakes go to `cx`; what can be read is.
+/// Parses the root of an inventory. Pushes errors to `cx` and returns every part that could be parsed.
 pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
     if let Some(diag) = a_recipe(root) {
         cx.push(diag);
@@ -83,27 +83,27 @@ pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
     inventory
 }
 
-/// The name of the cluster's API beside the hosts is nobody else's.
+/// Reports a host or a group whose name is reserved for the cluster's API.
 fn report_reserved(inventory: &Inventory, kubernetes: Option<&Key>, cx: &mut Cx<'_>) {
     let name = crate::model::HostName::CLUSTER;
     if let Some(host) = inventory.hosts.get(name) {
-        let diag = Diag::error(Code::Duplicate, format!("`{name}` is the name of the cluster's API, and of no host"));
-        cx.push(diag.at(host.span).hint("give the host another name"));
+        let diag = Diag::error(Code::Duplicate, format!("host name `{name}` is reserved for the cluster's API"));
+        cx.push(diag.at(host.span).hint("rename the host"));
     }
     if let (Some(group), Some(key)) = (inventory.groups.get(name), kubernetes) {
-        let diag = Diag::error(Code::Duplicate, format!("`{name}` is the name of the cluster's API, and of no group"));
-        cx.push(diag.at(group.span).also(key.span, "the API is declared here").hint("give the group another name"));
+        let diag = Diag::error(Code::Duplicate, format!("group name `{name}` is reserved for the cluster's API"));
+        cx.push(diag.at(group.span).also(key.span, "the API is declared here").hint("rename the group"));
     }
 }
 
-/// Tells a recipe that was given in place of an inventory: its keys would all be unknown.
+/// Returns an error if the file is a recipe: otherwise each of its keys would be reported as unknown.
 fn a_recipe(root: &Node) -> Option<Diag> {
     let crate::config::Data::Map(entries) = &root.data else { return None };
     let has = |name: &str| entries.iter().any(|(key, _)| key.text == name);
     let key = entries.iter().map(|(key, _)| key).find(|key| key.text == "recipe")?;
     let is_one = !has("hosts") && !has("cluster") && (has("steps") || has("uses"));
     let diag = Diag::error(Code::BadValue, "this is a recipe, not an inventory").at(key.span);
-    is_one.then(|| diag.hint("give the inventory that applies it"))
+    is_one.then(|| diag.hint("pass the inventory that applies this recipe"))
 }
 
 fn first_of(root: &Node) -> Span {
@@ -116,13 +116,13 @@ fn cluster(table: &Table<'_>, cx: &mut Cx<'_>) -> String {
     };
     let name = table::text(node, "cluster", &mut cx.diags).unwrap_or_default();
     if !name.is_empty() && !is_label(&name) {
-        let diag = Diag::error(Code::BadValue, format!("`{name}` cannot name a cluster"));
-        cx.push(diag.at(node.span).hint("use letters, digits, `.`, `_` and `-`, beginning with a letter or digit"));
+        let diag = Diag::error(Code::BadValue, format!("`{name}` is not a valid cluster name"));
+        cx.push(diag.at(node.span).hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"));
     }
     name
 }
 
-/// Names of clusters, hosts, groups and recipes: they become names of files and arguments.
+/// Reports whether `name` can name a cluster, host, group or recipe: these become file names and arguments.
 pub(super) fn is_label(name: &str) -> bool {
     let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     name.len() <= 128 && name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric()) && name.bytes().all(inner)
@@ -140,27 +140,27 @@ fn vars(node: Option<&Node>, cx: &mut Cx<'_>) -> Rc<Vars> {
 
 fn var(key: &Key, node: &Node, cx: &mut Cx<'_>) -> Option<(String, (Span, Rc<Node>))> {
     if !is_identifier(&key.text) {
-        let diag = Diag::error(Code::BadValue, format!("`{}` cannot name a variable", key.text)).at(key.span);
-        cx.push(diag.hint("use letters, digits and `_`, not beginning with a digit"));
+        let diag = Diag::error(Code::BadValue, format!("`{}` is not a valid variable name", key.text)).at(key.span);
+        cx.push(diag.hint("use letters, digits and `_`, not starting with a digit"));
         return None;
     }
     literal(node, "a variable", cx);
     Some((key.text.clone(), (key.span, Rc::new(node.clone()))))
 }
 
-/// Names that templates read with a dot.
+/// Reports whether `name` is an identifier, which templates can read with dot notation.
 pub(super) fn is_identifier(name: &str) -> bool {
     let first = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
     first && name.len() <= 128 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// Refuses templates where values are literal.
+/// Reports templates in values that must be literal.
 pub(super) fn literal(node: &Node, what: &str, cx: &mut Cx<'_>) {
     match &node.data {
         super::Data::Scalar { text, .. } if scalar::is_template(text) => {
             let diag =
-                Diag::error(Code::BadValue, format!("{what} is literal and cannot hold a template")).at(node.span);
-            cx.push(diag.hint("templates may stand in `with` of an entry and in recipes"));
+                Diag::error(Code::BadValue, format!("{what} is literal and cannot contain a template")).at(node.span);
+            cx.push(diag.hint("use templates in `with` of an `apply` entry or in a recipe"));
         }
         super::Data::Seq(items) => items.iter().for_each(|item| literal(item, what, cx)),
         super::Data::Map(entries) => entries.iter().for_each(|(_, node)| literal(node, what, cx)),
@@ -168,7 +168,7 @@ pub(super) fn literal(node: &Node, what: &str, cx: &mut Cx<'_>) {
     }
 }
 
-/// Reads a count or a percentage.
+/// Parses a count or a percentage.
 pub(super) fn share(node: &Node, key: &str, cx: &mut Cx<'_>) -> Option<Share> {
     let text = table::text(node, key, &mut cx.diags)?;
     let share = match text.strip_suffix('%') {

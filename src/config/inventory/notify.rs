@@ -1,4 +1,4 @@
-//! `drift.notify` as written: a list, each entry with exactly one service.
+//! Parses `drift.notify`: a list of entries with exactly one service each.
 
 use crate::config::Node;
 use crate::config::cx::Cx;
@@ -8,7 +8,7 @@ use crate::config::table::{self, Table};
 use crate::diag::{Code, Diag};
 use camino::Utf8PathBuf;
 
-/// Services by their keys.
+/// Keys of the services.
 pub(in crate::config) const SERVICES: [&str; 6] = ["webhook", "slack", "feishu", "dingtalk", "wecom", "email"];
 /// Keys of an entry.
 pub(in crate::config) const KEYS: [&str; 7] = ["name", "webhook", "slack", "feishu", "dingtalk", "wecom", "email"];
@@ -24,7 +24,7 @@ pub(super) fn read(nodes: Vec<&Node>, cx: &mut Cx<'_>) -> Vec<Recipient> {
         match recipients.iter().any(|known| known.name == recipient.name) {
             true => {
                 let message = format!("two entries of `notify` are named `{}`", recipient.name);
-                let hint = "give each a `name` of its own: what was told to whom is remembered by it";
+                let hint = "give each a unique `name`: forge tracks sent notifications by name";
                 cx.push(Diag::error(Code::BadValue, message).at(node.span).hint(hint));
             }
             false => recipients.push(recipient),
@@ -59,7 +59,7 @@ fn name(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
     let fits = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     if !fits {
         let message =
-            format!("`name` is made of letters, digits, `-`, `_` and `.`, found `{}`", scalar::shorten(&text));
+            format!("`name` may contain only letters, digits, `-`, `_` and `.`, found `{}`", scalar::shorten(&text));
         cx.push(Diag::error(Code::BadValue, message).at(node.span));
     }
     fits.then_some(text)
@@ -90,13 +90,13 @@ fn signed(node: &Node, what: &'static str, cx: &mut Cx<'_>) -> Option<(LateSecre
     Some((url?, secret?))
 }
 
-/// Whoever knows the address can write there: it is a secret as any password.
+/// Parses the URL as a secret: anyone who has it can post to the channel.
 fn url(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<LateSecret> {
     let node = table.require("url", &mut cx.diags)?;
     cx.late_secret(node, "`url`")
 }
 
-/// Returns a secret that need not be declared; nothing where it is declared wrongly.
+/// Parses an optional secret. Returns `None` if it is invalid.
 fn optional(table: &Table<'_>, key: &str, cx: &mut Cx<'_>) -> Option<Option<LateSecret>> {
     match table.get(key) {
         None => Some(None),
@@ -113,28 +113,28 @@ fn email(node: &Node, cx: &mut Cx<'_>) -> Option<Service> {
     let sendmail = sendmail(&table, cx);
     let to: Vec<String> = to.into_iter().collect::<Option<_>>()?;
     if to.is_empty() {
-        cx.push(Diag::error(Code::MissingKey, "`to` names nobody").at(node.span).hint("write `to: [ops@example.com]`"));
+        cx.push(Diag::error(Code::MissingKey, "`to` is empty").at(node.span).hint("write `to: [ops@example.com]`"));
         return None;
     }
     Some(Service::Email { to, from: from.map_or(Some(None), |from| from.map(Some))?, sendmail: sendmail? })
 }
 
-/// An address stands in a head of the message as it is: it may hold nothing that ends or parts one.
+/// Parses an email address. It is written verbatim into a message header, so characters that end or split a header are
+/// rejected.
 fn address(node: &Node, key: &str, cx: &mut Cx<'_>) -> Option<String> {
     let text = table::text(node, key, &mut cx.diags)?;
     let plain = |c: char| c.is_ascii_graphic() && !"<>,;:\"()[]\\".contains(c);
     let fits = text.chars().all(plain)
         && text.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty() && !host.contains('@'));
     if !fits {
-        let message = format!("{} must be an address of mail, found `{}`", table::quoted(key), scalar::shorten(&text));
-        cx.push(
-            Diag::error(Code::BadValue, message).at(node.span).hint("write it as `ops@example.com`, without a name"),
-        );
+        let message = format!("{} must be an email address, found `{}`", table::quoted(key), scalar::shorten(&text));
+        let hint = "write it like `ops@example.com`, without a display name";
+        cx.push(Diag::error(Code::BadValue, message).at(node.span).hint(hint));
     }
     fits.then_some(text)
 }
 
-/// A program that the inventory names runs on this machine: that takes trust, as every other does.
+/// Parses `sendmail`. The program runs on this machine, so any path but the default requires trust.
 fn sendmail(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
     let Some(node) = table.get("sendmail") else { return Some(SENDMAIL.into()) };
     let text = table::text(node, "sendmail", &mut cx.diags)?;

@@ -1,9 +1,9 @@
-//! Ranges in names and addresses: `node-[31:40]`, `[01:20]`, `[1:9:2]`, `[a:f]`.
+//! Expands ranges in names and addresses: `node-[31:40]`, `[01:20]`, `[1:9:2]`, `[a:f]`.
 
-/// Names that one pattern may stand for.
+/// Limit of names per pattern.
 const MAX: usize = 100_000;
 
-/// A pattern taken apart: literal text and ranges, in turn.
+/// A parsed pattern: literal text and ranges in alternation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pattern(Vec<Part>);
 
@@ -14,10 +14,10 @@ enum Part {
 }
 
 impl Pattern {
-    /// Takes `text` apart.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// What is wrong with a range, as a lowercase fragment.
+    /// Why a range is invalid, as a lowercase fragment.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -26,7 +26,7 @@ impl Pattern {
             let close = rest[open..].find(']').ok_or("a range is not closed")? + open;
             parts.push(Part::Text(rest[..open].to_owned()));
             let values = range(&rest[open + 1..close])?;
-            // Many ranges come to nothing sensible together, and each of them takes memory.
+            // The limit is checked per range: a pattern of many ranges would exhaust memory before expansion.
             count = count.saturating_mul(values.len());
             if count > MAX {
                 return Err(too_many());
@@ -35,13 +35,13 @@ impl Pattern {
             rest = &rest[close + 1..];
         }
         if rest.contains(']') {
-            return Err("a `]` closes no range".to_owned());
+            return Err("`]` has no matching `[`".to_owned());
         }
         parts.push(Part::Text(rest.to_owned()));
         Ok(Self(parts))
     }
 
-    /// Returns every name it stands for; of several ranges the last runs fastest.
+    /// Returns every name of the pattern. The last range varies fastest.
     pub fn expand(&self) -> Vec<String> {
         self.0.iter().fold(vec![String::new()], |names, part| match part {
             Part::Text(text) => names.into_iter().map(|name| name + text).collect(),
@@ -53,7 +53,7 @@ impl Pattern {
 }
 
 fn too_many() -> String {
-    format!("a pattern stands for at most {MAX} names")
+    format!("a pattern expands to at most {MAX} names")
 }
 
 fn range(inner: &str) -> Result<Vec<String>, String> {
@@ -66,7 +66,7 @@ fn range(inner: &str) -> Result<Vec<String>, String> {
             step.parse::<u64>()
                 .ok()
                 .filter(|s| *s > 0)
-                .ok_or_else(|| format!("the step of `[{inner}]` must be a number from 1"))?,
+                .ok_or_else(|| format!("the step of `[{inner}]` must be at least 1"))?,
         ),
         _ => return Err(format!("`[{inner}]` is not a range")),
     };
@@ -132,16 +132,16 @@ mod tests {
     fn broken_ranges_say_why() {
         let cases = [
             ("n[1:2", "a range is not closed"),
-            ("n1]", "a `]` closes no range"),
+            ("n1]", "`]` has no matching `[`"),
             ("n[3:1]", "`[3:1]` runs backwards"),
             ("n[1]", "`[1]` is not a range"),
             ("n[1,2]", "`[1,2]` is not a range"),
             ("n[]", "`[]` is not a range"),
             ("n[01:100]", "`[01:100]` is padded with zeros at one end only"),
-            ("n[1:5:0]", "the step of `[1:5:0]` must be a number from 1"),
+            ("n[1:5:0]", "the step of `[1:5:0]` must be at least 1"),
             ("n[a:F]", "`[a:F]` is not a range"),
-            ("n[1:999999999]", "a pattern stands for at most 100000 names"),
-            ("n[1:1000]-[1:1000]", "a pattern stands for at most 100000 names"),
+            ("n[1:999999999]", "a pattern expands to at most 100000 names"),
+            ("n[1:1000]-[1:1000]", "a pattern expands to at most 100000 names"),
         ];
         for (text, why) in cases {
             assert_eq!(expand(text), Err(why.to_owned()), "{text}");

@@ -1,4 +1,4 @@
-//! From hosts and groups as written to what holds for each host: variables with origin, connections.
+//! Resolves the variables, with their origin, and the connection of each host from its groups and its own settings.
 
 use super::groups::{self, RawGroup, Tree};
 use super::selector::Universe;
@@ -12,21 +12,21 @@ use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-/// A variable of a host with the tree that it was read from: parameters are checked against that.
+/// A variable of a host and its syntax tree: values are checked against the type of a parameter later.
 #[derive(Clone, Debug)]
 pub(in crate::config) struct Var {
     pub node: Rc<Node>,
-    /// `group gpu` or `host`.
+    /// Origin: `group gpu` or `host`.
     pub from: Rc<str>,
 }
 
-/// Variables by position of the host.
+/// Variables by host position.
 pub(in crate::config) type HostVars = Vec<Rc<BTreeMap<String, Var>>>;
 
-/// Everything about hosts, resolved.
+/// Resolved hosts and groups.
 pub(in crate::config) struct Resolved {
     pub hosts: IndexMap<HostName, Host>,
-    /// Variables by position of the host.
+    /// Variables by host position.
     pub vars: HostVars,
     pub groups: IndexMap<String, Vec<HostName>>,
     pub group_vars: IndexMap<String, GroupVars>,
@@ -54,23 +54,24 @@ pub(in crate::config) fn resolve(inventory: Inventory, cx: &mut Cx<'_>) -> Resol
 fn report_shared_names(inventory: &Inventory, cx: &mut Cx<'_>) {
     for (name, group) in &inventory.groups {
         if let Some(host) = inventory.hosts.get(name) {
-            let diag = Diag::error(Code::Duplicate, format!("`{name}` names a group and a host")).at(group.span);
-            cx.push(diag.label("a group here").also(host.span, "a host here"));
+            let diag = Diag::error(Code::Duplicate, format!("`{name}` is both a group and a host")).at(group.span);
+            cx.push(diag.label("group declared here").also(host.span, "host declared here"));
         }
     }
 }
 
-/// Only what forge makes itself can be given other cards.
+/// Reports `hardware` on hosts that are not sandboxes: forge can simulate cards only in a sandbox that it creates.
 fn report_hardware(hosts: &IndexMap<HostName, Host>, cx: &mut Cx<'_>) {
     let real = |host: &&Host| host.connect.hardware.is_some() && host.connect.transport != TransportKind::Sandbox;
     if let Some(host) = hosts.values().find(real) {
-        let message = format!("`hardware` is declared for `{}`, which is no sandbox", host.name);
-        let hint = "a board is laid over sandboxes: add `transport: sandbox`, or declare `hardware` at their group";
+        let message = format!("`hardware` is set for `{}`, which is not a sandbox", host.name);
+        let hint = "set `transport: sandbox` on this host, or move `hardware` to a group of sandboxes";
         cx.push(Diag::error(Code::BadConnect, message).at(host.span).hint(hint));
     }
 }
 
-/// Two hosts that are reached in one way are one machine, on which each would undo what the other does.
+/// Reports two hosts with the same address, port and jump hosts: they are the same machine, and each would undo the
+/// changes of the other.
 fn report_one_machine(hosts: &IndexMap<HostName, Host>, cx: &mut Cx<'_>) {
     let mut seen: HashMap<(&str, u16, &[String]), &Host> = HashMap::new();
     for host in hosts.values().filter(|host| host.connect.transport == TransportKind::Ssh) {
@@ -78,9 +79,10 @@ fn report_one_machine(hosts: &IndexMap<HostName, Host>, cx: &mut Cx<'_>) {
         let way = (connect.address.as_str(), connect.port.unwrap_or(22), connect.jump.as_slice());
         match seen.get(&way) {
             Some(first) => {
-                let message = format!("`{}` and `{}` are one machine: both are at `{}`", first.name, host.name, way.0);
+                let (one, other, at) = (&first.name, &host.name, way.0);
+                let message = format!("`{one}` and `{other}` are the same machine: both use address `{at}`");
                 let diag = Diag::error(Code::Duplicate, message).at(host.span);
-                cx.push(diag.also(first.span, format!("`{}` is here", first.name)));
+                cx.push(diag.also(first.span, format!("`{}` is declared here", first.name)));
             }
             None => {
                 seen.insert(way, host);
@@ -100,11 +102,11 @@ fn group_members(universe: &Universe<'_>, hosts: &IndexMap<HostName, Host>) -> I
     groups
 }
 
-/// What groups give, found once per combination of groups: thousands of hosts share a few of them.
+/// Values that groups set, resolved once per combination of groups: thousands of hosts share few combinations.
 struct Layers<'i> {
     inventory: &'i Inventory,
     tree: &'i Tree,
-    /// Groups by position of the host.
+    /// Groups by host position.
     of_host: Vec<BTreeSet<usize>>,
 }
 
@@ -119,7 +121,7 @@ impl<'i> Layers<'i> {
         Self { inventory, tree, of_host }
     }
 
-    /// Positions come from this very map, so that indexing cannot fail.
+    /// Returns the group at a position. Positions come from this map, so indexing cannot fail.
     fn group(&self, at: usize) -> (&'i str, &'i RawGroup) {
         let name = self.inventory.groups.get_index(at).map_or("", |(name, _)| name.as_str());
         (name, &self.inventory.groups[at])
@@ -139,7 +141,7 @@ impl<'i> Layers<'i> {
         (0..self.inventory.groups.len()).map(one).collect()
     }
 
-    /// Returns those groups of `set` that have a say about something and no group inside of them has it too.
+    /// Returns the groups of `with` that contain no other group of `with`: inner groups take precedence.
     fn innermost(&self, with: Vec<usize>) -> Vec<usize> {
         let beaten: BTreeSet<usize> = with.iter().flat_map(|at| self.tree.outer[*at].iter().copied()).collect();
         with.into_iter().filter(|at| !beaten.contains(at)).collect()
@@ -184,12 +186,12 @@ impl<'i> Layers<'i> {
 }
 
 fn conflict(what: &str, host: &str, (first, at): (&str, Span), (second, again): (&str, Span)) -> Diag {
-    let message = format!("groups `{first}` and `{second}` give host `{host}` different values of {what}");
+    let message = format!("groups `{first}` and `{second}` set different values of {what} on host `{host}`");
     let diag = Diag::error(Code::VarConflict, message)
         .at(again)
         .label(format!("from `{second}`"))
         .also(at, format!("from `{first}`"));
-    diag.hint("put one group inside the other, or set the value at the host")
+    diag.hint("nest one group in the other, or set the value on the host")
 }
 
 type Base = (Rc<BTreeMap<String, Var>>, Connect);

@@ -1,4 +1,4 @@
-//! `rollout:` as written.
+//! Parses `rollout:`.
 
 use super::share;
 use crate::config::cx::Cx;
@@ -29,7 +29,7 @@ pub(in crate::config) const DRAIN_KEYS: [&str; 2] = ["slurm", "kubernetes"];
 pub(in crate::config) const NODE_KEYS: [&str; 7] =
     ["group", "timeout", "grace", "delete_emptydir_data", "delete_unmanaged", "returns", "returns_within"];
 
-/// A name, and where it stands.
+/// A group name and its location.
 type Group = (String, Span);
 
 pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<Rollout> {
@@ -61,9 +61,9 @@ pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<Rollout> {
 }
 
 fn nothing_moves(key: &str, span: Span) -> Diag {
-    Diag::error(Code::BadValue, format!("with `{key}` of 0 no host could ever change"))
+    Diag::error(Code::BadValue, format!("`{key}` is 0: no host could ever change"))
         .at(span)
-        .hint("allow at least 1")
+        .hint("set it to at least 1")
 }
 
 fn quorum(table: &Table<'_>, cx: &mut Cx<'_>) -> Vec<(String, Span)> {
@@ -75,7 +75,7 @@ fn reboot(node: &Node, cx: &mut Cx<'_>) -> Option<Reboots> {
     let text = table::text(node, "reboot", &mut cx.diags)?;
     let policy = Reboots::parse(&text);
     if policy.is_none() {
-        let diag = Diag::error(Code::BadValue, format!("`{}` is no policy for reboots", scalar::shorten(&text)));
+        let diag = Diag::error(Code::BadValue, format!("`{}` is not a valid reboot policy", scalar::shorten(&text)));
         cx.push(diag.at(node.span).suggest(&text, Reboots::ALL.map(Reboots::name)));
     }
     policy
@@ -86,9 +86,9 @@ fn hours(node: &Node, cx: &mut Cx<'_>) -> Option<Hours> {
     let hours = Hours::parse(&text);
     if hours.is_none() {
         let found = scalar::shorten(&text);
-        let diag = Diag::error(Code::BadValue, format!("`hours` must be a span of the day, found `{found}`"));
+        let diag = Diag::error(Code::BadValue, format!("`hours` must be a time range, found `{found}`"));
         cx.push(
-            diag.at(node.span).hint("write it like \"22:00-05:00\", by the clock of the machine that forge runs on"),
+            diag.at(node.span).hint("write it like \"22:00-05:00\", in the local time of the machine that runs forge"),
         );
     }
     hours
@@ -105,13 +105,13 @@ fn drain(node: &Node, cx: &mut Cx<'_>) -> Option<(Option<Group>, Option<NodeDrai
     let slurm = table.get("slurm").and_then(|node| Some((table::text(node, "slurm", &mut cx.diags)?, node.span)));
     let kubernetes = table.get("kubernetes").and_then(|node| nodes(node, cx));
     if DRAIN_KEYS.iter().all(|key| table.get(key).is_none()) {
-        let diag = Diag::error(Code::MissingKey, "`drain` says of nobody that they are drained").at(node.span);
-        cx.push(diag.hint("name the group whose hosts are nodes: `slurm: GROUP` or `kubernetes: GROUP`"));
+        let diag = Diag::error(Code::MissingKey, "`drain` names no nodes to drain").at(node.span);
+        cx.push(diag.hint("name the group of the nodes: `slurm: GROUP` or `kubernetes: GROUP`"));
     }
     Some((slurm, kubernetes))
 }
 
-/// A group, or a map that names it.
+/// Parses `drain.kubernetes`: a group name, or a map with `group`.
 fn nodes(node: &Node, cx: &mut Cx<'_>) -> Option<NodeDrain> {
     let plain = |group: Group| NodeDrain {
         group,
@@ -134,13 +134,13 @@ fn nodes(node: &Node, cx: &mut Cx<'_>) -> Option<NodeDrain> {
     Some(NodeDrain { timeout_s, grace_s, manner, returns, ..plain(group?) })
 }
 
-/// What a node offers before it is given back: a number of each resource, or all that it has.
+/// Parses the resources that a node must offer before it is uncordoned: a count of each, or its full capacity.
 fn returns(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Returns> {
     let within = table.limit("returns_within", &mut cx.diags);
     let Some(node) = table.get("returns") else {
         if let Some(key) = table.key("returns_within") {
             let diag = Diag::error(Code::MissingKey, "`returns_within` needs `returns`").at(key.span);
-            cx.push(diag.hint("say what a node must offer: `returns: { nvidia.com/gpu: 8 }`"));
+            cx.push(diag.hint("list the resources that a node must offer: `returns: { nvidia.com/gpu: 8 }`"));
         }
         return None;
     };
@@ -157,20 +157,20 @@ fn offer(name: &str, node: &Node, cx: &mut Cx<'_>) -> Option<Offer> {
     };
     if found.is_none() {
         let found = scalar::shorten(&text);
-        let diag = Diag::error(Code::BadValue, format!("`{name}` must be a number above 0, found `{found}`"));
-        cx.push(diag.at(node.span).hint("or `capacity`, for all that the node has of it"));
+        let diag = Diag::error(Code::BadValue, format!("`{name}` must be greater than 0, found `{found}`"));
+        cx.push(diag.at(node.span).hint("write a count, or `capacity` for the node's full capacity"));
     }
     found
 }
 
-/// Reports nodes of a cluster that the inventory does not name.
+/// Reports `drain.kubernetes` in an inventory without `kubernetes`.
 pub(super) fn check_cluster(rollout: Option<&Rollout>, named: bool, cx: &mut Cx<'_>) {
     let Some(nodes) = rollout.and_then(|rollout| rollout.kubernetes.as_ref()).filter(|_| !named) else { return };
-    let diag = Diag::error(Code::BadValue, "nodes are to be drained, and the inventory names no cluster");
-    cx.push(diag.at(nodes.group.1).hint("say which one: `kubernetes: { kubeconfig: ~/.kube/config, context: NAME }`"));
+    let diag = Diag::error(Code::BadValue, "`drain.kubernetes` needs a cluster, but the inventory has no `kubernetes`");
+    cx.push(diag.at(nodes.group.1).hint("add a cluster: `kubernetes: { kubeconfig: ~/.kube/config, context: NAME }`"));
 }
 
-/// Reports groups of a rollout that do not exist.
+/// Reports unknown groups in a rollout.
 pub(in crate::config) fn check<'g>(
     rollout: &Rollout,
     groups: impl Iterator<Item = &'g String> + Clone,
@@ -179,7 +179,7 @@ pub(in crate::config) fn check<'g>(
     let nodes = rollout.kubernetes.iter().map(|nodes| &nodes.group);
     for (name, span) in rollout.quorum.iter().chain(&rollout.slurm).chain(nodes) {
         if !groups.clone().any(|group| group == name) {
-            let diag = Diag::error(Code::BadValue, format!("there is no group `{name}`")).at(*span);
+            let diag = Diag::error(Code::BadValue, format!("group `{name}` not found")).at(*span);
             cx.push(diag.suggest(name, groups.clone().map(String::as_str)));
         }
     }

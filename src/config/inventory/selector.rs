@@ -1,4 +1,4 @@
-//! Selectors in the manner of Ansible: `gpu:&rack_a:!canary`, `web,db`, `node-[1:3]`, `node-*`, `all`.
+//! Selects hosts by Ansible-style patterns: `gpu:&rack_a:!canary`, `web,db`, `node-[1:3]`, `node-*`, `all`.
 
 use super::range::Pattern;
 use crate::diag::{Code, Diag, Span};
@@ -6,12 +6,12 @@ use crate::model::HostName;
 use globset::{Glob, GlobMatcher};
 use indexmap::IndexMap;
 
-/// Hosts and groups that selectors choose from.
+/// Hosts and groups that selectors match against.
 pub(crate) struct Universe<'a> {
     pub hosts: Vec<&'a str>,
-    /// Positions of hosts, by name.
+    /// Host positions by name.
     index: IndexMap<&'a str, usize>,
-    /// The cluster's API among them: only its own name picks it.
+    /// Position of the cluster's API: only its own name selects it, not `all` and no wildcard.
     apart: Option<usize>,
     pub groups: IndexMap<&'a str, Vec<usize>>,
 }
@@ -34,7 +34,7 @@ impl<'a> Universe<'a> {
     }
 
     fn names(&self) -> impl Iterator<Item = &'a str> {
-        // `all` always exists; an inventory that gives it variables names it too.
+        // `all` always exists, and is also in `groups` if the inventory sets variables for it.
         let all = ["all"].into_iter().filter(|all| !self.groups.contains_key(all));
         self.groups.keys().copied().chain(all).chain(self.hosts.iter().copied())
     }
@@ -42,7 +42,7 @@ impl<'a> Universe<'a> {
     /// Returns the positions of the hosts that `text` selects, in inventory order.
     ///
     /// # Errors
-    /// The first thing that is wrong: syntax, an unknown name, or nothing selected at all.
+    /// The first error: invalid syntax, an unknown name, or no matching host.
     pub fn select(&self, text: &str, span: Option<Span>) -> Result<Vec<usize>, Box<Diag>> {
         let terms = terms(text).map_err(|why| diag(Code::BadSelector, format!("selector `{text}`: {why}"), span))?;
         let mut chosen = self.start(&terms);
@@ -54,12 +54,12 @@ impl<'a> Universe<'a> {
         }
         let chosen: Vec<usize> = chosen.iter().enumerate().filter_map(|(at, have)| have.then_some(at)).collect();
         match chosen.is_empty() {
-            true => Err(diag(Code::EmptySelector, format!("selector `{text}` selects no host"), span)),
+            true => Err(diag(Code::EmptySelector, format!("selector `{text}` matches no hosts"), span)),
             false => Ok(chosen),
         }
     }
 
-    /// A selector without a plain term takes away from all hosts.
+    /// Returns the initial set. A selector without a plain term starts from all hosts.
     fn start(&self, terms: &[Term<'_>]) -> Vec<bool> {
         match terms.iter().all(|term| term.sign != Sign::Or) {
             true => self.all(),
@@ -103,7 +103,7 @@ impl<'a> Universe<'a> {
         }
         match set.contains(&true) {
             true => Ok(set),
-            false => Err(diag(Code::EmptySelector, format!("`{name}` matches no host and no group"), span)),
+            false => Err(diag(Code::EmptySelector, format!("`{name}` matches no host or group"), span)),
         }
     }
 
@@ -121,7 +121,7 @@ impl<'a> Universe<'a> {
         })
     }
 
-    /// Of numbered hosts the nearest spelling says nothing: `gpu-3` may be `gpu-03`, and hardly `gpu-2`.
+    /// Suggests a numbered host. Edit distance misleads here: `gpu-3` may mean `gpu-03`, but hardly `gpu-2`.
     fn numbered_alike(&self, name: &str) -> Option<String> {
         let letters = |text: &str| text.split(|c: char| c.is_ascii_digit()).collect::<String>();
         let numbers = |text: &str| -> Vec<u64> {
@@ -134,8 +134,8 @@ impl<'a> Universe<'a> {
         }
         Some(match (alike.iter().find(|host| numbers(host) == wanted), alike.as_slice()) {
             (Some(host), _) => format!("did you mean `{host}`?"),
-            (None, [only]) => format!("the one host of such a name is `{only}`"),
-            (None, [first, .., last]) => format!("{} hosts are named so, `{first}` to `{last}`", alike.len()),
+            (None, [only]) => format!("the only host with a similar name is `{only}`"),
+            (None, [first, .., last]) => format!("{} hosts have similar names: `{first}` to `{last}`", alike.len()),
             (None, []) => return None,
         })
     }
@@ -175,7 +175,7 @@ fn terms(text: &str) -> Result<Vec<Term<'_>>, String> {
     split(text).into_iter().map(|part| term(part.trim())).collect()
 }
 
-/// Splits at `,` and at `:` outside of brackets: `node-[1:3]:!node-2` has two terms.
+/// Splits at `,` and at `:` outside brackets: `node-[1:3]:!node-2` has two terms.
 fn split(text: &str) -> Vec<&str> {
     let mut depth = 0i32;
     text.split(|c| {
@@ -193,15 +193,15 @@ fn term(text: &str) -> Result<Term<'_>, String> {
     };
     match name {
         "" => Err("a name is missing".to_owned()),
-        _ if name.starts_with('~') => Err("regular expressions are not supported, use `*` and `?`".to_owned()),
+        _ if name.starts_with('~') => Err("regular expressions are not supported; use `*` and `?`".to_owned()),
         _ => Ok(Term { sign, name }),
     }
 }
 
-/// `*` and `?` are the only wildcards; `[1:3]` is a range, not a class, and is kept for its own reader.
+/// Compiles a wildcard. Only `*` and `?` are wildcards; `[1:3]` is a range, not a character class.
 fn glob(name: &str) -> Result<GlobMatcher, String> {
     if name.contains(['[', ']', '{', '}', '\\']) {
-        return Err("a wildcard and a range do not go together".to_owned());
+        return Err("a wildcard and a range cannot be combined".to_owned());
     }
     Glob::new(name).map(|glob| glob.compile_matcher()).map_err(|error| error.kind().to_string())
 }
@@ -246,12 +246,12 @@ mod tests {
         assert_eq!(select("node-02").unwrap_err(), "`node-02` is neither a host nor a group (did you mean `node-2`?)");
         assert_eq!(
             select("node-7").unwrap_err(),
-            "`node-7` is neither a host nor a group (3 hosts are named so, `node-1` to `node-3`)"
+            "`node-7` is neither a host nor a group (3 hosts have similar names: `node-1` to `node-3`)"
         );
-        assert_eq!(select("gpu:!gpu").unwrap_err(), "selector `gpu:!gpu` selects no host");
-        assert_eq!(select("db-*").unwrap_err(), "`db-*` matches no host and no group");
+        assert_eq!(select("gpu:!gpu").unwrap_err(), "selector `gpu:!gpu` matches no hosts");
+        assert_eq!(select("db-*").unwrap_err(), "`db-*` matches no host or group");
         assert_eq!(select("gpu::all").unwrap_err(), "selector `gpu::all`: a name is missing");
-        assert_eq!(select("~x").unwrap_err(), "selector `~x`: regular expressions are not supported, use `*` and `?`");
+        assert_eq!(select("~x").unwrap_err(), "selector `~x`: regular expressions are not supported; use `*` and `?`");
         assert_eq!(select("node-[1:").unwrap_err(), "selector `node-[1:`: a range is not closed");
     }
 }

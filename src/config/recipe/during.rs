@@ -1,4 +1,4 @@
-//! `during`: what a recipe needs on its host while another recipe changes there.
+//! Reads `during`: requirements of a recipe on its host while another recipe changes there.
 
 use crate::config::cx::Cx;
 use crate::config::scalar;
@@ -7,7 +7,7 @@ use crate::config::{During, Key, Node};
 use crate::diag::{Code, Diag};
 use crate::resource::unit_name;
 
-/// Reads `{ nvidia-driver: { stopped: [nvidia-fabricmanager], unloaded: [nvidia_peermem] } }`.
+/// Parses `{ nvidia-driver: { stopped: [nvidia-fabricmanager], unloaded: [nvidia_peermem] } }`.
 pub(super) fn read(table: &Table<'_>, cx: &mut Cx<'_>) -> Vec<During> {
     let entries = table::entries(table.get("during"), "during", &mut cx.diags);
     entries.iter().filter_map(|(key, node)| one(key, node, cx)).collect()
@@ -30,7 +30,7 @@ fn names(table: &Table<'_>, key: &str, cx: &mut Cx<'_>) -> Vec<String> {
         match table::text(node, key, &mut cx.diags) {
             Some(name) if scalar::is_name(&name) => names.push(name),
             Some(name) => {
-                let diag = Diag::error(Code::BadValue, format!("`{key}` must hold names, found `{name}`"));
+                let diag = Diag::error(Code::BadValue, format!("`{key}` must contain only names, found `{name}`"));
                 cx.push(diag.at(node.span));
             }
             None => {}

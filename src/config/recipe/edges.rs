@@ -1,4 +1,4 @@
-//! `needs` and `after`: `nouveau`, `nouveau?`, `nvidia-gsp@configured`, `ssh-mesh/make key@verified`, barriers.
+//! Reads `needs` and `after`: `nouveau`, `nouveau?`, `nvidia-gsp@configured`, `ssh-mesh/make key@verified`, barriers.
 
 use crate::config::cx::Cx;
 use crate::config::inventory::share;
@@ -8,15 +8,15 @@ use crate::diag::{Code, Diag, Span};
 use crate::model::Phase;
 use std::collections::BTreeSet;
 
-/// Reads edges of one recipe; names of its own steps need no recipe before them.
+/// Reads the edges of one recipe. Its own steps can be named without the recipe.
 pub(super) struct Reader<'r> {
     pub recipe: &'r str,
     pub own: &'r BTreeSet<String>,
 }
 
 impl Reader<'_> {
-    /// Reads a list of edges, or a map from edges to their barriers. `after` only orders: `barriers` tells
-    /// whether the key takes them.
+    /// Reads a list of edges, or a map from edges to their barriers. `barriers` is whether the key supports barriers:
+    /// `after` only orders steps and does not.
     pub fn read(&self, node: Option<&Node>, barriers: bool, cx: &mut Cx<'_>) -> Vec<Edge> {
         let Some(node) = node else { return Vec::new() };
         match &node.data {
@@ -81,8 +81,8 @@ impl Reader<'_> {
             None => (name, None),
         };
         if recipe.is_empty() || step.is_some_and(str::is_empty) {
-            let diag = Diag::error(Code::UnknownEdge, format!("`{text}` names no step")).at(span);
-            cx.push(diag.hint("write `recipe`, `recipe/step` or a step of this recipe, each with `@phase` if need be"));
+            let diag = Diag::error(Code::UnknownEdge, format!("`{text}` is not a valid step reference")).at(span);
+            cx.push(diag.hint("write `recipe`, `recipe/step` or a step of this recipe, optionally with `@phase`"));
             return None;
         }
         Some(Edge { recipe: recipe.to_owned(), step: step.map(str::to_owned), phase, optional, barrier: None, span })
@@ -102,7 +102,7 @@ fn phase(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Phase> {
 fn parse_phase(text: &str, span: Span, cx: &mut Cx<'_>) -> Option<Phase> {
     let phase = Phase::parse(text);
     if phase.is_none() {
-        let diag = Diag::error(Code::UnknownEdge, format!("`{text}` is not a phase")).at(span);
+        let diag = Diag::error(Code::UnknownEdge, format!("`{text}` is not a valid phase")).at(span);
         cx.push(diag.suggest(text, Phase::ALL.map(Phase::name)));
     }
     phase
@@ -111,15 +111,13 @@ fn parse_phase(text: &str, span: Span, cx: &mut Cx<'_>) -> Option<Phase> {
 fn barrier(table: &Table<'_>, allowed: bool, cx: &mut Cx<'_>) -> Option<Barrier> {
     let key = table.key("of").or(table.key("least"))?;
     if !allowed {
-        cx.push(
-            Diag::error(Code::BadValue, "`after` only orders and takes no barrier").at(key.span).hint("use `needs`"),
-        );
+        cx.push(Diag::error(Code::BadValue, "`after` does not support barriers").at(key.span).hint("use `needs`"));
         return None;
     }
     if let Some(of) = table.get("of")
         && table::text(of, "of", &mut cx.diags).is_some_and(|text| text != "selected")
     {
-        cx.push(Diag::error(Code::BadValue, "`of` can only be `selected`").at(of.span));
+        cx.push(Diag::error(Code::BadValue, "`of` must be `selected`").at(of.span));
     }
     let least = table.get("least").and_then(|node| share(node, "least", cx));
     Some(Barrier { least: least.unwrap_or(Share::Percent(100)) })

@@ -1,4 +1,4 @@
-//! Parts of a recipe that judge: `verify`, `effective`; and `export`, which publishes.
+//! Reads the parts of a recipe that evaluate or publish values: `verify`, `effective` and `export`.
 
 use super::{expr, identifier};
 use crate::config::cx::Cx;
@@ -14,7 +14,7 @@ const WAYS: [&str; 5] = ["first-load", "reload", "restart", "login", "reboot"];
 pub(in crate::config) const VERIFY: [&str; 10] =
     ["name", "scope", "when", "object", "objects", "expect", "check", "shows", "within", "level"];
 
-/// Keys that name one object, and those that name several.
+/// Keys that select one object, and keys that select several.
 pub(in crate::config) const OBJECT: [&str; 4] = ["api_version", "kind", "namespace", "name"];
 pub(in crate::config) const OBJECTS: [&str; 4] = ["api_version", "kind", "namespace", "labels"];
 
@@ -36,7 +36,7 @@ pub(super) fn verify(node: &Node, cx: &mut Cx<'_>) -> Option<Verify> {
     Some(Verify { name, of_cluster, when, about, expect, check, shows, within_s, level, span })
 }
 
-/// Returns whether something is of the cluster or of hosts; `None` where that is not said.
+/// Returns whether `scope` is `cluster` or `host`; `None` if it is not set.
 pub(super) fn of_cluster(table: &Table<'_>, what: &str, cx: &mut Cx<'_>) -> Option<bool> {
     let node = table.get("scope")?;
     let text = table::text(node, "scope", &mut cx.diags)?;
@@ -44,14 +44,14 @@ pub(super) fn of_cluster(table: &Table<'_>, what: &str, cx: &mut Cx<'_>) -> Opti
         Some(Scope::Cluster) => Some(true),
         Some(Scope::Host) => Some(false),
         _ => {
-            let diag = Diag::error(Code::BadScope, format!("{what} has no scope `{text}`")).at(node.span);
-            cx.push(diag.hint("it is `host` where it is judged on each host, `cluster` where the cluster is judged"));
+            let diag = Diag::error(Code::BadScope, format!("`{text}` is not a valid scope of {what}")).at(node.span);
+            cx.push(diag.hint("write `host` to evaluate it on each host, or `cluster` to evaluate it on the cluster"));
             None
         }
     }
 }
 
-/// Reads which objects are meant. Their values may hold templates.
+/// Reads `object` or `objects`. Their values may contain templates.
 fn about(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<About> {
     if let (Some(_), Some(key)) = (table.key("object"), table.key("objects")) {
         cx.push(Diag::error(Code::Exclusive, "`object` and `objects` exclude each other").at(key.span));
@@ -67,7 +67,7 @@ fn about(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<About> {
     })
 }
 
-/// Reports what does not name objects; returns whether the `needed` keys are there.
+/// Reports invalid selectors of objects. Returns whether the `needed` keys are present.
 fn named(inner: &Table<'_>, needed: &[&str], cx: &mut Cx<'_>) -> bool {
     let whole = needed.iter().filter(|key| inner.require(key, &mut cx.diags).is_none()).count() == 0;
     for key in ["api_version", "kind", "namespace", "name"] {
@@ -79,20 +79,20 @@ fn named(inner: &Table<'_>, needed: &[&str], cx: &mut Cx<'_>) -> bool {
     whole
 }
 
-/// What is said of the cluster or of hosts must be theirs.
+/// Reports keys that the scope does not support.
 fn report_realm(table: &Table<'_>, said: Option<bool>, about: bool, cx: &mut Cx<'_>) {
     let of_cluster = said.unwrap_or(about);
     if let (Some(key), Some(false)) = (table.key("object").or(table.key("objects")), said) {
-        let message = format!("`{}` is of the cluster, and hosts have none", key.text);
-        cx.push(Diag::error(Code::BadScope, message).at(key.span).hint("leave `scope` out"));
+        let message = format!("`{}` requires scope `cluster`", key.text);
+        cx.push(Diag::error(Code::BadScope, message).at(key.span).hint("remove `scope`"));
     }
     if let (Some(key), true) = (table.key("check"), of_cluster) {
-        let diag = Diag::error(Code::BadScope, "`check` is a command, and none runs on the cluster").at(key.span);
-        cx.push(diag.hint("write `expect` over facts of the cluster, or over an `object` of it"));
+        let diag = Diag::error(Code::BadScope, "`check` does not support scope `cluster`").at(key.span);
+        cx.push(diag.hint("use `expect` with facts of the cluster or with an `object`"));
     }
     if let (Some(key), false) = (table.key("within"), of_cluster) {
-        let diag = Diag::error(Code::BadScope, "`within` is for what the cluster comes to by itself").at(key.span);
-        cx.push(diag.hint("on hosts, wait with a step `wait_for`"));
+        let diag = Diag::error(Code::BadScope, "`within` requires scope `cluster`").at(key.span);
+        cx.push(diag.hint("on hosts, use a `wait_for` step"));
     }
 }
 
@@ -108,7 +108,7 @@ fn one_of_two(table: &Table<'_>, node: &Node, what: &str, cx: &mut Cx<'_>) {
     }
 }
 
-/// Reads a read-only command, kept as a tree until it is rendered.
+/// Reads a read-only command, which stays a tree until it is rendered.
 fn script(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Node> {
     let node = table.get("check")?;
     table::text(node, "check", &mut cx.diags)?;
@@ -119,7 +119,7 @@ pub(super) fn level(table: &Table<'_>, cx: &mut Cx<'_>) -> Level {
     let Some(node) = table.get("level") else { return Level::default() };
     let text = table::text(node, "level", &mut cx.diags).unwrap_or_default();
     Level::parse(&text).unwrap_or_else(|| {
-        let diag = Diag::error(Code::BadValue, format!("`{text}` is not a level")).at(node.span);
+        let diag = Diag::error(Code::BadValue, format!("`{text}` is not a valid level")).at(node.span);
         cx.push(diag.suggest(&text, ["L0", "L1", "L2", "L3", "L4", "L5"]));
         Level::default()
     })
@@ -132,7 +132,7 @@ pub(super) fn effective(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Effective>
     for node in table.items("by", &mut cx.diags) {
         let Some(text) = table::text(node, "by", &mut cx.diags) else { continue };
         if !WAYS.contains(&text.as_str()) {
-            let diag = Diag::error(Code::BadValue, format!("nothing becomes effective by `{text}`")).at(node.span);
+            let diag = Diag::error(Code::BadValue, format!("`{text}` is not a valid value of `by`")).at(node.span);
             cx.push(diag.suggest(&text, WAYS));
         }
         by.push(text);
@@ -160,13 +160,13 @@ fn export(key: &Key, table: &Table<'_>, cx: &mut Cx<'_>) -> Export {
     let (read, value) = (table.text("read", &mut cx.diags), expr(table, "value", cx));
     let stdout = table.bool("stdout", &mut cx.diags).unwrap_or(false);
     if [read.is_some(), stdout, table.get("value").is_some()].iter().filter(|said| **said).count() != 1 {
-        let message = "an export needs either `read`, `value` or `stdout: true`";
-        let hint = "`read` is a read-only command whose output is the value; `value` is an expression over facts; `stdout` takes what the step prints";
+        let message = "an export needs exactly one of `read`, `value` and `stdout: true`";
+        let hint = "`read` is a read-only command whose output is the value; `value` is an expression over facts; `stdout` uses the output of the step";
         cx.push(Diag::error(Code::Exclusive, message).at(key.span).hint(hint));
     }
     let secret = table.bool("secret", &mut cx.diags).unwrap_or(false);
     if let (Some(key), true) = (table.key("value"), secret) {
-        cx.push(Diag::error(Code::Exclusive, "a `value` of facts is no secret").at(key.span));
+        cx.push(Diag::error(Code::Exclusive, "an export with `value` cannot be secret").at(key.span));
     }
     Export { name: key.text.clone(), read, stdout, value, secret, span: key.span }
 }

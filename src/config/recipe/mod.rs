@@ -1,4 +1,4 @@
-//! Recipes and stacks as written: read into [`Recipe`], each part checked by itself.
+//! Reads recipes and stacks into [`Recipe`] and checks each part separately.
 
 mod during;
 mod edges;
@@ -28,7 +28,7 @@ pub(super) const KEYS: [&str; 11] =
 /// Keys of a rule.
 pub(super) const RULE: [&str; 5] = ["when", "require", "else", "class", "scope"];
 
-/// Reads the root of a recipe's file. `None` when it has no usable name.
+/// Reads the root of a recipe's file. Returns `None` if it has no valid name.
 pub(super) fn read(root: &Node, path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Recipe> {
     let table = Table::open(root, "a recipe", &KEYS, &mut cx.diags)?;
     let (name, span) = name(&table, cx)?;
@@ -62,19 +62,19 @@ fn name(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<(String, Span)> {
     match is_label(&name) {
         true => Some((name, node.span)),
         false => {
-            let diag = Diag::error(Code::BadValue, format!("`{name}` cannot name a recipe")).at(node.span);
-            cx.push(diag.hint("use letters, digits, `.`, `_` and `-`, beginning with a letter or digit"));
+            let diag = Diag::error(Code::BadValue, format!("`{name}` is not a valid recipe name")).at(node.span);
+            cx.push(diag.hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"));
             None
         }
     }
 }
 
-/// A stack uses recipes and has no steps of its own; a recipe has steps, or at least something to verify.
+/// Reports a stack with steps or verification, and a recipe without any of `steps`, `verify` and `uses`.
 fn report_shape(table: &Table<'_>, recipe: &Recipe, cx: &mut Cx<'_>) {
     if let (false, Some(key)) = (recipe.uses.is_empty(), table.key("steps").or(table.key("verify"))) {
-        let diag = Diag::error(Code::Exclusive, "a stack has no steps and no `verify` of its own").at(key.span);
+        let diag = Diag::error(Code::Exclusive, "a stack cannot have `steps` or `verify`").at(key.span);
         cx.push(match table.key("uses") {
-            Some(uses) => diag.also(uses.span, "it is a stack because of this"),
+            Some(uses) => diag.also(uses.span, "`uses` makes it a stack"),
             None => diag,
         });
     }
@@ -86,7 +86,7 @@ fn report_shape(table: &Table<'_>, recipe: &Recipe, cx: &mut Cx<'_>) {
     }
 }
 
-/// Names of steps, for edges that name one by its bare name.
+/// Returns the names of the steps, for edges that name a step without its recipe.
 fn step_names(table: &Table<'_>) -> BTreeSet<String> {
     let Some(Node { data: super::Data::Seq(items), .. }) = table.get("steps") else {
         return BTreeSet::new();
@@ -110,8 +110,8 @@ fn steps(table: &Table<'_>, recipe: &str, own: &BTreeSet<String>, cx: &mut Cx<'_
         let Some(step) = step::read(node, recipe, own, cx) else { continue };
         match seen.get(&step.name) {
             Some(first) => {
-                let diag = Diag::error(Code::Duplicate, format!("step `{}` is named twice", step.name)).at(step.span);
-                cx.push(diag.label("named again here").also(*first, "first named here"));
+                let diag = Diag::error(Code::Duplicate, format!("step `{}` is defined twice", step.name)).at(step.span);
+                cx.push(diag.label("defined again here").also(*first, "first defined here"));
             }
             None => {
                 seen.insert(step.name.clone(), step.span);
@@ -130,8 +130,8 @@ fn rule(node: &Node, cx: &mut Cx<'_>) -> Option<Rule> {
     if let (Some(text), Some(node)) = (&otherwise, table.get("else"))
         && crate::config::scalar::is_template(text)
     {
-        let diag = Diag::error(Code::BadValue, "`else` is plain text: templates in it are not rendered").at(node.span);
-        cx.push(diag.hint("say it without values; which host it is about is said anyway"));
+        let diag = Diag::error(Code::BadValue, "`else` is plain text and cannot contain a template").at(node.span);
+        cx.push(diag.hint("write it without values: the message names the host"));
     }
     table.require("require", &mut cx.diags)?;
     let require = expr(&table, "require", cx)?;
@@ -139,10 +139,10 @@ fn rule(node: &Node, cx: &mut Cx<'_>) -> Option<Rule> {
     Some(Rule { of_cluster, when, require, otherwise: otherwise.unwrap_or_default(), class, span: node.span })
 }
 
-/// The class of a rule that keeps nothing from running.
+/// The class of a rule that does not block.
 const WARNING: &str = "warning";
 
-/// Reads what a host lacks that the rule does not hold for; `None` where the rule only warns.
+/// Reads why a host that breaks the rule is blocked; `None` if the rule only warns.
 fn class(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<BlockClass> {
     const CLASSES: [BlockClass; 3] = [BlockClass::Rule, BlockClass::Hardware, BlockClass::Host];
     let Some(node) = table.get("class") else { return Some(BlockClass::Rule) };
@@ -152,7 +152,7 @@ fn class(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<BlockClass> {
     }
     let known = CLASSES.into_iter().find(|class| class.name() == text);
     known.or_else(|| {
-        let diag = Diag::error(Code::BadValue, format!("a rule cannot block as `{text}`")).at(node.span);
+        let diag = Diag::error(Code::BadValue, format!("`{text}` is not a valid class of a rule")).at(node.span);
         cx.push(diag.suggest(&text, CLASSES.map(BlockClass::name).into_iter().chain([WARNING])));
         Some(BlockClass::Rule)
     })
@@ -163,7 +163,7 @@ fn fails_as(node: &Node, cx: &mut Cx<'_>) -> Option<FailsAs> {
     let (text, cause) = (table.require("text", &mut cx.diags), table.require("cause", &mut cx.diags));
     let (text, cause) = (table::text(text?, "text", &mut cx.diags)?, table::text(cause?, "cause", &mut cx.diags)?);
     if text.split('…').all(|part| part.trim().is_empty()) || text.contains('\n') {
-        cx.push(Diag::error(Code::BadValue, "`text` is a part of one line").at(node.span));
+        cx.push(Diag::error(Code::BadValue, "`text` must be a part of one line").at(node.span));
         return None;
     }
     Some(FailsAs { text, cause, span: node.span })
@@ -178,24 +178,24 @@ fn uses(node: &Node, cx: &mut Cx<'_>) -> Option<Use> {
     Some(Use { recipe: table::text(recipe, "recipe", &mut cx.diags)?, span: recipe.span, when, with })
 }
 
-/// Reads an expression. It is compiled with all others, when every name is known.
+/// Reads an expression. It is compiled together with all others, once every name is known.
 fn expr(table: &Table<'_>, key: &str, cx: &mut Cx<'_>) -> Option<Expr> {
     let node = table.get(key)?;
     let source = table::text(node, key, &mut cx.diags)?;
     if source.trim_start().starts_with("{{") {
-        let diag = Diag::error(Code::BadTemplate, format!("`{key}` is an expression already")).at(node.span);
-        cx.push(diag.hint("leave `{{` and `}}` out"));
+        let diag = Diag::error(Code::BadTemplate, format!("`{key}` is already an expression")).at(node.span);
+        cx.push(diag.hint("remove `{{` and `}}`"));
         return None;
     }
     Some(Expr { source, span: node.span })
 }
 
-/// Reports a name that templates could not read with a dot.
+/// Reports a name that is not an identifier: templates could not read it with a dot.
 fn identifier(name: &str, what: &str, span: Span, cx: &mut Cx<'_>) -> bool {
     let fits = is_identifier(name);
     if !fits {
-        let diag = Diag::error(Code::BadValue, format!("`{name}` cannot name {what}")).at(span);
-        cx.push(diag.hint("use letters, digits and `_`, not beginning with a digit"));
+        let diag = Diag::error(Code::BadValue, format!("`{name}` is not a valid name of {what}")).at(span);
+        cx.push(diag.hint("use letters, digits and `_`, not starting with a digit"));
     }
     fits
 }

@@ -1,4 +1,4 @@
-//! Parameters: declarations, and values checked against them.
+//! Reads declarations of parameters and checks values against them.
 
 use super::identifier;
 use crate::config::check::{found, is_version};
@@ -65,7 +65,7 @@ fn declared_type(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<ParamType> {
         other => simple(other),
     };
     if ty.is_none() {
-        let diag = Diag::error(Code::BadParam, format!("`{text}` is not a type of parameters")).at(node.span);
+        let diag = Diag::error(Code::BadParam, format!("`{text}` is not a valid parameter type")).at(node.span);
         cx.push(diag.suggest(&text, TYPES));
     }
     report_extra(table, &text, cx);
@@ -76,7 +76,7 @@ fn report_extra(table: &Table<'_>, ty: &str, cx: &mut Cx<'_>) {
     for (key, fits) in [("values", ty == "enum"), ("of", matches!(ty, "list" | "map")), ("keys", ty == "map")] {
         if let (Some(key), false) = (table.key(key), fits) {
             cx.push(
-                Diag::error(Code::BadParam, format!("`{}` does not go with the type `{ty}`", key.text)).at(key.span),
+                Diag::error(Code::BadParam, format!("`{}` is not supported by the type `{ty}`", key.text)).at(key.span),
             );
         }
     }
@@ -102,17 +102,17 @@ fn values(table: &Table<'_>, cx: &mut Cx<'_>) -> Vec<String> {
     items.into_iter().filter_map(|node| table::text(node, "values", &mut cx.diags)).collect()
 }
 
-/// The type of elements: text when not said; lists of lists are not.
+/// Reads the type of the elements; defaults to text.
 fn inner(table: &Table<'_>, cx: &mut Cx<'_>) -> ParamType {
     let Some(node) = table.get("of") else { return ParamType::Text };
     let text = table::text(node, "of", &mut cx.diags).unwrap_or_default();
     match text.as_str() {
-        // What is inside is any list or map: deeper types are not declared.
+        // The inner list or map holds text: deeper types cannot be declared.
         "list" => ParamType::List(Box::new(ParamType::Text)),
         "map" => ParamType::Map { keys: Box::new(ParamType::Text), values: Box::new(ParamType::Text) },
         "any" => ParamType::Any,
         other => simple(other).unwrap_or_else(|| {
-            let diag = Diag::error(Code::BadParam, format!("`{other}` is not a type of elements")).at(node.span);
+            let diag = Diag::error(Code::BadParam, format!("`{other}` is not a valid element type")).at(node.span);
             let types = ["text", "bool", "int", "version", "pci-address", "secret", "list", "map", "any"];
             cx.push(diag.suggest(other, types));
             ParamType::Text
@@ -133,14 +133,14 @@ fn key_type(node: &Node, cx: &mut Cx<'_>) -> ParamType {
     match text.as_str() {
         known if KEY_TYPES.contains(&known) => simple(known).unwrap_or(ParamType::Text),
         other => {
-            let diag = Diag::error(Code::BadParam, format!("`{other}` is not a type of keys")).at(node.span);
+            let diag = Diag::error(Code::BadParam, format!("`{other}` is not a valid key type")).at(node.span);
             cx.push(diag.suggest(other, KEY_TYPES));
             ParamType::Text
         }
     }
 }
 
-/// Types a value. Secrets are read and become placeholders.
+/// Converts a value to a type. Secrets are read and replaced by placeholders.
 ///
 /// # Errors
 /// [`Code::BadParam`] at the value's place.
@@ -148,7 +148,7 @@ pub(in crate::config) fn typed(ty: &ParamType, node: &Node, name: &str, cx: &mut
     match (ty, &node.data) {
         (_, Data::Unknown(need)) => {
             let diag =
-                bad(node, format!("parameter `{name}` must be known before hosts are looked at: {}", need.describe()));
+                bad(node, format!("parameter `{name}` must be known before facts are observed: {}", need.describe()));
             Err(Box::new(diag.hint("read facts in the steps of a recipe instead")))
         }
         (ParamType::List(inner), Data::Seq(items)) => list(inner, items, name, cx),
@@ -167,7 +167,7 @@ pub(in crate::config) fn typed(ty: &ParamType, node: &Node, name: &str, cx: &mut
         (ParamType::Secret, Data::Scalar { text, .. }) if SecretStore::mentions(text) => Ok(Value::from(text.as_str())),
         (ParamType::Secret, _) => match cx.secret(node, &format!("parameter `{name}`")) {
             Some(placeholder) => Ok(Value::from(placeholder)),
-            // The mistake has its place already; the value only has to stand for something.
+            // The error is already reported; callers skip the null value.
             None => Ok(Value::Null),
         },
         (_, Data::Scalar { text, quoted }) => {
@@ -181,7 +181,7 @@ fn list(inner: &ParamType, items: &[Node], name: &str, cx: &mut Cx<'_>) -> Resul
     let mut values = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
         let value = typed(inner, item, &format!("{name}[{at}]"), cx)?;
-        // Two spellings of one address would count as two devices.
+        // Addresses are compared after normalization: two spellings of one address would count as two devices.
         if let (ParamType::PciAddress, Value::String(address)) = (inner, &value)
             && values.contains(&value)
         {
@@ -203,17 +203,17 @@ fn typed_key(ty: &ParamType, key: &Key, name: &str) -> Result<String, Box<Diag>>
 }
 
 fn twice(name: &str, what: &str, span: Span) -> Diag {
-    Diag::error(Code::BadParam, format!("parameter `{name}` has `{what}` twice")).at(span)
+    Diag::error(Code::BadParam, format!("parameter `{name}` contains `{what}` twice")).at(span)
 }
 
 const PCI_FORM: &str = "write it as `lspci` prints it: `18:00.0`, or with its domain `0000:18:00.0`";
 
-/// Returns the name that the kernel has for a PCI function, `0000:18:00.0`, of what `lspci` or `lspci -D` prints.
+/// Converts a PCI address as printed by `lspci` or `lspci -D` to the kernel's name of the function, `0000:18:00.0`.
 fn parse_pci_address(text: &str) -> Option<String> {
     let (front, function) = text.split_once('.')?;
     let (front, device) = front.rsplit_once(':')?;
     let (domain, bus) = front.rsplit_once(':').unwrap_or(("0000", front));
-    // Domains behind a volume management device have more than four digits.
+    // Domains of a Volume Management Device (VMD) have more than four digits.
     let hex = |part: &str, digits: std::ops::RangeInclusive<usize>| {
         digits.contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit())
     };

@@ -1,4 +1,4 @@
-//! One step: common keys, and exactly one resource.
+//! Reads a step: common keys, and exactly one resource.
 
 use super::edges::Reader;
 use super::{during, expr, judged};
@@ -11,7 +11,7 @@ use crate::model::{Disruption, Scope};
 use crate::resource::{self, Provision};
 use std::collections::BTreeSet;
 
-/// Keys that every step takes beside its resource.
+/// Keys that every step supports in addition to its resource.
 pub(in crate::config) const COMMON: [&str; 18] = [
     "name",
     "when",
@@ -78,14 +78,15 @@ fn name(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<(String, Span)> {
         && name.trim() == name
         && !name.contains(|c: char| c.is_control() || "/@[]{}".contains(c));
     if !fits {
-        let diag = Diag::error(Code::BadStep, format!("`{}` cannot name a step", scalar::shorten(&name))).at(node.span);
+        let message = format!("`{}` is not a valid step name", scalar::shorten(&name));
+        let diag = Diag::error(Code::BadStep, message).at(node.span);
         cx.push(diag.hint("use a short text without `/`, `@`, brackets and braces"));
         return None;
     }
     Some((name, node.span))
 }
 
-/// Returns fields of a step's kind that stand beside it, where a step has no such key.
+/// Returns fields of a step's kind that were written next to the kind instead of inside it.
 fn fields_beside(node: &Node) -> Vec<&'static str> {
     let Data::Map(entries) = &node.data else { return Vec::new() };
     let has = |name: &str| entries.iter().any(|(key, _)| key.text == name);
@@ -95,11 +96,12 @@ fn fields_beside(node: &Node) -> Vec<&'static str> {
     kind.fields.iter().map(|field| field.name).filter(|name| has(name) && !own(name)).collect()
 }
 
-/// Returns the body with the fields in it that were written beside it: what is wrong is their place alone.
+/// Returns the body, with the fields that were written next to it moved inside: only their place is wrong, so their
+/// values can still be checked.
 fn gathered(table: &Table<'_>, kind: &'static str, beside: &[&str], cx: &mut Cx<'_>) -> Option<Node> {
     for (key, _) in table.of(beside) {
         let diag = Diag::error(Code::UnknownKey, format!("unknown key `{}` in a step", key.text)).at(key.span);
-        cx.push(diag.hint(format!("it belongs inside `{kind}:`, indented below it or in its braces")));
+        cx.push(diag.hint(format!("move it inside `{kind}:`, indented below it or in its braces")));
     }
     let mut body = match (table.get(kind), table.of(beside).next()) {
         (Some(node), _) => node.clone(),
@@ -112,8 +114,8 @@ fn gathered(table: &Table<'_>, kind: &'static str, beside: &[&str], cx: &mut Cx<
     Some(body)
 }
 
-/// Returns the kind and the tree of the one resource. A key that is not known is reported already, and most often is the
-/// resource that is missed.
+/// Returns the kind and the tree of the one resource. If an unknown key was reported (`mistyped`), a missing resource
+/// is not reported as well: most often the unknown key is the resource.
 fn resource(
     table: &Table<'_>,
     beside: &[&str],
@@ -127,7 +129,7 @@ fn resource(
         [(kind, key)] => match gathered(table, kind, beside, cx) {
             Some(body) => Some((kind, body)),
             None => {
-                cx.push(Diag::error(Code::NoResource, format!("the `{kind}` of step `{name}` is empty")).at(key.span));
+                cx.push(Diag::error(Code::NoResource, format!("`{kind}` of step `{name}` is empty")).at(key.span));
                 None
             }
         },
@@ -142,7 +144,7 @@ fn resource(
             let diag =
                 Diag::error(Code::NoResource, format!("step `{name}` has two resources, `{first}` and `{second}`"))
                     .at(key.span);
-            cx.push(diag.hint("make two steps of it"));
+            cx.push(diag.hint("split it into two steps"));
             None
         }
     }
@@ -152,9 +154,9 @@ fn otherwise(table: &Table<'_>, cx: &mut Cx<'_>) -> bool {
     let Some(node) = table.get("otherwise") else { return false };
     match table::text(node, "otherwise", &mut cx.diags).as_deref() {
         Some("absent") | None => {}
-        Some(other) => cx.push(
-            Diag::error(Code::BadValue, format!("`otherwise` can only be `absent`, found `{other}`")).at(node.span),
-        ),
+        Some(other) => {
+            cx.push(Diag::error(Code::BadValue, format!("`otherwise` must be `absent`, found `{other}`")).at(node.span))
+        }
     }
     if table.get("when").is_none() {
         cx.push(Diag::error(Code::MissingKey, "`otherwise` needs `when`").at(node.span));
@@ -185,7 +187,8 @@ fn provides(table: &Table<'_>, cx: &mut Cx<'_>) -> Vec<Provision> {
             match scalar::is_name(&text) {
                 true => provided.push(make(text)),
                 false => {
-                    cx.push(Diag::error(Code::BadValue, format!("`{key}` must hold names, found `{text}`")).at(span))
+                    let message = format!("`{key}` must contain only names, found `{text}`");
+                    cx.push(Diag::error(Code::BadValue, message).at(span))
                 }
             }
         }
@@ -198,68 +201,69 @@ fn disruption(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Disruption> {
     let text = table::text(node, "disruption", &mut cx.diags)?;
     let class = Disruption::parse(&text);
     if class.is_none() {
-        let diag = Diag::error(Code::BadValue, format!("`{text}` is not a disruption class")).at(node.span);
+        let diag = Diag::error(Code::BadValue, format!("`{text}` is not a valid disruption class")).at(node.span);
         cx.push(diag.suggest(&text, ["D0", "D1", "D2", "D3"]));
     }
     class
 }
 
-/// A kind of the cluster's API is of scope `cluster`, said or not, and no other is.
+/// Reads the scope. Kinds of the cluster's API always have scope `cluster`, and no other kind supports it.
 fn scope(table: &Table<'_>, kind: &str, cx: &mut Cx<'_>) -> Scope {
     let own = if resource::is_of_cluster(kind) { Scope::Cluster } else { Scope::Host };
     let Some(node) = table.get("scope") else { return own };
     let text = table::text(node, "scope", &mut cx.diags).unwrap_or_default();
     match (Scope::parse(&text), own) {
         (None, _) => {
-            let diag = Diag::error(Code::BadScope, format!("`{text}` is not a scope")).at(node.span);
+            let diag = Diag::error(Code::BadScope, format!("`{text}` is not a valid scope")).at(node.span);
             cx.push(diag.suggest(&text, Scope::ALL.map(Scope::name)));
             own
         }
         (Some(Scope::Cluster), Scope::Host) => {
             let diag =
-                Diag::error(Code::BadScope, format!("`{kind}` is a kind of hosts, and scope `cluster` has none"));
+                Diag::error(Code::BadScope, format!("`{kind}` runs on hosts and does not support scope `cluster`"));
             let kinds: Vec<String> = resource::OF_CLUSTER.iter().map(|kind| format!("`{kind}`")).collect();
-            cx.push(diag.at(node.span).hint(format!("kinds of the cluster are {}", kinds.join(", "))));
+            cx.push(diag.at(node.span).hint(format!("kinds that support scope `cluster`: {}", kinds.join(", "))));
             own
         }
         (Some(scope), Scope::Cluster) if scope != Scope::Cluster => {
-            let diag =
-                Diag::error(Code::BadScope, format!("`{kind}` is a kind of the cluster: it has no scope `{text}`"));
-            cx.push(diag.at(node.span).hint("leave `scope` out"));
+            let message = format!("`{kind}` runs through the cluster's API and does not support scope `{text}`");
+            let diag = Diag::error(Code::BadScope, message);
+            cx.push(diag.at(node.span).hint("remove `scope`"));
             own
         }
         (Some(scope), _) => scope,
     }
 }
 
-/// Keys of steps that speak of a host.
+/// Keys that only steps on hosts support.
 const OF_HOSTS: [&str; 6] = ["effective", "during", "restart_on", "provides", "export", "long"];
 
-/// What a step of the cluster cannot say.
+/// Reports keys and values that a step of the cluster does not support.
 fn report_cluster(table: &Table<'_>, step: &Step, cx: &mut Cx<'_>) {
     if step.scope != Scope::Cluster {
         return;
     }
     for key in OF_HOSTS.into_iter().filter_map(|name| table.key(name)) {
-        let message = format!("`{}` speaks of a host, and step `{}` runs on none", key.text, step.name);
+        let message = format!("`{}` applies to hosts, but step `{}` has scope `cluster`", key.text, step.name);
         cx.push(Diag::error(Code::BadStep, message).at(key.span));
     }
     if let (Some(key), Some(Disruption::D2 | Disruption::D3)) = (table.key("disruption"), step.disruption) {
-        let diag = Diag::error(Code::BadValue, "a step of the cluster takes no host out of service").at(key.span);
+        let diag = Diag::error(Code::BadValue, "a step of the cluster cannot take hosts out of service").at(key.span);
         cx.push(diag.hint("write `D0` or `D1`"));
     }
 }
 
-/// What no single key tells.
+/// Reports invalid combinations of keys.
 fn report(table: &Table<'_>, step: &Step, cx: &mut Cx<'_>) {
     if let (Some(key), None) = (table.key("key"), &step.each) {
         cx.push(Diag::error(Code::BadStep, "`key` needs `each`").at(key.span));
     }
     if let (Some(key), true) = (table.key("long"), step.long && step.kind != "command") {
-        cx.push(Diag::error(Code::BadStep, format!("`long` is for `command`, not for `{}`", step.kind)).at(key.span));
+        let message = format!("`long` is supported by `command`, not by `{}`", step.kind);
+        cx.push(Diag::error(Code::BadStep, message).at(key.span));
     }
     if let (Some(key), false) = (table.key("restart_on"), matches!(step.kind, "service" | "reboot" | "command")) {
-        let what = format!("`restart_on` is for `service`, `reboot` and `command`, not for `{}`", step.kind);
+        let what = format!("`restart_on` is supported by `service`, `reboot` and `command`, not by `{}`", step.kind);
         cx.push(Diag::error(Code::BadStep, what).at(key.span));
     }
     report_reboot(step, cx);
@@ -272,13 +276,13 @@ fn has(body: &Node, key: &str) -> bool {
     matches!(&body.data, Data::Map(entries) if entries.iter().any(|(k, node)| k.text == key && !matches!(node.data, Data::Null)))
 }
 
-/// A reboot that nothing asks for would never be one.
+/// Reports a reboot without a trigger: it would never happen.
 fn report_reboot(step: &Step, cx: &mut Cx<'_>) {
     let asked = !step.restart_on.is_empty() || has(&step.body, "kernel") || has(&step.body, "flag");
     if step.kind == "reboot" && !asked {
-        let diag = Diag::error(Code::BadStep, format!("nothing asks for the reboot of step `{}`", step.name));
+        let diag = Diag::error(Code::BadStep, format!("nothing triggers the reboot of step `{}`", step.name));
         cx.push(
-            diag.at(step.span).hint("name the steps that take force by it in `restart_on`, or give `kernel` or `flag`"),
+            diag.at(step.span).hint("list the steps that need the reboot in `restart_on`, or set `kernel` or `flag`"),
         );
     }
 }
@@ -288,11 +292,11 @@ fn report_command(step: &Step, cx: &mut Cx<'_>) {
         let diag =
             Diag::error(Code::CommandWithoutCheck, format!("the command of step `{}` has no `check`", step.name))
                 .at(step.span);
-        cx.push(diag.hint("add a read-only `check` that exits 0 when nothing is left to do, or `creates`, a path"));
+        cx.push(diag.hint("add a read-only `check` that exits 0 when no change is needed, or `creates` with a path"));
     }
 }
 
-/// A `fleet` step judges what all hosts show: it may look and publish, not change.
+/// Reports a `fleet` step that changes something: it evaluates all hosts together and may only verify or publish.
 fn report_fleet(step: &Step, cx: &mut Cx<'_>) {
     if step.scope == Scope::Fleet && (step.kind != "command" || has(&step.body, "apply")) {
         let diag = Diag::error(

@@ -1,8 +1,9 @@
-//! What one evaluation may make: no value too large or too deep, and not too much in all.
+//! Limits of one evaluation: the size and depth of each value, and the total size of all values.
 //!
-//! Fuel counts instructions of the engine, but one instruction can double a text. So each operation that makes or walks a
-//! value pays for its size here, and peak memory and time follow from what was paid. The meter is kept per thread, as
-//! [`super::record`] is: an evaluation is synchronous. Sizes are counted, not clocks: the same inputs give the same answer.
+//! The engine's fuel counts instructions, but one instruction can double a text. Each operation that creates or walks a
+//! value therefore pays for its size here, which bounds peak memory and time. The meter is per thread, like
+//! [`super::record`]: an evaluation is synchronous. It counts sizes and not time, so that the same inputs always give
+//! the same result.
 
 use super::TemplateError;
 use super::tree;
@@ -11,24 +12,24 @@ use minijinja::{Error, ErrorKind};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of one value.
+/// Maximum size of one value. Bytes.
 const MAX_VALUE: u64 = 16 << 20;
-/// Bytes of all values that one evaluation makes or walks.
+/// Maximum total size of the values that one evaluation creates or walks. Bytes.
 const MAX_EVALUATION: u64 = 256 << 20;
-/// Bytes that an evaluation may use before they count for the project: what ordinary recipes use stays far below.
+/// Bytes that an evaluation may use before they count for the project. Ordinary recipes stay far below.
 const UNCOUNTED: u64 = 4 << 20;
-/// Bytes of all evaluations of a project above those.
+/// Maximum bytes of all evaluations of a project, each counted above [`UNCOUNTED`].
 const MAX_PROJECT: u64 = 16 << 30;
-/// What a step of the engine counts for the project, in bytes: loops that make nothing take time as well.
+/// Bytes that one step of the engine counts for the project: loops that create no values take time as well.
 const STEP: u64 = 16;
-/// Levels of one value: walking and dropping it recurses.
+/// Maximum depth of a value: walking and dropping it recurses.
 const MAX_LEVELS: usize = 128;
-/// What a value weighs beside its text.
+/// Weight of a value in addition to its text. Bytes.
 pub(super) const CELL: u64 = 64;
-/// The longest text of a number: `1e308` is written out.
+/// Maximum length of a number as text: `1e308` is written out.
 const NUMBER: u64 = 320;
 
-/// Why an evaluation was ended.
+/// The limit that ended an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Excess {
     Value,
@@ -41,31 +42,31 @@ pub(super) enum Excess {
 impl Excess {
     pub fn message(self) -> String {
         match self {
-            Self::Value => "the template makes a value of more than 16 MiB".into(),
-            Self::Levels => format!("the template makes a value of more than {MAX_LEVELS} levels"),
+            Self::Value => "the template creates a value larger than 16 MiB".into(),
+            Self::Levels => format!("the template creates a value with more than {MAX_LEVELS} levels"),
             Self::Evaluation => "the template takes too long".into(),
-            Self::Project => "the templates of the project take too long together".into(),
+            Self::Project => "the templates of the project take too long in total".into(),
             Self::Namespace => "a namespace cannot be part of a value".into(),
         }
     }
 
     pub fn hint(self) -> &'static str {
         match self {
-            Self::Value => "look for a loop, a width or a count that makes it grow",
-            Self::Levels => "look for a loop that puts a value into itself",
-            Self::Evaluation => "loop over less, and write text out rather than gather it in a variable",
-            Self::Project => "look for templates that loop over much, and move what is common to a parameter",
-            Self::Namespace => "put the values of the namespace there",
+            Self::Value => "check for a loop, a width or a count that makes it grow",
+            Self::Levels => "check for a loop that puts a value into itself",
+            Self::Evaluation => "loop over fewer items, and write text out instead of collecting it in a variable",
+            Self::Project => "check for templates that loop over many items, and move common values to a parameter",
+            Self::Namespace => "use the values of the namespace instead",
         }
     }
 
-    /// Returns it as what is wrong in a template.
+    /// Converts it to an error of a template.
     pub fn error(self, range: Option<std::ops::Range<usize>>) -> TemplateError {
         TemplateError { message: self.message(), range, hint: Some(self.hint().into()), undefined: false }
     }
 }
 
-/// What the evaluations of one project used in all.
+/// Total usage of the evaluations of one project.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Usage(AtomicU64);
 
@@ -78,7 +79,7 @@ impl Usage {
         self.0.load(Ordering::Relaxed) > MAX_PROJECT
     }
 
-    /// The usage of a project that may only use so many bytes more.
+    /// Returns the usage of a project that has `bytes` left.
     #[cfg(test)]
     pub(super) fn with_left(bytes: u64) -> Self {
         Self(AtomicU64::new(MAX_PROJECT - bytes))
@@ -91,7 +92,7 @@ thread_local! {
     static EXCESS: Cell<Option<Excess>> = const { Cell::new(None) };
 }
 
-/// Runs `work` within the limits and returns which of them ended it.
+/// Runs `work` within the limits. Returns its result and the limit that ended it, if any.
 pub(super) fn limited<T>(usage: &Usage, work: impl FnOnce() -> T) -> (T, Option<Excess>) {
     USED.set(0);
     STEPS.set(0);
@@ -101,12 +102,13 @@ pub(super) fn limited<T>(usage: &Usage, work: impl FnOnce() -> T) -> (T, Option<
     (result, EXCESS.get())
 }
 
-/// Notes how many steps the engine took so far. After the last loop there are at most as many as the text is long.
+/// Records how many steps the engine took so far. Steps after the last loop are not counted: there are at most as many
+/// as the text is long.
 pub(super) fn note_steps(steps: u64) {
     STEPS.set(steps);
 }
 
-/// Ends the evaluation.
+/// Ends the evaluation with an error.
 pub(super) fn refuse<T>(excess: Excess) -> Result<T, Error> {
     if EXCESS.get().is_none() {
         EXCESS.set(Some(excess));
@@ -114,7 +116,7 @@ pub(super) fn refuse<T>(excess: Excess) -> Result<T, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, excess.message()))
 }
 
-/// Pays for an operation that makes or walks so much.
+/// Pays for an operation that creates or walks `bytes`.
 pub(super) fn pay(bytes: u64) -> Result<(), Error> {
     let used = USED.get().saturating_add(bytes);
     USED.set(used);
@@ -124,7 +126,7 @@ pub(super) fn pay(bytes: u64) -> Result<(), Error> {
     }
 }
 
-/// Pays for a value that an operation is about to make.
+/// Pays for a value that an operation is about to create.
 pub(super) fn pay_for_new(bytes: u64) -> Result<(), Error> {
     match bytes > MAX_VALUE {
         true => refuse(Excess::Value),
@@ -132,8 +134,8 @@ pub(super) fn pay_for_new(bytes: u64) -> Result<(), Error> {
     }
 }
 
-/// Weighs a value and pays for it. What is computed when it is read is computed now, once: such values would otherwise
-/// pile up, each reading the one below it.
+/// Weighs a value and pays for it. Computes lazy values now, once: otherwise they would form chains in which each value
+/// reads the one below it.
 pub(super) fn admit(value: Value) -> Result<Value, Error> {
     let lazy = is_lazy(&value) && tree::own_weight(&value).is_none();
     let value = match lazy {
@@ -144,12 +146,12 @@ pub(super) fn admit(value: Value) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// Pays for a value that is written out: twice, as the text that it joins is copied when it grows.
+/// Pays for a value that is written to the output. It counts twice because the output is copied when it grows.
 pub(super) fn pay_for_emitted(value: &Value) -> Result<(), Error> {
     pay(2 * weigh(value)?.bytes)
 }
 
-/// Pays for a value that a namespace is about to keep.
+/// Pays for a value that is about to be stored in a namespace.
 pub(super) fn keep(value: Value) -> Result<Value, Error> {
     let mut scale = Scale::default();
     scale.put(&value, 1)?;
@@ -157,7 +159,7 @@ pub(super) fn keep(value: Value) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// Lists that are put together are kept by the engine as their parts.
+/// Returns whether a value is lazy. The engine stores a concatenation of lists as its parts (`MergeSeq`).
 fn is_lazy(value: &Value) -> bool {
     let merged = || value.as_object().is_some_and(|object| object.type_name().ends_with("::MergeSeq"));
     value.kind() == ValueKind::Iterable || value.kind() == ValueKind::Seq && merged()
@@ -174,14 +176,14 @@ fn gather(value: &Value) -> Result<Value, Error> {
     Ok(Value::from(items))
 }
 
-/// What a value comes to.
+/// The size and depth of a value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Weight {
     pub bytes: u64,
     pub levels: u64,
 }
 
-/// Weighs a value as it is written out: what it holds twice counts twice.
+/// Weighs a value as it is written out: shared parts count each time.
 pub(super) fn weigh(value: &Value) -> Result<Weight, Error> {
     let mut scale = Scale::default();
     scale.put(value, 0)?;
@@ -226,7 +228,8 @@ impl Scale {
     }
 }
 
-/// A namespace that held itself would have no end, and one put below another again and again no bounded depth.
+/// Returns whether a value is a namespace. Namespaces are not allowed inside values: they are mutable, so one could
+/// contain itself or be nested without limit.
 fn is_namespace(value: &Value) -> bool {
     value.as_object().map(DynObject::type_name).is_some_and(|name| name.ends_with("::Namespace"))
 }

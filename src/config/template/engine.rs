@@ -1,4 +1,4 @@
-//! Compiling and running: each text is compiled once and runs with a limit.
+//! Compiles and runs templates. Each text is compiled once and runs within limits.
 
 use super::allowance::{self, Excess, Usage};
 use super::metered::metered;
@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, LazyLock, RwLock};
 
-/// Steps of the engine that one evaluation may take: a loop over 10,000 hosts stays far below.
+/// Maximum number of engine steps per evaluation. A loop over 10,000 hosts stays far below.
 const FUEL: u64 = 4_000_000;
 
-/// Bytes of one template.
+/// Maximum size of a template. Bytes.
 const MAX_SOURCE: usize = 1 << 20;
 
 static ENV: LazyLock<Environment<'static>> = LazyLock::new(environment);
@@ -38,14 +38,14 @@ fn environment() -> Environment<'static> {
     env
 }
 
-/// A file keeps its last newline.
+/// Returns the syntax settings: rendered files keep their last newline.
 fn syntax() -> SyntaxConfig {
     let mut builder = SyntaxConfig::builder();
     builder.keep_trailing_newline(true);
     builder.build().unwrap_or_default()
 }
 
-/// What a text is.
+/// The form of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::config) enum Form {
     /// `params.gsp == "off"`
@@ -59,12 +59,12 @@ pub(in crate::config) struct Program {
     form: Form,
     code: Instructions<'static>,
     look: Look,
-    /// Where the compiled text begins in its template.
+    /// Byte offset of the compiled text in its template.
     offset: usize,
     usage: Arc<Usage>,
 }
 
-/// What a run comes to, before it is known whether it may be used.
+/// The unchecked result of a run.
 type Raw = (Result<Json, Error>, Record);
 
 impl std::fmt::Debug for Program {
@@ -75,26 +75,26 @@ impl std::fmt::Debug for Program {
 
 const NAME: &str = "template";
 
-/// Nothing in a template can name a block of another one.
+/// Templates have no named blocks: inheritance is not supported.
 static NO_BLOCKS: BTreeMap<&'static str, Instructions<'static>> = BTreeMap::new();
 
 impl Program {
-    /// Compiles `source`. A template that is one expression keeps the type of its value.
+    /// Compiles `source`. A template that consists of one expression keeps the type of its value.
     ///
     /// # Errors
-    /// Bad syntax, and a text that is too long or too deep. Names that do not exist are no errors here: see
+    /// Invalid syntax, or a text that is too long or nested too deep. Unknown names are not errors here: see
     /// [`Program::mistakes`].
     pub fn compile(source: &str, form: Form) -> Result<Self, TemplateError> {
         Self::compile_for(source, form, &Arc::default())
     }
 
-    /// Compiles `source` for a project, whose limits count all its evaluations together.
+    /// Compiles `source` for a project. `usage` counts all evaluations of the project.
     fn compile_for(source: &str, form: Form, usage: &Arc<Usage>) -> Result<Self, TemplateError> {
         if source.len() > MAX_SOURCE {
             return Err(TemplateError {
                 message: "the template is larger than 1 MiB".into(),
                 range: None,
-                hint: Some("copy a large file with `source`, which takes it as it is".into()),
+                hint: Some("copy a large file with `source`, which does not render it".into()),
                 undefined: false,
             });
         }
@@ -141,29 +141,29 @@ impl Program {
         Ok(Self { form, code, look, offset, usage: usage.clone() })
     }
 
-    /// Returns the paths that it reads.
+    /// Returns the paths that the program reads.
     pub fn reads(&self) -> &[Read] {
         &self.look.reads
     }
 
-    /// Returns what is wrong with its names of roots, filters, tests and functions.
+    /// Returns errors in names of roots, filters, tests and functions.
     pub fn mistakes(&self) -> &[TemplateError] {
         &self.look.errors
     }
 
-    /// Runs it. Text with placeholders of secrets comes back with the placeholders whole.
+    /// Runs the program. Placeholders of secrets in the result are guaranteed to be intact.
     ///
     /// # Errors
-    /// A type that does not fit, a name that does not exist, the limit of steps.
+    /// A wrong type, a name that does not exist, or an exceeded limit.
     pub fn run(&self, bindings: &Bindings) -> Result<Eval<Json>, TemplateError> {
         let (result, record) = self.raw(bindings)?;
         self.settle(result, record)
     }
 
-    /// Runs it as a condition.
+    /// Runs the program as a condition.
     ///
     /// # Errors
-    /// As [`Program::run`], and a result that is neither true nor false.
+    /// The same as [`Program::run`], and a result that is neither true nor false.
     pub fn test(&self, bindings: &Bindings) -> Result<Eval<bool>, TemplateError> {
         match self.run(bindings)? {
             Eval::Known { value: Json::Bool(value), reads } => Ok(Eval::Known { value, reads }),
@@ -172,12 +172,12 @@ impl Program {
         }
     }
 
-    /// Runs it as an expectation: what says something about each element of a list of facts says nothing
-    /// when the list is empty. Null is known: it means that the host has no such thing. What is unknown of a fact
-    /// while the rest is known is so only for what reads it.
+    /// Runs the program as an expectation. An expectation over each element of a list of facts is unknown if the list
+    /// is empty. Null is a known value: the host does not have it. An unknown part of a fact makes only those
+    /// expectations unknown that read the part.
     ///
     /// # Errors
-    /// As [`Program::test`].
+    /// The same as [`Program::test`].
     pub fn expect(&self, bindings: &Bindings) -> Result<Expect, TemplateError> {
         let (result, record) = self.raw(bindings)?;
         let unknown = match (&record.need, &record.empty) {
@@ -195,7 +195,7 @@ impl Program {
         }
     }
 
-    /// Whether it says something about each element of a list.
+    /// Returns whether the program evaluates each element of a list.
     pub fn maps(&self) -> bool {
         self.look.maps
     }
@@ -237,16 +237,16 @@ impl Program {
         match whole(&value) {
             true => Ok(Eval::Known { value, reads: record.reads }),
             false => Err(TemplateError {
-                message: "a secret was cut or changed on the way".into(),
+                message: "a template must not change a secret".into(),
                 range: None,
-                hint: Some("use a secret as it is, without filters".into()),
+                hint: Some("use the secret without filters".into()),
                 undefined: false,
             }),
         }
     }
 
-    /// A single value has no parts: the engine takes `facts.virtualization.kind` for undefined and lets it be
-    /// compared.
+    /// Reports reads of fields of a single value: the engine evaluates `facts.virtualization.kind` to undefined and
+    /// allows comparing it.
     fn parts_of_a_leaf(&self, record: &Record) -> Option<TemplateError> {
         if self.look.lenient || record.leaves.is_empty() {
             return None;
@@ -256,7 +256,7 @@ impl Program {
             for part in &read.path {
                 if record.leaves.contains(&path) {
                     return Some(TemplateError {
-                        message: format!("`{path}` is one value and has no `{part}`"),
+                        message: format!("`{path}` is a single value and has no `{part}`"),
                         range: Some(read.range.clone()),
                         hint: None,
                         undefined: true,
@@ -295,7 +295,7 @@ impl Program {
     }
 }
 
-/// Compiled programs by text: each text is compiled once per project.
+/// Compiled programs by text. Each text is compiled once per project.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Programs {
     compiled: RwLock<HashMap<(Form, Box<str>), Compiled>>,
@@ -318,7 +318,7 @@ impl Programs {
         program
     }
 
-    /// Returns every template that compiled so far.
+    /// Returns every program that was compiled so far, including failed ones.
     pub fn compiled(&self) -> Vec<Compiled> {
         self.compiled.read().map(|map| map.values().cloned().collect()).unwrap_or_default()
     }
@@ -359,7 +359,7 @@ fn whole(value: &Json) -> bool {
     }
 }
 
-/// Returns the expression inside `{{ … }}` with its place.
+/// Returns the expression inside `{{ … }}` with its byte range.
 fn inner_expression(source: &str) -> Option<(Range<usize>, &str)> {
     let inner = source.strip_prefix("{{")?.strip_suffix("}}")?;
     let inner = inner.strip_prefix(['-', '+']).unwrap_or(inner);

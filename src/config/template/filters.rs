@@ -1,4 +1,4 @@
-//! Filters beside the built-in ones, and the names that are allowed at all.
+//! forge's own filters, and the allowed names of filters, tests and functions.
 
 use super::nodes::{in_network, labelled, of_hosts, offering};
 use minijinja::value::{Value, ValueKind};
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// Built-in filters that are allowed. HTML escaping has no place here, and `pprint` is for debugging.
+/// Allowed built-in filters. HTML escaping is not needed, and `pprint` is for debugging.
 const BUILT_IN: &[&str] = &[
     "abs",
     "attr",
@@ -110,10 +110,10 @@ const TESTS: &[&str] = &[
     ">=",
 ];
 
-/// Functions that may be called.
+/// Allowed functions.
 pub(super) const FUNCTIONS: &[&str] = &["dict", "namespace", "range", "table"];
 
-/// Filters that say something about each element of a list: of an empty list they say nothing.
+/// Filters that evaluate each element of a list. On an empty list their result has no meaning.
 pub(super) const MAPPING: &[&str] = &[
     "first",
     "groupby",
@@ -133,17 +133,17 @@ pub(super) const MAPPING: &[&str] = &[
     "unique",
 ];
 
-/// Returns every filter's name.
+/// Returns the names of all filters.
 pub(super) fn filters() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().chain(OWN).copied()
 }
 
-/// Returns every test's name.
+/// Returns the names of all tests.
 pub(super) fn tests() -> impl Iterator<Item = &'static str> {
     TESTS.iter().copied()
 }
 
-/// Adds what forge has and takes away what it does not want.
+/// Adds forge's filters and functions, and removes built-in ones that are not allowed.
 pub(super) fn install(env: &mut Environment<'static>) {
     for name in ["safe", "escape", "e", "pprint"] {
         env.remove_filter(name);
@@ -172,10 +172,10 @@ pub(super) fn install(env: &mut Environment<'static>) {
     env.add_function("table", table);
 }
 
-/// Refuses secrets: a digest, an encoding or quotes of a placeholder are not those of its secret.
+/// Rejects secrets: a digest, an encoding or a quoted form of the placeholder would not be that of the secret.
 fn open(text: &str) -> Result<&str, Error> {
     match crate::model::SecretStore::mentions(text) {
-        true => Err(Error::new(ErrorKind::InvalidOperation, "a secret cannot pass through this filter")),
+        true => Err(Error::new(ErrorKind::InvalidOperation, "this filter does not accept secrets")),
         false => Ok(text),
     }
 }
@@ -205,11 +205,11 @@ fn dirname(text: &str) -> String {
     }
 }
 
-/// Lays a map over another one, map by map: what is no map in both is that of the upper one.
+/// Merges two maps recursively. Values that are not maps in both are those of `over`.
 fn merge(under: &Value, over: &Value) -> Result<Value, Error> {
     let entries = |map: &Value| -> Result<BTreeMap<String, Value>, Error> {
         if map.kind() != ValueKind::Map {
-            let message = format!("only maps are merged, found {}", map.kind());
+            let message = format!("`merge` requires maps, found {}", map.kind());
             return Err(Error::new(ErrorKind::InvalidOperation, message));
         }
         map.try_iter()?.map(|key| Ok((key.to_string(), map.get_item(&key)?))).collect()
@@ -225,17 +225,17 @@ fn merge(under: &Value, over: &Value) -> Result<Value, Error> {
     Ok(Value::from(both))
 }
 
-/// Looks into a table that ships with forge.
+/// Returns the rows of a built-in table.
 fn table(name: &str) -> Result<Value, Error> {
-    let none = || Error::new(ErrorKind::InvalidOperation, format!("there is no table `{name}`"));
+    let none = || Error::new(ErrorKind::InvalidOperation, format!("unknown table `{name}`"));
     crate::config::shipped::rows(name).ok_or_else(none)
 }
 
-/// Compares by Debian's rules: -1, 0 or 1.
+/// Compares versions by Debian's rules: -1, 0 or 1.
 fn version_compare(left: &str, right: &str) -> Result<Value, Error> {
     let parse = |text: &str| {
         text.parse::<debversion::Version>()
-            .map_err(|_| Error::new(ErrorKind::InvalidOperation, format!("`{text}` is not a version")))
+            .map_err(|_| Error::new(ErrorKind::InvalidOperation, format!("`{text}` is not a valid version")))
     };
     Ok(Value::from(match parse(left)?.cmp(&parse(right)?) {
         Ordering::Less => -1,

@@ -1,10 +1,10 @@
-//! Filters, tests and operators that pay for what they read and make, before they make it.
+//! Filters, tests and operators that pay for the values that they read and create, before they create them.
 
 use super::allowance::{CELL, Weight, admit, keep, note_steps, pay, pay_for_new, weigh};
 use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, State, filters, tests};
 
-/// Filters that compiled code calls beside its instructions.
+/// Filters that metered code calls in addition to its own instructions.
 pub(super) const ADMIT: &str = "forge:admit";
 pub(super) const COMPARE: &str = "forge:compare";
 pub(super) const KEEP: &str = "forge:keep";
@@ -12,7 +12,7 @@ pub(super) const REPEAT: &str = "forge:repeat";
 pub(super) const STEPS: &str = "forge:steps";
 pub(super) const SUBSCRIPT: &str = "forge:subscript";
 
-/// Comparing and looking for something makes nothing, and costs a part of what making it would.
+/// Divisor of the price of comparisons and searches, which create no value.
 const MADE_PER_READ: u64 = 2;
 
 macro_rules! named {
@@ -89,12 +89,12 @@ fn add_tests(env: &mut Environment<'static>) {
     }
 }
 
-/// Pays for what is walked and not made.
+/// Pays for values that are walked but not created.
 fn read(bytes: u64) -> Result<(), Error> {
     pay(bytes / MADE_PER_READ)
 }
 
-/// Pays for a comparison, or for looking whether the right one holds the left one.
+/// Pays for a comparison, or for testing whether `right` contains `left`.
 fn compare(left: &Value, right: &Value) -> Result<(), Error> {
     let simple = |value: &Value| value.as_str().is_none() && !is_container(value);
     match (left.as_str(), right.as_str()) {
@@ -109,7 +109,7 @@ fn is_container(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map | ValueKind::Bytes)
 }
 
-/// Pays for `left * right` where one of them is a text or a list.
+/// Pays for `left * right` if one of them is a text or a list.
 fn repeat(left: &Value, right: &Value) -> Result<(), Error> {
     let grows = |value: &Value| value.as_str().is_some() || is_container(value);
     let (what, times) = match (grows(left), grows(right)) {
@@ -120,7 +120,7 @@ fn repeat(left: &Value, right: &Value) -> Result<(), Error> {
     pay_for_new(weigh(what)?.bytes.saturating_mul(number(times).unwrap_or(1)))
 }
 
-/// Returns a number without its sign. Fractions are cut.
+/// Returns the absolute value of a number, without its fraction.
 fn number(value: &Value) -> Option<u64> {
     let whole = i128::try_from(value.clone()).ok()?;
     Some(u64::try_from(whole.unsigned_abs()).unwrap_or(u64::MAX))
@@ -138,7 +138,7 @@ fn weights(values: &[Value]) -> Result<u64, Error> {
     values.iter().try_fold(0u64, |sum, value| Ok(sum + weigh(value)?.bytes))
 }
 
-/// A filter with what it is called with.
+/// A call of a filter: its arguments and their weights.
 struct Call<'c> {
     first: &'c Value,
     weight: Weight,
@@ -147,14 +147,14 @@ struct Call<'c> {
 }
 
 impl Call<'_> {
-    /// Returns how much is walked.
+    /// Returns the number of bytes that the filter walks.
     fn work(&self, name: &str) -> Result<u64, Error> {
         let each = self.items().saturating_mul(CELL + self.extra);
         Ok(match name {
             "map" | "select" | "selectattr" | "reject" | "rejectattr" | "groupby" | "zip" => self.weight.bytes + each,
-            // Each comparison walks both values, and there are about twenty of each.
+            // Each comparison walks both values, and each value is compared about twenty times.
             "sort" | "unique" | "dictsort" | "min" | "max" => 20 * self.weight.bytes + each,
-            // Texts are put together one by one, each time anew.
+            // Texts are concatenated one by one, and each step copies the result.
             "sum" if !self.holds_only_numbers() => self.items().saturating_mul(self.weight.bytes),
             "of_hosts" => self.items().saturating_mul(self.extra),
             _ if self.first.as_str().is_some() => CELL * self.weight.bytes.min(self.items()) + self.extra,
@@ -162,7 +162,7 @@ impl Call<'_> {
         })
     }
 
-    /// Returns how much longer than what it is given the result may be, in bytes.
+    /// Returns by how many bytes the result may be larger than the input.
     fn growth(&self, name: &str) -> Result<u64, Error> {
         Ok(match name {
             "replace" => self.replaced(),
@@ -175,7 +175,7 @@ impl Call<'_> {
                 lines.saturating_mul(self.weight.levels + 1).saturating_mul(self.largest_number(2))
             }
             "format" => self.widths(),
-            // Each character, or line, becomes a value.
+            // Each character or line becomes a value.
             "list" | "lines" | "split" | "reverse" | "sort" | "unique" | "map" | "zip" | "chain" => {
                 self.first.as_str().map_or(0, |text| text.len() as u64 * CELL)
             }
@@ -198,7 +198,7 @@ impl Call<'_> {
         }
     }
 
-    /// Returns each argument behind the first one, also those with a name.
+    /// Returns all arguments after the first, including keyword arguments.
     fn arguments(&self) -> Vec<Value> {
         let mut all = Vec::new();
         for value in self.others {
@@ -232,7 +232,7 @@ impl Call<'_> {
         found.saturating_mul(to)
     }
 
-    /// Returns the sum of all numbers in a format: each may be a width. A `*` takes its width from an argument.
+    /// Returns the sum of all numbers in a format: each may be a width. A `*` reads its width from an argument.
     fn widths(&self) -> u64 {
         let Some(format) = self.first.as_str() else { return self.weight.bytes };
         let digits = format.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());

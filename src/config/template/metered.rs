@@ -1,8 +1,8 @@
-//! Makes compiled code pay: puts a payment beside each instruction that makes or walks a value.
+//! Meters compiled code: adds a payment to each instruction that creates or walks a value.
 //!
-//! Operators of the engine are neither filters nor functions and cannot be replaced in an environment, so the compiled
-//! instructions are copied, with calls of our own filters between them. Filters, tests and functions pay by themselves
-//! ([`super::guarded`]).
+//! Operators of the engine are neither filters nor functions and cannot be replaced in an environment. The compiled
+//! instructions are therefore copied, with calls of our own filters inserted. Filters, tests and functions pay by
+//! themselves ([`super::guarded`]).
 
 use super::guarded::{ADMIT, COMPARE, KEEP, REPEAT, STEPS, SUBSCRIPT};
 use minijinja::machinery::{Instruction as I, Instructions};
@@ -10,7 +10,7 @@ use minijinja::value::Value;
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Copies `code` with its payments.
+/// Copies `code` and inserts the payments.
 pub(super) fn metered(code: &Instructions<'_>) -> Instructions<'static> {
     let mut into = Instructions::new("template", "");
     let mut places = Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn metered(code: &Instructions<'_>) -> Instructions<'static> {
     into
 }
 
-/// Leads jumps to where their targets went.
+/// Adjusts jumps to the new positions of their targets.
 fn lead_jumps(code: &mut Instructions<'static>, places: &[u32]) {
     let mut at = 0;
     while let Some(instruction) = code.get_mut(at) {
@@ -43,11 +43,11 @@ fn lead_jumps(code: &mut Instructions<'static>, places: &[u32]) {
     }
 }
 
-/// Returns an instruction with its payments.
+/// Returns an instruction together with its payments.
 fn paid(instruction: &I<'_>) -> Vec<I<'static>> {
     let own = owned(instruction);
     match instruction {
-        // What is made is small where its parts are, at most their sum: it is weighed afterwards.
+        // The result is at most as large as the sum of its parts, so it can be weighed afterwards.
         I::Add
         | I::StringConcat
         | I::Slice
@@ -62,9 +62,9 @@ fn paid(instruction: &I<'_>) -> Vec<I<'static>> {
         }
         I::GetItem => vec![call(SUBSCRIPT, 2), I::UnpackList(2), own],
         I::SetAttr(_) => vec![I::Swap, call(KEEP, 1), I::Swap, own],
-        // Each turn of a loop: what is no loop ends soon.
+        // Counts each iteration of a loop. Code without loops ends soon.
         I::Iterate(_) => vec![I::LoadConst(Value::from(())), call(STEPS, 1), I::DiscardTop, own],
-        // Raw text may be captured, and again and again: the formatter pays for it.
+        // Raw text may be captured repeatedly. It is emitted through the formatter, which pays for it.
         I::EmitRaw(_) => vec![own, I::Emit],
         _ => vec![own],
     }
@@ -74,7 +74,7 @@ fn call(filter: &'static str, args: u16) -> I<'static> {
     I::ApplyFilter(filter, Some(args), !0)
 }
 
-/// Frees an instruction from the text that it was compiled from.
+/// Copies an instruction without references to the source text.
 fn owned(instruction: &I<'_>) -> I<'static> {
     match instruction.clone() {
         I::EmitRaw(text) => I::LoadConst(Value::from(text)),
@@ -139,7 +139,7 @@ fn owned(instruction: &I<'_>) -> I<'static> {
 
 static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
 
-/// Keeps a name for as long as the program runs: each name once, however many templates use it.
+/// Returns a name with static lifetime. Leaks each name once, regardless of how many templates use it.
 fn intern(name: &str) -> &'static str {
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     let names = names.get_or_insert_default();

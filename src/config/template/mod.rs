@@ -1,7 +1,7 @@
-//! Strict templates and expressions that tell what they read, and what they could not know yet.
+//! Strict templates and expressions that record which facts they read and which values are not known yet.
 //!
-//! Nothing in a template depends on a clock, chance, the environment or a file: the same names give the
-//! same text. A name that does not exist is an error wherever it is read, also where it is only compared.
+//! Templates are deterministic: they do not depend on a clock, random numbers, the environment or files. Reading a name
+//! that does not exist is always an error, even if it is only compared.
 
 mod allowance;
 mod engine;
@@ -21,56 +21,56 @@ pub(super) use tree::{Bindings, exports, facts, plain, tree};
 use crate::facts::Facts;
 use std::collections::BTreeSet;
 
-/// What an evaluation came to.
+/// The result of an evaluation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Eval<T> {
-    /// Known, with the fact paths it read (`os.id`): they are part of the step's basis.
+    /// A known value, with the fact paths that were read (`os.id`). They are part of the step's basis.
     Known { value: T, reads: BTreeSet<String> },
-    /// Depends on something not known now.
+    /// The value depends on something that is not known yet.
     Deferred(Need),
 }
 
-/// What an evaluation waits for.
+/// The value that an evaluation waits for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// Facts have not been observed yet.
     Facts,
-    /// The fact was observed and could not be told: path and why.
+    /// The fact was observed but could not be read: path and reason.
     UnknownFact { path: String, why: String },
-    /// An exported value has not been made yet: recipe, name.
+    /// A value that has not been exported yet: recipe and name.
     Export { recipe: String, name: String },
 }
 
 impl Need {
-    /// Returns what is waited for, as a lowercase fragment.
+    /// Describes the missing value as a lowercase fragment.
     pub fn describe(&self) -> String {
         match self {
             Self::Facts => "facts are not observed yet".to_owned(),
             Self::UnknownFact { path, why } => format!("fact `{path}` is unknown: {why}"),
-            Self::Export { recipe, name } => format!("`{name}` of `{recipe}` is not made yet"),
+            Self::Export { recipe, name } => format!("`{name}` of `{recipe}` is not exported yet"),
         }
     }
 }
 
-/// A mistake in a template, with the byte range inside its source when the engine tells it.
+/// An error in a template, with the byte range in its source if the engine reports one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TemplateError {
     pub message: String,
     pub range: Option<std::ops::Range<usize>>,
     pub hint: Option<String>,
-    /// Whether a name does not exist (as opposed to bad syntax or types).
+    /// Whether a name does not exist, as opposed to invalid syntax or types.
     pub undefined: bool,
 }
 
-/// Where facts come from during an evaluation.
+/// The source of facts for an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub enum FactSource<'a> {
-    /// Not observed yet: reading any defers the evaluation.
+    /// Facts are not observed yet: reading any fact defers the evaluation.
     NotYet,
     Known(&'a Facts),
 }
 
-/// An answer to `expect`.
+/// The result of `expect`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Expect {
     Known { value: bool, reads: BTreeSet<String> },

@@ -1,4 +1,5 @@
-//! What a template reads, found without running it: paths with their places, filters, tests, calls.
+//! Static analysis of templates: finds the paths that a template reads, with their places, and its filters, tests and
+//! calls.
 
 use super::TemplateError;
 use super::filters::{self, FUNCTIONS, MAPPING};
@@ -7,7 +8,7 @@ use minijinja::machinery::ast::{self, CallArg, Expr, Stmt};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// A name at the root of what a template can read.
+/// A root name that templates can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::config) enum Root {
     Params,
@@ -19,7 +20,7 @@ pub(in crate::config) enum Root {
     Key,
     Exports,
     Facts,
-    /// Of a verification of the cluster.
+    /// Only in verifications of the cluster.
     Object,
     Objects,
 }
@@ -60,46 +61,46 @@ impl Root {
     }
 }
 
-/// One path that is read: `params.version` or `recipes["nvidia-driver"].version`.
+/// A path that a template reads: `params.version` or `recipes["nvidia-driver"].version`.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::config) struct Read {
     pub root: Root,
-    /// Names below the root, as far as they are written out.
+    /// Literal names below the root, up to the first computed one.
     pub path: Vec<String>,
-    /// Bytes of the template that spell it.
+    /// Byte range in the template.
     pub range: Range<usize>,
-    /// Whether its absence is provided for (`is defined`, `default`).
+    /// Whether the template handles its absence (`is defined`, `default`).
     pub optional: bool,
 }
 
-/// Everything that a look at a template tells.
+/// The result of the analysis of a template.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Look {
     pub reads: Vec<Read>,
     pub errors: Vec<TemplateError>,
-    /// Whether it says something about each element of a list.
+    /// Whether it evaluates each element of a list.
     pub maps: bool,
-    /// Whether a missing name is provided for somewhere.
+    /// Whether it handles a missing name somewhere.
     pub lenient: bool,
-    /// Why it must not be compiled.
+    /// The error if it must not be compiled.
     pub refused: Option<TemplateError>,
 }
 
-/// Looks at an expression.
+/// Analyzes an expression.
 pub(super) fn expression(expr: &Expr<'_>) -> Look {
     let mut walk = Walk::default();
     walk.expr(expr, false);
     walk.look
 }
 
-/// Looks at a template.
+/// Analyzes a template.
 pub(super) fn template(stmt: &Stmt<'_>) -> Look {
     let mut walk = Walk::default();
     walk.stmt(stmt);
     walk.look
 }
 
-/// Returns the expression of a template that is nothing else: `{{ params.list }}`.
+/// Returns the expression of a template that consists of one expression: `{{ params.list }}`.
 pub(super) fn sole_expression<'s, 'a>(stmt: &'s Stmt<'a>) -> Option<&'s Expr<'a>> {
     let Stmt::Template(template) = stmt else { return None };
     match template.children.as_slice() {
@@ -111,7 +112,7 @@ pub(super) fn sole_expression<'s, 'a>(stmt: &'s Stmt<'a>) -> Option<&'s Expr<'a>
 #[derive(Default)]
 struct Walk {
     look: Look,
-    /// Names that the template itself gives, by block.
+    /// Names that the template defines, by block.
     locals: Vec<BTreeSet<String>>,
     folded: Folded,
 }
@@ -178,7 +179,7 @@ impl Walk {
         self.block(names, &with.body);
     }
 
-    /// Makes the names of a `set` known to what follows.
+    /// Adds the names that a `set` defines to the current block.
     fn give(&mut self, target: &Expr<'_>) {
         let names = targets(target);
         match self.locals.last_mut() {
@@ -245,7 +246,7 @@ impl Walk {
             self.unknown("test", test.name, filters::tests(), range);
         }
         let defined = matches!(test.name, "defined" | "undefined");
-        // Who asks what a value is, has provided for what it may be.
+        // A test of the type also handles other types.
         self.look.lenient |= matches!(test.name, "mapping" | "string" | "none");
         self.look.lenient |= defined;
         self.expr(&test.expr, defined);
@@ -260,7 +261,7 @@ impl Walk {
             Expr::GetAttr(attr) if matches!(&attr.expr, Expr::Var(var) if var.id == "loop") => {}
             other => {
                 let error = TemplateError {
-                    message: "methods cannot be called".into(),
+                    message: "method calls are not supported".into(),
                     range: Some(span(other)),
                     hint: Some("use a filter: `x | trim`".into()),
                     undefined: false,
@@ -271,7 +272,7 @@ impl Walk {
         self.args(&call.args);
     }
 
-    /// Names of tables are written out, so that a mistake in one is found without a host.
+    /// Checks a call of `table`. The name must be a literal, so that errors are found without a host.
     fn table(&mut self, args: &[CallArg<'_>], range: Range<usize>) {
         let names = || crate::config::shipped::tables().iter().map(|table| table.name);
         match args {
@@ -282,9 +283,9 @@ impl Walk {
                 }
             }
             _ => self.look.errors.push(TemplateError {
-                message: "a table must be named".into(),
+                message: "`table` requires a literal name".into(),
                 range: Some(range),
-                hint: Some("write its name out: `table(\"driver-branches\")`".into()),
+                hint: Some("write the name in quotes: `table(\"driver-branches\")`".into()),
                 undefined: false,
             }),
         }
@@ -317,7 +318,7 @@ impl Walk {
     fn undefined(&mut self, name: &str, known: [&str; 11], range: Range<usize>) {
         let hint = match crate::diag::did_you_mean(name, known) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("a parameter is `params.{name}`, a variable `vars.{name}`"),
+            None => format!("use `params.{name}` for a parameter or `vars.{name}` for a variable"),
         };
         self.look.errors.push(TemplateError {
             message: format!("`{name}` does not exist"),
@@ -330,7 +331,7 @@ impl Walk {
     fn unknown(&mut self, what: &str, name: &str, known: impl Iterator<Item = &'static str>, range: Range<usize>) {
         let hint = crate::diag::did_you_mean(name, known).map(|near| format!("did you mean `{near}`?"));
         self.look.errors.push(TemplateError {
-            message: format!("there is no {what} `{name}`"),
+            message: format!("unknown {what} `{name}`"),
             range: Some(range),
             hint,
             undefined: false,
@@ -338,7 +339,7 @@ impl Walk {
     }
 }
 
-/// Whether it is `map("default", …)`: what each item lacks is provided for.
+/// Returns whether the filter is `map("default", …)`, which handles values that items lack.
 fn is_default_of_each(filter: &ast::Filter<'_>) -> bool {
     let named = |arg: &CallArg<'_>| matches!(arg, CallArg::Pos(Expr::Const(name)) if matches!(name.value.as_str(), Some("default" | "d")));
     filter.name == "map" && filter.args.first().is_some_and(named)
@@ -353,8 +354,7 @@ fn targets(target: &Expr<'_>) -> BTreeSet<String> {
     }
 }
 
-/// Takes a chain of names apart: its first name, the names after it as far as they are written out, and
-/// the subscripts that are expressions themselves.
+/// Splits a chain of names into its first name, the literal names after it, and the computed subscripts.
 fn chain<'s, 'a>(expr: &'s Expr<'a>) -> Option<(&'a str, Vec<String>, Vec<&'s Expr<'a>>)> {
     match expr {
         Expr::Var(var) => Some((var.id, Vec::new(), Vec::new())),
@@ -377,7 +377,7 @@ fn chain<'s, 'a>(expr: &'s Expr<'a>) -> Option<(&'a str, Vec<String>, Vec<&'s Ex
     }
 }
 
-/// Behind a subscript that is computed, nothing is known of the names.
+/// Adds a name to the path, unless a computed subscript precedes it.
 fn push(path: &mut Vec<String>, dynamic: &[&Expr<'_>], name: String) {
     if dynamic.is_empty() {
         path.push(name);
@@ -388,7 +388,7 @@ fn span(expr: &Expr<'_>) -> Range<usize> {
     start(expr)..expr.span().end_offset as usize
 }
 
-/// The engine lets a subscript begin at its bracket: a path begins at its first name.
+/// Returns the start of a path, which is its first name. The engine reports the bracket as the start of a subscript.
 fn start(expr: &Expr<'_>) -> usize {
     match expr {
         Expr::GetAttr(attr) => start(&attr.expr),

@@ -1,7 +1,7 @@
-//! Refuses texts that the engine cannot compile safely: its parser and compiler recurse, and fold constants.
+//! Rejects texts that the engine cannot compile safely: its parser and compiler recurse and fold constants.
 //!
-//! Nesting is counted on tokens, before a tree exists: a chain like `1 + 1 + …` is read in a loop but makes a tree as
-//! deep as the chain is long, and walking or dropping such a tree overflows the stack.
+//! Nesting is counted on tokens, before a tree exists. The parser reads a chain like `1 + 1 + …` in a loop but builds a
+//! tree as deep as the chain is long, and walking or dropping such a tree overflows the stack.
 
 use super::TemplateError;
 use minijinja::machinery::ast::{BinOpKind, Expr};
@@ -9,24 +9,24 @@ use minijinja::machinery::{Span, Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 use std::ops::Range;
 
-/// Levels that operators, filters, brackets and blocks of one text may add up to.
+/// Maximum sum of levels of operators, filters, brackets and blocks.
 const MAX_NESTING: usize = 200;
 
-/// Bytes of text that operators between literals of one text may make while it is compiled.
+/// Maximum size of the values that constant folding may create while a text is compiled. Bytes.
 const MAX_FOLDED: f64 = (1 << 20) as f64;
 
-/// Returns the first place at which `source` nests too deep.
+/// Returns an error at the first place where `source` nests too deep.
 pub(super) fn too_deep(source: &str, in_expression: bool, syntax: SyntaxConfig) -> Option<TemplateError> {
     let mut depth = Depth::default();
     for token in tokenize(source, in_expression, syntax) {
-        // The parser reports what is no token.
+        // The parser reports invalid tokens.
         let Ok((token, span)) = token else { return None };
         depth.take(&token);
         if depth.total() > MAX_NESTING {
             return Some(TemplateError {
                 message: format!("the template nests deeper than {MAX_NESTING} levels"),
                 range: Some(range(span)),
-                hint: Some("name a part of it with `{% set part = … %}`".into()),
+                hint: Some("move a part of it to a variable: `{% set part = … %}`".into()),
                 undefined: false,
             });
         }
@@ -34,14 +34,14 @@ pub(super) fn too_deep(source: &str, in_expression: bool, syntax: SyntaxConfig) 
     None
 }
 
-/// Levels inside of one pair of brackets: operators make one tree, what follows an operand (`.name`, `| filter`) another
-/// one below it.
+/// Levels inside one pair of brackets. Operators form one tree; suffixes of an operand (`.name`, `| filter`) form
+/// another one below it.
 #[derive(Default)]
 struct Group {
     operators: usize,
     operand: usize,
     deepest: usize,
-    /// Of what stands before the last comma.
+    /// Depth of the part before the last comma.
     before: usize,
 }
 
@@ -59,11 +59,11 @@ impl Group {
 #[derive(Default)]
 struct Depth {
     groups: Vec<Group>,
-    /// Open blocks, each with its branches: the engine nests an `elif` in the `if` before it.
+    /// Open blocks, each with its number of branches: the engine nests an `elif` in the preceding `if`.
     blocks: Vec<usize>,
-    /// Whether the next token names a block.
+    /// Whether the next token is the name of a block.
     names_block: bool,
-    /// Whether the block that is read is a `set` without a value so far.
+    /// Whether the current block is a `set` without a value so far.
     open_set: bool,
 }
 
@@ -132,7 +132,7 @@ impl Depth {
     }
 }
 
-/// Adds up what the compiler makes of operators between literals: `"x" * 100000000` is a text of 100 MB before anything runs.
+/// Adds up the values that constant folding creates: `"x" * 100000000` becomes a text of 100 MB during compilation.
 #[derive(Default)]
 pub(super) struct Folded(f64);
 
@@ -140,12 +140,12 @@ impl Folded {
     /// Counts one operator.
     ///
     /// # Errors
-    /// The text's literals come to too much together.
+    /// The folded values of the text exceed the limit.
     pub fn count(&mut self, expr: &Expr<'_>) -> Result<(), TemplateError> {
         self.0 += literal(expr).map_or(0.0, |literal| literal.size);
         match self.0 > MAX_FOLDED {
             true => Err(TemplateError {
-                message: "literals make more than 1 MiB of text".into(),
+                message: "literals expand to more than 1 MiB of text".into(),
                 range: Some(range(expr.span())),
                 hint: Some("repeat them less often".into()),
                 undefined: false,
@@ -155,14 +155,14 @@ impl Folded {
     }
 }
 
-/// Upper bounds of a literal: its size in bytes, and its value where it is a number.
+/// Upper bounds of a literal: its size in bytes, and its value if it is a number.
 struct Literal {
     size: f64,
     number: f64,
 }
 
 impl Literal {
-    /// What has no value (`0 * inf`) has no bound.
+    /// Treats results without a value (`0 * inf`) as unbounded.
     fn new(size: f64, number: f64) -> Self {
         let bound = |value: f64| if value.is_nan() { f64::INFINITY } else { value };
         Self { size: bound(size), number: bound(number) }

@@ -1,11 +1,11 @@
-//! Filters over the nodes of a cluster, and over addresses.
+//! Template filters for the nodes of a cluster and for addresses.
 
 use crate::kube::{Node, node_of};
 use minijinja::value::Value;
 use minijinja::{Error, ErrorKind};
 use std::net::IpAddr;
 
-/// Returns those of `nodes` whose labels include `labels`.
+/// Returns the `nodes` whose labels include `labels`.
 pub(super) fn labelled(nodes: &Value, labels: &Value) -> Result<Vec<Value>, Error> {
     kept(nodes, |node| {
         let own = node.get_attr("labels")?;
@@ -13,8 +13,8 @@ pub(super) fn labelled(nodes: &Value, labels: &Value) -> Result<Vec<Value>, Erro
     })
 }
 
-/// Returns those of `nodes` that have, and have to give, exactly `counts` of each resource. A node that does not know a resource
-/// has none of it.
+/// Returns the `nodes` whose capacity and allocatable amount of each resource equal `counts`. A node that does not list
+/// a resource does not match.
 pub(super) fn offering(nodes: &Value, counts: &Value, prefix: &str) -> Result<Vec<Value>, Error> {
     kept(nodes, |node| {
         let (has, gives) = (node.get_attr("capacity")?, node.get_attr("allocatable")?);
@@ -25,7 +25,7 @@ pub(super) fn offering(nodes: &Value, counts: &Value, prefix: &str) -> Result<Ve
     })
 }
 
-/// Returns the nodes that `hosts` are, in their order. A host that is no node is left out.
+/// Returns the nodes of `hosts`, in the order of the hosts. Skips hosts that are not nodes.
 pub(super) fn of_hosts(nodes: &Value, hosts: &Value) -> Result<Vec<Value>, Error> {
     let nodes: Vec<Value> = nodes.try_iter()?.collect();
     let known: Vec<Node> = nodes.iter().map(known).collect::<Result<_, Error>>()?;
@@ -34,7 +34,7 @@ pub(super) fn of_hosts(nodes: &Value, hosts: &Value) -> Result<Vec<Value>, Error
         let text = |key: &str| Ok::<_, Error>(host.get_attr(key)?.to_string());
         let (name, address) = (text("name")?, text("address")?);
         let node = node_of(&known, &name, &address).map_err(|why| {
-            Error::new(ErrorKind::InvalidOperation, format!("which node `{name}` is cannot be told: {why}"))
+            Error::new(ErrorKind::InvalidOperation, format!("the node of host `{name}` is ambiguous: {why}"))
         })?;
         let at = node.and_then(|node| known.iter().position(|one| one.name == node.name));
         found.extend(at.map(|at| nodes[at].clone()));
@@ -42,7 +42,7 @@ pub(super) fn of_hosts(nodes: &Value, hosts: &Value) -> Result<Vec<Value>, Error
     Ok(found)
 }
 
-/// Returns as much of a node as tells which host it is.
+/// Returns the name and addresses of a node, which identify its host.
 fn known(node: &Value) -> Result<Node, Error> {
     let addresses = node.get_attr("addresses")?.try_iter()?.map(|address| address.to_string()).collect();
     Ok(Node { name: node.get_attr("name")?.to_string(), addresses, ..Node::default() })
@@ -58,7 +58,8 @@ fn kept(nodes: &Value, mut is: impl FnMut(&Value) -> Result<bool, Error>) -> Res
     Ok(kept)
 }
 
-/// Returns what a map has under a key. Only what is there is read: else a name would count as misspelt.
+/// Returns the value of a key, if the map contains it. Checks the keys first: reading a missing key would be recorded
+/// as a misspelt name.
 fn held(map: &Value, key: &Value) -> Result<Option<Value>, Error> {
     match map.try_iter()?.any(|own| own == *key) {
         true => map.get_item(key).map(Some),
@@ -74,9 +75,10 @@ fn all(map: &Value, mut holds: impl FnMut(&Value, &Value) -> Result<bool, Error>
     Ok(whole)
 }
 
-/// Returns whether an address, with or without the length of its own network, lies in a network. What is no address lies in none.
+/// Returns whether an address, with or without a prefix length, is in a network. Text that is not an address is in no
+/// network.
 pub(super) fn in_network(address: &str, network: &str) -> Result<bool, Error> {
-    let wrong = || Error::new(ErrorKind::InvalidOperation, format!("`{network}` is no network, as `10.0.0.0/16` is"));
+    let wrong = || Error::new(ErrorKind::InvalidOperation, format!("`{network}` is not a network like `10.0.0.0/16`"));
     let (base, length) = network.split_once('/').ok_or_else(wrong)?;
     let (base, length): (IpAddr, u32) = (base.parse().map_err(|_| wrong())?, length.parse().map_err(|_| wrong())?);
     let (base, width) = bits(base);
@@ -120,7 +122,7 @@ mod tests {
         }
         for network in ["10.0.0.0", "10.0.0.0/33", "nowhere/8", "10.0.0.0/x"] {
             let said = in_network("10.0.0.1", network).unwrap_err().to_string();
-            assert!(said.contains(&format!("`{network}` is no network, as `10.0.0.0/16` is")), "{said}");
+            assert!(said.contains(&format!("`{network}` is not a network like `10.0.0.0/16`")), "{said}");
         }
     }
 
@@ -151,7 +153,7 @@ mod tests {
         assert_eq!(found("gpu-3", "10.0.0.3"), "");
         let host = tree("t", &serde_json::json!([{ "name": "gpu-9", "address": "10.0.0.9" }]));
         let said = of_hosts(&nodes, &host).unwrap_err().to_string();
-        let why = "which node `gpu-9` is cannot be told: both nodes `gpu-1` and `a` have the address 10.0.0.9";
+        let why = "the node of host `gpu-9` is ambiguous: both nodes `gpu-1` and `a` have the address 10.0.0.9";
         assert!(said.contains(why), "{said}");
     }
 

@@ -1,24 +1,24 @@
-//! What an evaluation touches: fact paths read, values not known, names that do not exist.
+//! Records the accesses of an evaluation: fact paths, values that are not known, and names that do not exist.
 //!
-//! The values that templates see are shared between evaluations, so what one evaluation touches is kept
-//! beside them, per thread. An evaluation is synchronous and never leaves its thread.
+//! Template values are shared between evaluations, so the record of an evaluation is kept separately, per thread. An
+//! evaluation is synchronous and never leaves its thread.
 
 use super::Need;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// What one evaluation touched.
+/// The record of one evaluation.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    /// Paths of facts that were read.
+    /// Fact paths that were read.
     pub reads: BTreeSet<String>,
-    /// The first thing that was not known.
+    /// The first value that was not known.
     pub need: Option<Need>,
-    /// The first path that does not exist, with the names that do.
+    /// The first path that does not exist, with the existing names.
     pub missing: Option<Missing>,
-    /// Paths of single values that were read: they have no parts.
+    /// Paths of single values that were read. They have no fields.
     pub leaves: BTreeSet<String>,
-    /// A list of facts that was empty, by path.
+    /// Path of an empty list of facts that was read.
     pub empty: Option<String>,
 }
 
@@ -34,14 +34,15 @@ thread_local! {
     static CURRENT: RefCell<Record> = RefCell::new(Record::default());
 }
 
-/// Keeps the first path that does not exist: a loop may read thousands, each beside thousands of names.
+/// Records the first path that does not exist. Later ones are not even built: a loop may read thousands, each next to
+/// thousands of existing names.
 pub(super) fn missing(what: impl FnOnce() -> Missing) {
     note(|record| {
         record.missing.get_or_insert_with(what);
     });
 }
 
-/// Runs `work` and returns what it touched. Not for nesting.
+/// Runs `work` and returns its result and record. Must not be nested.
 pub(super) fn recorded<T>(work: impl FnOnce() -> T) -> (T, Record) {
     CURRENT.take();
     let result = work();

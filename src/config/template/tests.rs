@@ -65,20 +65,20 @@ fn missing_names_are_errors_also_in_comparisons() {
     assert_eq!(error("parms.version"), "`parms` does not exist (did you mean `params`?)");
     assert_eq!(
         error("version"),
-        "`version` does not exist (a parameter is `params.version`, a variable `vars.version`)"
+        "`version` does not exist (use `params.version` for a parameter or `vars.version` for a variable)"
     );
-    assert_eq!(error("facts.os.id.kind != \"x\""), "`facts.os.id` is one value and has no `kind`");
-    assert_eq!(error("vars.rack.row.x != \"x\""), "`vars.rack.row` is one value and has no `x`");
+    assert_eq!(error("facts.os.id.kind != \"x\""), "`facts.os.id` is a single value and has no `kind`");
+    assert_eq!(error("vars.rack.row.x != \"x\""), "`vars.rack.row` is a single value and has no `x`");
     assert_eq!(value("{{ vars.rack.rwo | default('x') }}"), json!("x"));
     assert_eq!(value("{{ vars.rack.rwo is defined }}"), json!(false));
 }
 
 #[test]
 fn filters_tests_and_calls_are_known_ones() {
-    assert_eq!(error("params.list | lenght"), "there is no filter `lenght` (did you mean `length`?)");
-    assert_eq!(error("params.n is oddd"), "there is no test `oddd` (did you mean `odd`?)");
-    assert_eq!(error("now()"), "there is no function `now` ()");
-    assert_eq!(error("params.version.strip()"), "methods cannot be called (use a filter: `x | trim`)");
+    assert_eq!(error("params.list | lenght"), "unknown filter `lenght` (did you mean `length`?)");
+    assert_eq!(error("params.n is oddd"), "unknown test `oddd` (did you mean `odd`?)");
+    assert_eq!(error("now()"), "unknown function `now` ()");
+    assert_eq!(error("params.version.strip()"), "method calls are not supported (use a filter: `x | trim`)");
     for source in ["{% include 'x' %}", "{% import 'x' as y %}", "{% macro x() %}{% endmacro %}", "{% extends 'x' %}"] {
         assert!(Program::compile(source, Form::Template).is_err(), "{source}");
     }
@@ -97,7 +97,7 @@ fn own_filters() {
         value("{{ {'a': {'b': 1, 'c': 2}, 'd': 3} | merge({'a': {'c': none, 'e': ['x']}, 'd': {'f': params.n}}) }}"),
         json!({"a": {"b": 1, "c": null, "e": ["x"]}, "d": {"f": 3}})
     );
-    assert!(error("{} | merge(params.version)").starts_with("only maps are merged, found string"));
+    assert!(error("{} | merge(params.version)").starts_with("`merge` requires maps, found string"));
     assert_eq!(value("{{ '5.15.0-9' | version_compare('5.15.0-10') }}"), json!(-1));
 }
 
@@ -190,10 +190,10 @@ fn secrets_stay_whole_or_are_refused() {
     for source in
         ["{{ params.token | upper }}", "{{ params.token | replace('secret', 'x') }}!", "{{ params.token[3:] }}"]
     {
-        assert_eq!(run(source).unwrap_err().message, "a secret was cut or changed on the way", "{source}");
+        assert_eq!(run(source).unwrap_err().message, "a template must not change a secret", "{source}");
     }
     for source in ["{{ params.token | b64encode }}", "{{ params.token | sha256 }}", "{{ params.token | quote }}"] {
-        assert_eq!(run(source).unwrap_err().message, "a secret cannot pass through this filter", "{source}");
+        assert_eq!(run(source).unwrap_err().message, "this filter does not accept secrets", "{source}");
     }
 }
 

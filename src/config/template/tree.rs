@@ -1,4 +1,4 @@
-//! The values that templates see: trees that tell what is read of them, and facts that may be unknown.
+//! Template values: trees that record what is read of them, and facts that may be unknown.
 
 use super::allowance::CELL;
 use super::record::{self, Missing};
@@ -10,7 +10,7 @@ use minijinja::{Error, ErrorKind};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-/// The names a template can read. Cheap to clone; unset names are left out.
+/// The names that a template can read. Cheap to clone. Names without a value are undefined.
 #[derive(Clone, Debug, Default)]
 pub(in crate::config) struct Bindings {
     pub params: Option<Value>,
@@ -22,7 +22,7 @@ pub(in crate::config) struct Bindings {
     pub key: Option<Value>,
     pub exports: Option<Value>,
     pub facts: Option<Value>,
-    /// Objects of the cluster that a verification is about.
+    /// Objects of the cluster that a verification reads.
     pub object: Option<Value>,
     pub objects: Option<Value>,
 }
@@ -63,7 +63,7 @@ impl Object for Bindings {
     }
 }
 
-/// A map that records the reading of names it does not have.
+/// A map that records reads, including reads of missing names.
 #[derive(Debug)]
 struct Branch {
     path: String,
@@ -72,12 +72,12 @@ struct Branch {
     weight: OnceLock<u64>,
 }
 
-/// What reading from a branch means.
+/// How reads from a branch are recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    /// A known value.
+    /// A known value: reads are not part of the basis.
     Plain,
-    /// Facts: what is read belongs to the basis of the step.
+    /// Facts: reads are part of the step's basis.
     Fact,
 }
 
@@ -143,7 +143,7 @@ fn branch(path: &str, entries: IndexMap<String, Value>, kind: Kind) -> Value {
     Value::from_object(Branch { path: path.to_owned(), entries, kind, weight: OnceLock::new() })
 }
 
-/// Returns what a value of this file comes to, without reading it: to read is recorded.
+/// Returns the weight of a value of a type in this module, without reading it: reads would be recorded.
 pub(super) fn own_weight(value: &Value) -> Option<u64> {
     let object = value.as_object()?;
     if let Some(branch) = object.downcast_ref::<Branch>() {
@@ -180,7 +180,7 @@ pub(in crate::config) fn plain(name: &str, entries: impl IntoIterator<Item = (St
     branch(name, entries.into_iter().collect(), Kind::Plain)
 }
 
-/// A part of a fact that could not be told, while the rest could.
+/// A part of a fact that could not be read, while the rest could.
 #[derive(Debug)]
 struct UnknownPart {
     path: String,
@@ -190,14 +190,14 @@ struct UnknownPart {
 impl Object for UnknownPart {}
 
 impl UnknownPart {
-    /// Makes the evaluation wait for it.
+    /// Defers the evaluation.
     fn read(&self) -> Value {
         unknown(Need::UnknownFact { path: bare(&self.path).to_owned(), why: self.why.clone() })
     }
 }
 
-/// Returns why a part of the facts is unknown. A list is so as a whole where one of its items is: an item is read without
-/// anybody noticing.
+/// Returns why a part of the facts is unknown. A list is unknown if one of its items is: reads of items are not
+/// recorded.
 fn why_unknown(value: &Json) -> Option<&str> {
     let mut items = value.as_array().into_iter().flatten();
     crate::facts::why_unknown(value).or_else(|| items.find_map(crate::facts::why_unknown))
@@ -222,7 +222,7 @@ fn build(path: &str, value: &Json, kind: Kind) -> Value {
             branch(path, entries, kind)
         }
         Json::Array(items) => {
-            // A list of facts is recorded when it is read; what is inside of it needs no record.
+            // A list of facts is recorded when it is read. Reads of its items need no record.
             let item = |(at, item): (usize, &Json)| inside(&format!("{path}[{at}]"), item, Kind::Plain);
             Value::from(items.iter().enumerate().map(item).collect::<Vec<_>>())
         }
@@ -321,18 +321,18 @@ fn leaf(path: String, value: &Value, kind: Kind) {
     });
 }
 
-/// The path of a fact without the root: `os.id`.
+/// Returns the path of a fact without the root: `os.id`.
 fn bare(path: &str) -> &str {
     path.strip_prefix("facts.").unwrap_or(path)
 }
 
-/// A value that stops the evaluation wherever it is used; the record tells why.
+/// Returns a value that stops the evaluation when it is used. The record stores the reason.
 fn unknown(need: Need) -> Value {
     record::need(need);
     Value::from(Error::new(ErrorKind::InvalidOperation, "not known yet"))
 }
 
-/// `exports["recipe"]`: values made by other steps.
+/// `exports["recipe"]`: values exported by other steps.
 #[derive(Debug)]
 struct ExportsOf {
     recipe: String,
@@ -352,7 +352,7 @@ impl Object for ExportsOf {
     }
 }
 
-/// Builds `exports` for `recipes`: names that are not among `made` are waited for.
+/// Builds `exports` for `recipes`. Reading a name that is not in `made` defers the evaluation.
 pub(in crate::config) fn exports<'r>(
     recipes: impl IntoIterator<Item = &'r str>,
     made: &crate::config::Exports,
@@ -369,8 +369,8 @@ pub(in crate::config) fn exports<'r>(
     plain("exports", recipes.into_iter().map(one))
 }
 
-/// Returns whether every placeholder of a secret in `text` is whole: a filter could have cut or changed
-/// one, and half a placeholder would reach the host as text.
+/// Returns whether every placeholder of a secret in `text` is intact. A filter could have truncated or changed one, and
+/// a broken placeholder would reach the host as text.
 pub(in crate::config) fn secret_safe(text: &str) -> bool {
     use crate::model::{PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN};
     let mut rest = text;

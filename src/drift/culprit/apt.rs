@@ -1,4 +1,4 @@
-//! `/var/log/apt/history.log`: what apt did, when, by which command line, and for whom.
+//! `/var/log/apt/history.log`: runs of apt with time, command line and user.
 
 use super::clock;
 use super::packages::{Change, Run, plain};
@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 pub const SOURCE: &str = "/var/log/apt/history.log";
 
-/// Reads runs, oldest first. One whose beginning was cut off is passed over; one without an end is as long as it began.
+/// Parses runs, oldest first. A run whose beginning was cut off is skipped; one without an end gets its start time.
 pub fn parse(text: &str, zone: &TimeZone) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut open = false;
@@ -44,7 +44,7 @@ fn add(run: &mut Run, key: &str, value: &str) {
     }
 }
 
-/// Reads `forge-tool:amd64 (1.0), forge-demo:amd64 (1.0-1, 1.1-1)`: the last version is the new one.
+/// Parses `forge-tool:amd64 (1.0), forge-demo:amd64 (1.0-1, 1.1-1)`: the last version is the new one.
 fn changes(value: &str, at: Timestamp, stays: bool) -> impl Iterator<Item = Change> {
     value.split("), ").filter_map(move |one| {
         let (name, versions) = one.trim_end_matches(')').split_once(" (")?;

@@ -1,4 +1,4 @@
-//! Who rebooted a host: what the boot before this one said at its end.
+//! Attributes a reboot, from the last journal entries of the previous boot.
 
 use super::clock;
 use super::journal::Entry;
@@ -7,10 +7,10 @@ use super::model::{Culprit, Sure};
 use super::sudo::Sudo;
 use jiff::Timestamp;
 
-/// How long before a boot begins the one before may have been told to end. Seconds.
+/// Maximum time between a reboot command and the next boot, in seconds.
 const LEAD: i64 = 900;
 
-/// Returns who made the boot that began since; `None` where none did.
+/// Returns who rebooted the host since the last match; `None` if there was no reboot.
 pub fn reboot(case: &Case<'_>) -> Option<Culprit> {
     let booted = case.seen.booted.filter(|booted| *booted > case.since)?;
     let recent = |time: Timestamp| clock::after(time, LEAD) >= booted && time <= clock::after(booted, 1);
@@ -40,7 +40,7 @@ pub fn reboot(case: &Case<'_>) -> Option<Culprit> {
     Some(silent(case, booted, &before))
 }
 
-/// Whether a command is to end a boot.
+/// Reports whether a command ends a boot.
 fn asks(sudo: &Sudo) -> bool {
     const PROGRAMS: [&str; 6] = ["reboot", "shutdown", "poweroff", "halt", "kexec", "telinit"];
     const VERBS: [&str; 6] = ["reboot", "poweroff", "halt", "kexec", "soft-reboot", "emergency"];
@@ -50,7 +50,7 @@ fn asks(sudo: &Sudo) -> bool {
         || ["sh", "bash", "dash"].contains(&sudo.program()) && PROGRAMS.iter().any(|program| sudo.says(program))
 }
 
-/// A boot after which nobody is named: it ended in order, or it did not, or nothing is kept of it.
+/// Returns the result for a reboot without a named user: an orderly shutdown, a crash, or no journal of that boot.
 fn silent(case: &Case<'_>, booted: Timestamp, before: &[&Entry]) -> Culprit {
     let kept = case.seen.lacks("journal").is_none()
         && case.seen.journal_since.is_some_and(|since| since < clock::after(booted, -1));
@@ -58,9 +58,9 @@ fn silent(case: &Case<'_>, booted: Timestamp, before: &[&Entry]) -> Culprit {
     let of_last = || before.iter().filter(|entry| Some(entry.boot.as_str()) == last);
     let orderly = of_last().any(|entry| is_ending(entry));
     let culprit = match (kept, orderly) {
-        (false, _) => Culprit::unknown("it was rebooted, and the journal keeps nothing of the boot before"),
-        (true, true) => Culprit::nobody("it was rebooted in order, and the journal does not say for whom"),
-        (true, false) => Culprit::nobody("the boot before ended without a shutdown: a crash, a reset or a power cut"),
+        (false, _) => Culprit::unknown("the host was rebooted, and the journal has no entries of the previous boot"),
+        (true, true) => Culprit::nobody("the host was shut down in order, and the journal does not show by whom"),
+        (true, false) => Culprit::nobody("the previous boot ended without a shutdown: crash, reset or power loss"),
     };
     Culprit { time: Some(clock::told(booted)), source: Some(JOURNAL.into()), ..culprit }
 }

@@ -1,10 +1,10 @@
-//! Times of a host's logs: some tell a zone, some are in the host's own.
+//! Parses times in a host's logs: some have a zone, others are in the host's local time.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// Returns the zone of `/etc/localtime`, printed as hex; UTC where there is none, as the C library has it.
+/// Parses the zone of `/etc/localtime`, printed as hex; UTC if it is missing, like the C library.
 pub fn zone(hex: &str) -> TimeZone {
     let digits: Vec<char> = hex.chars().filter(|c| !c.is_whitespace()).collect();
     let byte = |pair: &[char]| u8::try_from(pair.first()?.to_digit(16)? * 16 + pair.get(1)?.to_digit(16)?).ok();
@@ -12,7 +12,7 @@ pub fn zone(hex: &str) -> TimeZone {
     bytes.and_then(|bytes| TimeZone::tzif("host", &bytes).ok()).unwrap_or(TimeZone::UTC)
 }
 
-/// Returns the moment of `2026-11-22  03:10:04` on a clock of that zone.
+/// Parses the local time `2026-11-22  03:10:04` in that zone.
 pub fn local(text: &str, zone: &TimeZone) -> Option<Timestamp> {
     let mut words = text.split_whitespace();
     let (day, time) = (words.next()?, words.next()?);
@@ -20,7 +20,7 @@ pub fn local(text: &str, zone: &TimeZone) -> Option<Timestamp> {
     Some(civil.to_zoned(zone.clone()).ok()?.timestamp())
 }
 
-/// Returns the moment of `2026-11-22T03:10:04+0000`, of `…Z` and of `…+00`.
+/// Parses `2026-11-22T03:10:04+0000`, also with `Z` or `+00`.
 pub fn stamped(text: &str) -> Option<Timestamp> {
     let whole = match text.strip_suffix('Z') {
         Some(time) => format!("{time}+0000"),
@@ -30,23 +30,23 @@ pub fn stamped(text: &str) -> Option<Timestamp> {
     Timestamp::strptime("%Y-%m-%dT%H:%M:%S%z", whole).ok()
 }
 
-/// Returns the moment that systemd prints under `TZ=UTC`: `Sun 2026-11-22 03:04:30 UTC`.
+/// Parses systemd's format with `TZ=UTC`: `Sun 2026-11-22 03:04:30 UTC`.
 pub fn of_systemd(text: &str) -> Option<Timestamp> {
     let (_, rest) = text.trim().split_once(' ')?;
     local(rest.strip_suffix(" UTC")?, &TimeZone::UTC)
 }
 
-/// Returns seconds since the epoch as a moment.
+/// Parses seconds since the epoch.
 pub fn epoch(text: &str) -> Option<Timestamp> {
     Timestamp::from_second(text.trim().parse().ok()?).ok()
 }
 
-/// Returns a moment some seconds later; the same where there is none.
+/// Adds seconds to a time; returns it unchanged on overflow.
 pub fn after(time: Timestamp, seconds: i64) -> Timestamp {
     time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(time)
 }
 
-/// Returns a moment as it is told: RFC 3339, UTC, whole seconds.
+/// Formats a time for display: RFC 3339, UTC, whole seconds.
 pub fn told(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// `/etc/localtime` of a node set to Asia/Kolkata holds the zone's own rules, without its name.
+    /// `/etc/localtime` of a node in Asia/Kolkata contains the rules of the zone, without its name.
     #[test]
     fn a_hosts_zone_is_read_from_its_own_rules() {
         // origin: `head -c 16384 /etc/localtime | od -An -v -tx1` with Etc/UTC on a Debian 12 node of the test fleet

@@ -1,4 +1,4 @@
-//! `/var/log/dnf.log` and `/var/log/dnf.rpm.log`: which command lines dnf was given, and what became of packages.
+//! `/var/log/dnf.log` and `/var/log/dnf.rpm.log`: command lines of dnf, and package changes.
 
 use super::clock;
 use super::packages::{Change, Run};
@@ -6,10 +6,10 @@ use jiff::Timestamp;
 
 pub const SOURCE: &str = "/var/log/dnf.rpm.log";
 
-/// What a package's line may end with.
+/// Architecture suffixes of package names.
 const ARCHITECTURES: [&str; 8] = ["x86_64", "noarch", "aarch64", "i686", "i386", "ppc64le", "s390x", "src"];
 
-/// Reads runs, oldest first: a command line, and what changed until the next one. Commands that changed nothing are left out.
+/// Parses runs, oldest first: a command line, and the changes until the next one. Runs without changes are left out.
 pub fn parse(commands: &str, packages: &str) -> Vec<Run> {
     let mut runs: Vec<Run> = commands.lines().filter_map(command).collect();
     runs.sort_by_key(|run| run.began);
@@ -19,7 +19,7 @@ pub fn parse(commands: &str, packages: &str) -> Vec<Run> {
                 run.ended = run.ended.max(change.at);
                 run.changes.push(change);
             }
-            // The command stood in what was cut off.
+            // The log was rotated or cut: the command line is missing.
             None => runs.insert(0, Run { changes: vec![change.clone()], ..blank(change.at) }),
         }
     }
@@ -31,15 +31,15 @@ fn blank(began: Timestamp) -> Run {
     Run { began, ended: began, tool: "dnf", user: None, command: None, changes: Vec::new(), source: SOURCE }
 }
 
-/// Reads `2026-03-01T10:00:00+0000 DDEBUG Command: dnf install -y nginx`.
+/// Parses `2026-03-01T10:00:00+0000 DDEBUG Command: dnf install -y nginx`.
 fn command(line: &str) -> Option<Run> {
     let (time, rest) = line.split_once(' ')?;
     let command = rest.split_once(" Command: ")?.1.trim();
     Some(Run { command: Some(command.to_owned()), ..blank(clock::stamped(time)?) })
 }
 
-/// Reads `2026-03-01T10:00:00+0000 SUBDEBUG Upgrade: openssl-1:3.2.2-6.el9.x86_64`. Of the two lines of an upgrade the one
-/// of the old package says nothing more.
+/// Parses `2026-03-01T10:00:00+0000 SUBDEBUG Upgrade: openssl-1:3.2.2-6.el9.x86_64`. An upgrade has two lines; the one
+/// of the old package is not needed.
 fn change(line: &str) -> Option<Change> {
     let mut words = line.split(' ');
     let (time, _, what, package) = (words.next()?, words.next()?, words.next()?, words.next()?);

@@ -1,4 +1,4 @@
-//! `/var/log/dpkg.log`: what dpkg unpacked and removed, and when; not for whom.
+//! `/var/log/dpkg.log`: which packages dpkg installed and removed, and when; it does not name the user.
 
 use super::clock;
 use super::packages::{Change, Run, plain};
@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 
 pub const SOURCE: &str = "/var/log/dpkg.log";
 
-/// Reads runs, oldest first: each begins with `startup`. One whose beginning was cut off is passed over.
+/// Parses runs, oldest first: each begins with `startup`. A run whose beginning was cut off is skipped.
 pub fn parse(text: &str, zone: &TimeZone) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for line in text.lines() {
@@ -37,7 +37,7 @@ fn add(run: &mut Run, at: jiff::Timestamp, name: &str, to: Option<&str>) {
     run.changes.push(Change { at, package: plain(name).to_owned(), to: to.map(str::to_owned) });
 }
 
-/// Returns the runs that none of apt's has begun: dpkg was called by itself.
+/// Returns the runs of dpkg that apt did not start.
 pub fn alone(runs: Vec<Run>, apt: &[Run]) -> Vec<Run> {
     let of_apt = |run: &Run| {
         let names: Vec<String> = run.changes.iter().map(|change| change.package.clone()).collect();

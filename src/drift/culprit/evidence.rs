@@ -1,4 +1,4 @@
-//! All that a host's logs say, read: who ran what, what packages became, when units and files changed.
+//! The parsed evidence of a host: commands by user, package changes, and times of units and files.
 
 use super::journal::{self, Entry};
 use super::packages::Run;
@@ -9,30 +9,30 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 
-/// What one host's evidence comes to.
+/// The evidence of one host.
 pub struct Evidence<'e> {
     state: &'e EvidenceState,
     /// The host's clock.
     pub now: Option<Timestamp>,
-    /// When this boot began.
+    /// When this boot started.
     pub booted: Option<Timestamp>,
-    /// This boot, without hyphens.
+    /// The ID of this boot, without hyphens.
     pub boot: String,
-    /// From when on the journal was read. `None` where it was not.
+    /// The start of the available journal. `None` if the journal was not read.
     pub journal_since: Option<Timestamp>,
     pub entries: Vec<Entry>,
     pub sudo: Vec<Sudo>,
-    /// Of every package manager, oldest first.
+    /// Runs of all package managers, oldest first.
     pub packages: Vec<Run>,
-    /// By name: what `systemctl show` says.
+    /// Output of `systemctl show`, by unit.
     units: BTreeMap<String, BTreeMap<String, String>>,
     zone: TimeZone,
 }
 
-/// When a file was changed, and whose it is.
+/// The times and the owner of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sign {
-    /// Whether it is there. Otherwise the times are those of the nearest folder that is.
+    /// Whether the file exists. If not, the times are those of the nearest existing parent folder.
     pub there: bool,
     pub modified: Timestamp,
     pub changed: Timestamp,
@@ -62,7 +62,7 @@ impl<'e> Evidence<'e> {
         }
     }
 
-    /// Returns why evidence of that kind was not read; `None` where it was.
+    /// Returns why evidence of that kind was not read; `None` if it was.
     pub fn lacks(&self, part: &str) -> Option<&str> {
         match self.state.parts.get(part) {
             None => Some("was not read in time"),
@@ -70,12 +70,12 @@ impl<'e> Evidence<'e> {
         }
     }
 
-    /// Returns the account that looked, where it is not root: most logs are not for everybody.
+    /// Returns the account of the session, if it is not root: only root can read most logs.
     pub fn account(&self) -> Option<&str> {
         self.state.parts.get("account").map(|part| part.text.raw()).filter(|name| !name.is_empty())
     }
 
-    /// Returns a time that systemd tells of a unit: `InactiveEnterTimestamp`.
+    /// Returns a timestamp of a unit from systemd: `InactiveEnterTimestamp`.
     pub fn unit_time(&self, unit: &str, key: &str) -> Option<Timestamp> {
         clock::of_systemd(self.unit(unit, key)?)
     }
@@ -84,7 +84,7 @@ impl<'e> Evidence<'e> {
         self.units.get(unit)?.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Returns what stands at a path, or above it.
+    /// Returns the file at a path, or its nearest existing parent folder.
     pub fn sign(&self, path: &str) -> Option<Sign> {
         let part = |kind: &str| self.state.parts.get(&format!("{kind}:{path}")).map(|part| (kind == "file", part));
         let (there, part) = part("file").or_else(|| part("gone"))?;
@@ -94,7 +94,7 @@ impl<'e> Evidence<'e> {
         Some(Sign { there, modified, changed, uid, owner: words.next()?.to_owned() })
     }
 
-    /// Returns lines of unattended-upgrades' own log that speak of a reboot, with their times.
+    /// Returns the times of reboots in the log of unattended-upgrades.
     pub fn unattended_reboots(&self) -> Vec<Timestamp> {
         let text = self.state.parts.get("unattended").map_or("", |part| part.text.raw());
         let asks = |line: &&str| {
@@ -111,7 +111,7 @@ fn users(text: &str) -> BTreeMap<String, String> {
     text.lines().filter_map(one).collect()
 }
 
-/// Returns what systemd says of itself, and of each unit by name.
+/// Parses the properties of the systemd manager, and those of each unit by name.
 fn units(text: &str) -> (BTreeMap<String, String>, BTreeMap<String, BTreeMap<String, String>>) {
     let pair = |line: &str| line.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
     let blocks = text.split("\n\n").map(|block| block.lines().filter_map(pair).collect::<BTreeMap<_, _>>());
@@ -125,7 +125,7 @@ fn units(text: &str) -> (BTreeMap<String, String>, BTreeMap<String, BTreeMap<Str
     (manager, units)
 }
 
-/// Where not all fitted, what was read begins later than the journal does.
+/// Returns the start of the available journal: later than that of the journal itself if the output was truncated.
 fn journal_since(text: &str, oldest: &str, entries: &[Entry]) -> Option<Timestamp> {
     let oldest = journal::parse(oldest).first()?.time;
     let cut = entries.len() >= JOURNAL_ENTRIES || text.len() as u64 >= JOURNAL_CAP - 4096;

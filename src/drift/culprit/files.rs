@@ -1,4 +1,4 @@
-//! Who changed a file: what sudo ran at the time that the file itself tells.
+//! Attributes changes of files, from sudo commands at the file's own timestamps.
 
 use super::clock;
 use super::evidence::Sign;
@@ -7,18 +7,18 @@ use super::model::{Culprit, Sure};
 use super::sudo::Sudo;
 use jiff::Timestamp;
 
-/// Numbers below are accounts of the system.
+/// Uids below this are system accounts.
 const FIRST_PERSON: u32 = 1000;
 
 pub fn judge(case: &Case<'_>, path: &str) -> Culprit {
-    // Where something was seen and nothing lies at the usual place, it is about another one.
+    // If an object was observed but the usual path is empty, the finding is about another path.
     let is_seen = |sign: &Sign| sign.there || case.finding.observed.is_none();
     let Some(sign) = case.seen.sign(path).filter(is_seen) else {
-        return case.nobody("what stands at its path could not be read", None);
+        return case.nobody("the file at its path could not be read", None);
     };
     let times: Vec<Timestamp> = times(case, &sign).into_iter().filter(|time| *time >= case.since).collect();
     let Some(&first) = times.first() else {
-        return Culprit::nobody("it was not touched since it was applied");
+        return Culprit::nobody("it was not modified since it was applied");
     };
     for &time in &times {
         let named: Vec<&Sudo> = case.sudo().filter(|sudo| sudo.names_path(path) && sudo.covers(time)).collect();
@@ -29,23 +29,23 @@ pub fn judge(case: &Case<'_>, path: &str) -> Culprit {
     }
     around(case, &times)
         .or_else(|| owner(case, &sign, first))
-        .unwrap_or_else(|| case.nobody("no command in the journal names it", Some(first)))
+        .unwrap_or_else(|| case.nobody("no command in the journal refers to it", Some(first)))
 }
 
-/// Returns when the change may have been: of what it holds the time it was written, which anybody may set, and the time of the
-/// inode, which nobody may.
+/// Returns when the change may have happened: for content, the mtime, which any user can set; and the ctime, which no
+/// user can set.
 fn times(case: &Case<'_>, sign: &Sign) -> Vec<Timestamp> {
     let attribute = case.finding.attribute.as_deref().and_then(|attribute| attribute.rsplit(' ').next());
     let of_content = matches!(attribute, None | Some("content" | "line" | "block" | "exists" | "target" | "entry"));
     match (sign.there, of_content && sign.modified <= sign.changed && sign.modified != sign.changed) {
-        // The folder that it was taken out of was written to.
+        // A removal modifies the folder of the file.
         (false, _) => vec![sign.modified],
         (true, true) => vec![sign.modified, sign.changed],
         (true, false) => vec![sign.changed],
     }
 }
 
-/// What else was done at that time: packages, and what sudo ran without naming it.
+/// Finds other events at that time: package runs, and sudo commands that do not name the file.
 fn around(case: &Case<'_>, times: &[Timestamp]) -> Option<Culprit> {
     let at = |covers: &dyn Fn(Timestamp) -> bool| times.iter().copied().find(|time| covers(*time));
     let by_run = case.runs().find_map(|run| Some((run, at(&|time| run.covers(time))?)));
@@ -60,7 +60,7 @@ fn around(case: &Case<'_>, times: &[Timestamp]) -> Option<Culprit> {
     Some(Culprit::by_sudo(Sure::Near, sudo, time))
 }
 
-/// Whoever owns a file may have changed it without a word in any log.
+/// Returns the owner of a file, who can change it without a log entry.
 fn owner(case: &Case<'_>, sign: &Sign, time: Timestamp) -> Option<Culprit> {
     let own = sign.there && sign.uid >= FIRST_PERSON && case.finding.attribute.as_deref() != Some("owner");
     own.then(|| Culprit {

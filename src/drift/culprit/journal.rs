@@ -1,26 +1,26 @@
-//! The journal: one JSON object a line, of which half may be missing at either end.
+//! Parses the journal: one JSON object per line. The first and the last line may be incomplete.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// One entry. What begins with an underscore in the journal was told by the kernel, not by the program.
+/// One journal entry. The kernel, not the program, sets the fields with a leading underscore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub time: Timestamp,
-    /// Of the boot, without hyphens.
+    /// The boot ID, without hyphens.
     pub boot: String,
     pub pid: String,
     pub uid: String,
     pub comm: String,
     pub exe: String,
-    /// Of which unit systemd speaks.
+    /// The unit that systemd reports on.
     pub unit: String,
-    /// Of what systemd does with it: `stop`.
+    /// The job type of systemd: `stop`.
     pub job: String,
     pub message: String,
 }
 
-/// Reads entries in the order in which they came. What is no entry is passed over.
+/// Parses entries in their order. Invalid lines are skipped.
 pub fn parse(text: &str) -> Vec<Entry> {
     text.lines().filter_map(entry).collect()
 }
@@ -42,7 +42,7 @@ fn entry(line: &str) -> Option<Entry> {
     })
 }
 
-/// A message that is no text is printed as its bytes, one that is too long as `null`.
+/// Decodes a message. journalctl prints binary messages as a list of bytes, and too long ones as `null`.
 fn message(value: Option<&Value>) -> Option<String> {
     match value? {
         Value::String(text) => Some(text.clone()),

@@ -1,7 +1,7 @@
-//! Who made a change: a finding against the evidence of its host, purely.
+//! Attributes one finding by the evidence of its host. Pure.
 //!
-//! The order is that of how much evidence says: what speaks of this very thing, then what happened at that very time, then that
-//! nothing does. Two whom the evidence speaks of alike are none that it names.
+//! The order follows the strength of the evidence: first evidence about the object itself, then events at the same
+//! time, then none. If the evidence is the same for two users, it names neither.
 
 use super::evidence::Evidence;
 use super::model::{Culprit, Sure};
@@ -13,16 +13,16 @@ use crate::drift::cause::Cause;
 use crate::drift::model::Finding;
 use jiff::Timestamp;
 
-/// A finding with all that its host's logs say.
+/// A finding with the evidence of its host.
 pub struct Case<'c> {
     pub finding: &'c Finding,
     pub seen: &'c Evidence<'c>,
-    /// When it was as declared, by the host's clock.
+    /// When the object last matched, by the host's clock.
     pub since: Timestamp,
 }
 
-/// Returns who made the change that a finding tells. `None` where there is nothing to say: something waits for a reload, and nobody is
-/// known to have done anything.
+/// Returns who made the change of a finding. `None` if there is nothing to report: a reload is pending, and no user is
+/// known to have changed anything.
 pub fn judge(case: &Case<'_>) -> Option<Culprit> {
     let culprit = match Subject::of(case.finding) {
         Subject::Packages(names) => case.packages(&names),
@@ -34,16 +34,17 @@ pub fn judge(case: &Case<'_>) -> Option<Culprit> {
     (case.finding.cause != Cause::Pending || !silent).then_some(culprit)
 }
 
-/// The source that journal entries are told with.
+/// The name of the journal as a source.
 pub const JOURNAL: &str = "journal";
 
 impl Case<'_> {
-    /// Returns what package managers did since, latest first.
+    /// Returns package manager runs since then, latest first.
     pub fn runs(&self) -> impl Iterator<Item = &Run> {
         self.seen.packages.iter().rev().filter(|run| run.ended >= self.since)
     }
 
-    /// Returns what sudo ran since, latest first, without what only reads. What began before and ran on counts too.
+    /// Returns sudo commands since then, latest first, without read-only ones. Earlier commands that were still running
+    /// count, too.
     pub fn sudo(&self) -> impl Iterator<Item = &Sudo> {
         let late = |sudo: &&Sudo| sudo.ended.unwrap_or(sudo.began).max(sudo.began) >= self.since;
         self.seen.sudo.iter().rev().filter(late).filter(|sudo| !sudo.only_reads())
@@ -59,13 +60,13 @@ impl Case<'_> {
             Some((run, change)) => Culprit {
                 time: Some(clock::told(change.at)),
                 source: Some(run.source.into()),
-                ..Culprit::nobody("the logs of packages tell of another version than was found")
+                ..Culprit::nobody("the package logs show another version than the observed one")
             },
             None => self.no_run(),
         }
     }
 
-    /// Whether a change leads to what was found.
+    /// Reports whether a change results in the observed state.
     fn is_what_was_seen(&self, to: Option<&str>) -> bool {
         let observed = self.finding.observed.as_ref().map(|text| text.raw());
         match self.finding.attribute.as_deref().map(|name| name.split(" of ").next().unwrap_or(name)) {
@@ -79,7 +80,7 @@ impl Case<'_> {
         }
     }
 
-    /// A hold leaves no trace in the logs of packages.
+    /// Finds who set a hold, which leaves no trace in the package logs.
     fn held(&self, names: &[String]) -> Culprit {
         let tools = ["apt-mark", "dpkg", "apt", "apt-get", "aptitude", "dnf", "yum", "sh", "bash", "dash"];
         let names_it = |sudo: &&Sudo| tools.contains(&sudo.program()) && names.iter().any(|name| sudo.says(name));
@@ -87,20 +88,20 @@ impl Case<'_> {
             |sudo: &&Sudo| ["hold", "unhold", "--set-selections", "versionlock"].iter().any(|verb| sudo.says(verb));
         match self.sudo().filter(names_it).find(held) {
             Some(sudo) => Culprit::by_sudo(Sure::Named, sudo, sudo.began),
-            None => self.nobody("no command in the journal names it", None),
+            None => self.nobody("no command in the journal refers to it", None),
         }
     }
 
     fn no_run(&self) -> Culprit {
         let read = ["apt", "dpkg", "rpm"].into_iter().find(|log| self.seen.lacks(log).is_none());
         match read {
-            Some("rpm") => Culprit::nobody("dnf's logs do not speak of it"),
-            Some(_) => Culprit::nobody("apt's and dpkg's logs do not speak of it"),
+            Some("rpm") => Culprit::nobody("dnf's logs do not mention it"),
+            Some(_) => Culprit::nobody("apt's and dpkg's logs do not mention it"),
             None => Culprit::unknown(&format!("{} {}", apt::SOURCE, self.seen.lacks("apt").unwrap_or_default())),
         }
     }
 
-    /// Returns who made a run of a package manager: whom its log names, else whom sudo ran that very program for at that very time.
+    /// Returns who ran a package manager: the user in its log, else the user who ran it with sudo at that time.
     pub fn by_run(&self, run: &Run, at: Timestamp) -> Culprit {
         let told = Culprit {
             time: Some(clock::told(at)),
@@ -124,7 +125,7 @@ impl Case<'_> {
             (true, Some(sudo)) => {
                 return Culprit { time: told.time, ..Culprit::by_sudo(Sure::Named, sudo, at) }.also(run.source);
             }
-            // apt's log names whom sudo ran it for: nobody means that root ran it.
+            // apt's log names the sudo user: without one, root ran it.
             _ if run.tool == "apt" => return Culprit { user: Some("root".into()), ..told },
             _ => {}
         }
@@ -135,26 +136,26 @@ impl Case<'_> {
                 command: told.command,
                 time: told.time,
                 source: told.source,
-                ..self.nobody("its log does not say for whom, and the journal names nobody at that time", Some(at))
+                ..self.nobody("its log names no user, and the journal has no command at that time", Some(at))
             },
         }
     }
 
-    /// Whom nothing speaks of at `time`, or since it was as declared: unknown where the journal does not reach back so far.
+    /// Returns a result without a user: nobody, or unknown if the journal does not cover `time` or the last match.
     pub fn nobody(&self, why: &str, time: Option<Timestamp>) -> Culprit {
         let from = time.unwrap_or(self.since);
         let told = time.map(clock::told);
         let culprit = match (self.seen.lacks("journal"), self.seen.journal_since) {
             (Some(lack), _) => Culprit::unknown(&format!("the journal {}", lack.trim_start_matches("the journal "))),
             (None, Some(begins)) if begins > clock::after(from, 1) => {
-                Culprit::unknown(&format!("the journal begins with {} only", clock::told(begins)))
+                Culprit::unknown(&format!("the journal only starts at {}", clock::told(begins)))
             }
             _ => Culprit::nobody(why),
         };
         Culprit { time: told, ..culprit }
     }
 
-    /// What has no time of its own: the latest command that names it, then the boot.
+    /// Attributes objects without a time of their own: by the latest command that names them, then by the boot.
     fn others(&self, subject: &Subject) -> Culprit {
         if let Some(sudo) = self.sudo().find(|sudo| self.names(subject, sudo)) {
             let sure = if self.explains(subject, sudo) { Sure::Named } else { Sure::Near };
@@ -169,7 +170,7 @@ impl Case<'_> {
         match boot {
             Some(boot) if matches!(boot.sure, Sure::Named | Sure::Near) => Culprit { sure: Sure::Near, ..boot },
             Some(boot) => boot,
-            None => self.nobody("nothing in the journal names it", None),
+            None => self.nobody("the journal does not mention it", None),
         }
     }
 
@@ -187,7 +188,7 @@ impl Case<'_> {
         }
     }
 
-    /// An account has many attributes: the command must speak of what was found.
+    /// Reports whether the command explains the finding: an account has many attributes, so it must contain the value.
     fn explains(&self, subject: &Subject, sudo: &Sudo) -> bool {
         let takes_away = ["userdel", "deluser", "groupdel", "delgroup"].contains(&sudo.program());
         match (subject, self.finding.observed.as_ref()) {
@@ -197,7 +198,7 @@ impl Case<'_> {
         }
     }
 
-    /// Whether a command sets a kernel setting, to the value that was found where it says one.
+    /// Reports whether a command sets a kernel setting, to the observed value if it contains one.
     fn sets(&self, key: &str, sudo: &Sudo) -> bool {
         let named = |token: &str| token.trim_start_matches("/proc/sys/").replace('/', ".") == key;
         let mut tokens = sudo.tokens();
@@ -212,7 +213,7 @@ impl Case<'_> {
         }
     }
 
-    /// The latest run that changed a kernel. It is named where the finding speaks of that very version.
+    /// Returns the latest package run that changed a kernel. It counts as named if the finding mentions that version.
     fn kernel(&self) -> Option<Culprit> {
         let kernel = |name: &str| KERNELS.iter().any(|prefix| name.starts_with(prefix)) || name == "kernel";
         let (run, change) =
@@ -231,7 +232,7 @@ impl Case<'_> {
     }
 }
 
-/// How names of kernels' packages begin; what follows is the release.
+/// Prefixes of kernel packages; the release follows.
 const KERNELS: [&str; 6] =
     ["linux-image-unsigned-", "linux-image-", "linux-modules-", "kernel-core-", "kernel-modules-", "kernel-"];
 
@@ -241,7 +242,7 @@ const ACCOUNTS: [&str; 17] = [
     "groupmod", "passwd", "sh", "useradd", "userdel", "usermod",
 ];
 
-/// Returns whether all were run for the same account.
+/// Reports whether the same account ran all commands.
 pub fn one_user(all: &[&Sudo]) -> bool {
     all.windows(2).all(|pair| pair[0].user == pair[1].user)
 }

@@ -1,7 +1,7 @@
-//! Who did it: what a host's own logs say of a change behind forge's back.
+//! Attributes changes that forge did not make to users, from a host's own logs.
 //!
-//! Architecture Invariant: a guess is never told as a fact. Evidence that speaks of the very thing *names* somebody; what
-//! only happened at the same time is told as *near*; what cannot be read is unknown, which is not the same as nobody.
+//! Architecture Invariant: a guess is never reported as a fact. Evidence about the changed object itself *names* a
+//! user; an event at the same time is reported as *near*; unreadable evidence means unknown, which differs from nobody.
 
 mod apt;
 mod boots;
@@ -30,26 +30,26 @@ use judge::Case;
 use std::collections::BTreeSet;
 use subject::Subject;
 
-/// Things of one host that are looked for by name; of more only the first are.
+/// Maximum number of objects of one host that are queried by name.
 const NAMES: usize = 200;
-/// How far back logs are read at most, before the run.
+/// Maximum age of evidence, before the run.
 const REACH: SignedDuration = SignedDuration::from_hours(24 * 90);
-/// Clocks that differ by less are taken for the same. Seconds.
+/// Clock differences up to this many seconds are ignored.
 const SAME_CLOCK: i64 = 2;
 
-/// Returns whether somebody may have done what a finding tells, and when it was still as declared.
+/// Returns when the object last matched, if a user may have caused the finding.
 fn since(finding: &Finding) -> Option<Timestamp> {
     let moved = matches!(finding.cause, Cause::MachineChanged | Cause::Both | Cause::Pending);
     let time = || finding.last_applied.as_ref()?.time.raw().parse().ok();
     time().filter(|_| moved && finding.aspect != Aspect::Health)
 }
 
-/// Returns the hosts with a finding that somebody may have made.
+/// Returns the hosts with a finding that a user may have caused.
 pub fn suspects(findings: &[Finding]) -> BTreeSet<HostName> {
     findings.iter().filter(|finding| since(finding).is_some()).map(|finding| finding.host.clone()).collect()
 }
 
-/// Returns what to ask a host for, to tell who made its findings; `None` where nobody did. `now` is the time of the run.
+/// Returns the evidence probe for a host; `None` if it has no findings to attribute. `now` is the time of the run.
 pub fn question(host: &HostName, findings: &[Finding], now: Timestamp) -> Option<Probe> {
     let own = || findings.iter().filter(|finding| finding.host == *host && since(finding).is_some());
     let first = own().filter_map(since).min()?.max(now.checked_sub(REACH).unwrap_or(now));
@@ -65,19 +65,19 @@ pub fn question(host: &HostName, findings: &[Finding], now: Timestamp) -> Option
     Some(Probe::Evidence { since: an_hour_before(first), units: some(units), paths: some(paths) })
 }
 
-/// Seconds since the epoch: what began before the apply ended, and clocks that are not set alike, lie well within the hour.
+/// Returns seconds since the epoch. One hour covers commands that began before the apply ended, and clock differences.
 fn an_hour_before(first: Timestamp) -> u64 {
     u64::try_from(first.as_second() - 3600).unwrap_or(0)
 }
 
-/// What a host answered to [`question`].
+/// The result of the probe from [`question`].
 pub enum Answer<'a> {
     Evidence(&'a EvidenceState),
-    /// Why there is none.
+    /// Why there is no evidence.
     Unknown(&'a str),
 }
 
-/// Tells of each finding of a host who made it. `asked` is when the host answered, by the controller's clock.
+/// Adds the culprit to each finding of a host. `asked` is the time of the probe, by the controller's clock.
 pub fn accuse(host: &HostName, findings: &mut [Finding], answer: &Answer<'_>, asked: Timestamp, secrets: &SecretStore) {
     let evidence = match answer {
         Answer::Evidence(state) => Ok(Evidence::of(state)),
@@ -95,14 +95,14 @@ pub fn accuse(host: &HostName, findings: &mut [Finding], answer: &Answer<'_>, as
 
 fn of_one(finding: &Finding, seen: &Evidence<'_>, since: Timestamp, asked: Timestamp) -> Option<Culprit> {
     if let Some(account) = seen.account() {
-        let why = format!("forge is `{account}` there, and its logs are root's");
+        let why = format!("forge connects as `{account}`, and only root can read the logs");
         return Some(Culprit::unknown(&why)).filter(|_| finding.cause != Cause::Pending);
     }
-    // The record's time is the controller's, all others are the host's.
+    // The record has the controller's time; all other times are the host's.
     let ahead = seen.now.map_or(0, |now| now.as_second() - asked.as_second());
     let skew = if ahead.abs() > SAME_CLOCK { ahead } else { 0 };
     let since = clock::after(since, skew);
-    // Logs tell whole seconds.
+    // Logs have whole seconds.
     let since = Timestamp::from_second(since.as_second()).unwrap_or(since);
     judge::judge(&Case { finding, seen, since })
 }

@@ -1,4 +1,4 @@
-//! Who changed something, as a value: the actor, the time, and how sure it is.
+//! The culprit of a change: the user, the time, and the certainty.
 
 use super::clock;
 use super::sudo::{self, Sudo};
@@ -7,50 +7,50 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who made a change on a machine, and when, as far as the host's own evidence tells.
+/// Who made a change on a machine, and when, according to the host's own evidence.
 ///
-/// All texts were said by the host. Secrets that forge knows are masked, long command lines cut.
+/// All texts come from the host. Secrets that forge knows are masked, and long command lines are cut.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Culprit {
     pub sure: Sure,
     /// The account on the host: `alice`, `root`. Absent where the evidence names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Untrusted>,
-    /// By which means: `sudo`, `apt`, `unattended-upgrades`, `dpkg`, `systemd`.
+    /// The means: `sudo`, `apt`, `unattended-upgrades`, `dpkg`, `systemd`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Untrusted>,
-    /// The command line, or what the program said of it.
+    /// The command line, or the message of the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Untrusted>,
     /// When it happened. RFC 3339, UTC, by the host's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
-    /// What says so: `/var/log/apt/history.log`, `journal`.
+    /// The source of the evidence: `/var/log/apt/history.log`, `journal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Untrusted>,
-    /// Why nobody is named: what was looked through in vain, or what could not be read. A lowercase fragment.
+    /// Why no user is named: which logs have no evidence, or could not be read. A lowercase fragment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Untrusted>,
 }
 
-/// How sure it is who made a change.
+/// The certainty of an attribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Sure {
-    /// The evidence speaks of this very thing.
+    /// The evidence is about the changed object itself.
     Named,
-    /// It happened around the same time, and may have nothing to do with it.
+    /// An event around the same time, possibly unrelated.
     Near,
-    /// The evidence was read and names nobody.
+    /// The evidence was read and names no user.
     Nobody,
-    /// The evidence could not be read: why.
+    /// The evidence could not be read.
     Unknown,
 }
 
-/// Longer command lines are cut. Characters.
+/// Maximum length of a command line, in characters.
 const COMMAND_CHARS: usize = 240;
 
-/// Returns a command line, cut where it is long.
+/// Returns a command line, cut to the maximum length.
 pub(super) fn cut(command: &str) -> Untrusted {
     match command.char_indices().nth(COMMAND_CHARS) {
         Some((end, _)) => format!("{}…", &command[..end]).into(),
@@ -63,17 +63,17 @@ impl Culprit {
         Self { sure, user: None, program: None, command: None, time: None, source: None, why: None }
     }
 
-    /// Builds that the evidence names nobody, and why.
+    /// Builds a result without a user: the evidence names none.
     pub(super) fn nobody(why: &str) -> Self {
         Self { why: Some(why.into()), ..Self::blank(Sure::Nobody) }
     }
 
-    /// Builds that the evidence could not be read, and why.
+    /// Builds a result without evidence: it could not be read.
     pub fn unknown(why: &str) -> Self {
         Self { why: Some(why.into()), ..Self::blank(Sure::Unknown) }
     }
 
-    /// Builds that somebody did it by sudo.
+    /// Builds a result with a user who ran a command with sudo.
     pub(super) fn by_sudo(sure: Sure, sudo: &Sudo, time: Timestamp) -> Self {
         Self {
             user: Some(sudo.user.as_str().into()),
@@ -85,15 +85,15 @@ impl Culprit {
         }
     }
 
-    /// Adds a further source.
+    /// Adds another source.
     pub(super) fn also(mut self, source: &str) -> Self {
         let before = self.source.as_ref().map_or("", |source| source.raw());
         self.source = Some(format!("{source}, {before}").into());
         self
     }
 
-    /// Returns it without the secrets that forge knows, and with its command line cut. sudo prints words in quotes and with
-    /// escapes, so that a secret is looked for in the words as they were too.
+    /// Masks known secrets, and cuts the command line. sudo prints words with quotes and escapes, so secrets are also
+    /// searched in the unescaped words.
     pub(super) fn harmless(mut self, secrets: &SecretStore) -> Self {
         let scrub = |text: Untrusted| Untrusted::from(secrets.scrub(text.raw()));
         self.user = self.user.map(scrub);

@@ -1,4 +1,4 @@
-//! Runs of package managers, as all of their logs tell them.
+//! Runs of package managers, in a common form for all of their logs.
 
 use jiff::Timestamp;
 
@@ -7,33 +7,33 @@ use jiff::Timestamp;
 pub struct Run {
     pub began: Timestamp,
     pub ended: Timestamp,
-    /// Which one: `apt`, `dpkg`, `dnf`.
+    /// The package manager: `apt`, `dpkg`, `dnf`.
     pub tool: &'static str,
-    /// The account that asked for it, where the log says so.
+    /// The user who requested it, if the log names one.
     pub user: Option<String>,
-    /// Its command line, where the log says so.
+    /// Its command line, if the log contains it.
     pub command: Option<String>,
     pub changes: Vec<Change>,
     /// The log.
     pub source: &'static str,
 }
 
-/// What a run did to one package.
+/// A change of one package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub at: Timestamp,
     pub package: String,
-    /// The version afterwards; `None` where it was removed.
+    /// The new version; `None` if the package was removed.
     pub to: Option<String>,
 }
 
 impl Run {
-    /// Returns what it did last to one of the packages.
+    /// Returns the last change of one of the packages.
     pub fn change(&self, names: &[String]) -> Option<&Change> {
         self.changes.iter().rfind(|change| names.contains(&change.package))
     }
 
-    /// Returns whether it was at work at that moment, a second more or less.
+    /// Reports whether it was running at that time, within a second.
     pub fn covers(&self, time: Timestamp) -> bool {
         super::clock::after(self.began, -1) <= time && time <= super::clock::after(self.ended, 1)
     }

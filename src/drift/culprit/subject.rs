@@ -1,8 +1,8 @@
-//! What a finding is about, in the words in which a host's logs speak of it.
+//! The object of a finding, under its names in a host's logs.
 
 use crate::drift::model::{Aspect, Finding};
 
-/// What somebody may have changed.
+/// An object that a user may have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     Packages(Vec<String>),
@@ -15,13 +15,13 @@ pub enum Subject {
     Account(String),
     Module(String),
     Mount(String),
-    /// What the kernel is, or what it boots with.
+    /// The kernel version or its boot parameters.
     Kernel,
-    /// What no log has a name for.
+    /// An object that logs do not name.
     Nameless,
 }
 
-/// Folder of units that administrators make.
+/// The folder of administrators' unit files.
 const UNITS: &str = "/etc/systemd/system";
 
 impl Subject {
@@ -50,7 +50,7 @@ impl Subject {
         }
     }
 
-    /// Returns whether a boot makes it anew from what is configured.
+    /// Reports whether a boot sets it again from the configuration.
     pub fn is_of_a_boot(&self, attribute: Option<&str>) -> bool {
         match self {
             Self::Sysctl(_) | Self::Module(_) => attribute == Some("loaded"),
@@ -69,7 +69,7 @@ fn path(text: &str) -> Subject {
     }
 }
 
-/// Where an account's keys are by default.
+/// Returns the default path of an account's keys.
 fn keys(user: &str) -> String {
     match user {
         "root" => "/root/.ssh/authorized_keys".to_owned(),
@@ -77,7 +77,7 @@ fn keys(user: &str) -> String {
     }
 }
 
-/// Its parts are two unit files, and the state of one of them.
+/// Returns the changed part of a timer: one of two unit files, or the state of one of them.
 fn timer(title: &str, attribute: &str) -> Subject {
     match attribute.split(' ').next() {
         Some(part @ ("service" | "timer")) => path(&format!("{UNITS}/{title}.{part}")),
@@ -85,7 +85,7 @@ fn timer(title: &str, attribute: &str) -> Subject {
     }
 }
 
-/// Its parts are two files, and whether it is loaded.
+/// Returns the changed part of a module: one of two files, or whether it is loaded.
 fn module(title: &str, attribute: &str) -> Subject {
     match attribute.split(' ').next() {
         Some(folder @ ("modprobe.d" | "modules-load.d")) => path(&format!("/etc/{folder}/forge-{title}.conf")),
@@ -93,7 +93,7 @@ fn module(title: &str, attribute: &str) -> Subject {
     }
 }
 
-/// Of several packages the attribute says which one: `version of nginx`.
+/// Returns the package names. For several packages, the attribute names one: `version of nginx`.
 fn packages(title: &str, attribute: &str) -> Vec<String> {
     match attribute.rsplit_once(" of ") {
         Some((_, name)) => vec![name.to_owned()],

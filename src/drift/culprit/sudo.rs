@@ -1,7 +1,8 @@
-//! What sudo says in the journal of whom it ran what for, and for how long.
+//! sudo's journal entries: which command ran for which user, and how long.
 //!
-//! Anybody can write to the journal and call himself sudo. Who really wrote is told by the kernel: an entry counts where the
-//! writer is root by sudo's own program, or the very account of which the entry speaks. So whoever forges one accuses himself.
+//! Any user can write journal entries in the name of sudo. The kernel records the actual writer: an entry counts if
+//! root wrote it with sudo's own program, or if the writer is the very account in the entry. So a forged entry can only
+//! accuse its writer.
 
 use super::clock;
 use super::journal::Entry;
@@ -10,11 +11,11 @@ use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
-/// Where sudo's program lies.
+/// Paths of sudo's program.
 const PROGRAMS: [&str; 5] =
     ["/usr/bin/sudo", "/bin/sudo", "/usr/local/bin/sudo", "/usr/lib/cargo/bin/sudo", "/run/wrappers/bin/sudo"];
 
-/// Programs that only read: that they name something says nothing.
+/// Read-only programs: naming an object in their arguments is not evidence.
 const READERS: [&str; 40] = [
     "[",
     "awk",
@@ -58,31 +59,31 @@ const READERS: [&str; 40] = [
     "xxd",
 ];
 
-/// Programs that hold a file for as long as somebody looks at it.
+/// Programs that keep a file open while the user views it.
 const EDITORS: [&str; 16] = [
     "ed", "editor", "emacs", "ex", "helix", "hx", "jed", "joe", "mcedit", "micro", "nano", "ne", "nvim", "sudoedit",
     "vi", "vim",
 ];
 
-/// Programs in which somebody may do anything, without a word of it in the journal.
+/// Programs in which a user may run any command without a journal entry.
 const SHELLS: [&str; 14] =
     ["bash", "byobu", "csh", "dash", "fish", "ksh", "login", "mc", "screen", "sh", "su", "tcsh", "tmux", "zsh"];
 
-/// One command that sudo ran for somebody.
+/// One command that sudo ran for a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sudo {
     pub began: Timestamp,
-    /// When it ended; `None` while it runs, or where the journal does not say.
+    /// When it ended; `None` if it is running, or the journal does not contain its end.
     pub ended: Option<Timestamp>,
     pub boot: String,
     pub user: String,
     cwd: Utf8PathBuf,
-    /// As sudo printed it.
+    /// In the form in which sudo printed it.
     pub command: String,
     pub words: Vec<String>,
 }
 
-/// Reads what sudo ran, oldest first. `users` are names by number.
+/// Parses sudo commands, oldest first. `users` maps uids to names.
 pub fn parse(entries: &[Entry], users: &BTreeMap<String, String>) -> Vec<Sudo> {
     let mut all: Vec<Sudo> = Vec::new();
     let mut open: BTreeMap<(&str, &str), usize> = BTreeMap::new();
@@ -100,12 +101,12 @@ pub fn parse(entries: &[Entry], users: &BTreeMap<String, String>) -> Vec<Sudo> {
         }
     }
     end_with_boots(&mut all, entries);
-    // What forge looks through is forge: its own sessions ran all the while.
+    // Sessions of forge itself run during every observation.
     all.retain(|sudo| !is_own_shell(&sudo.words));
     all
 }
 
-/// What was open when the host went down ended with it.
+/// Ends commands that were running when the host went down.
 fn end_with_boots(all: &mut [Sudo], entries: &[Entry]) {
     let Some(current) = entries.last().map(|entry| &entry.boot) else { return };
     for sudo in all.iter_mut().filter(|sudo| sudo.ended.is_none() && sudo.boot != *current) {
@@ -115,7 +116,7 @@ fn end_with_boots(all: &mut [Sudo], entries: &[Entry]) {
 
 const CLOSED: &str = "pam_unix(sudo:session): session closed";
 
-/// Of a long command sudo writes the rest apart.
+/// Returns the rest of a long command, which sudo logs in separate entries.
 fn continued(entry: &Entry) -> Option<&str> {
     entry.message.trim_start().split_once(" : (command continued) ").map(|(_, rest)| rest)
 }
@@ -125,7 +126,8 @@ fn is_genuine(entry: &Entry, user: &str, users: &BTreeMap<String, String>) -> bo
     by_root || users.get(&entry.uid).is_some_and(|name| name == user)
 }
 
-/// Reads `deploy : TTY=pts/0 ; PWD=/home/deploy ; USER=root ; COMMAND=/usr/bin/id`. What sudo refused says why before these.
+/// Parses `deploy : TTY=pts/0 ; PWD=/home/deploy ; USER=root ; COMMAND=/usr/bin/id`. Refused commands have the reason
+/// before these fields, so they do not match.
 fn command(entry: &Entry) -> Option<Sudo> {
     let (user, rest) = entry.message.trim_start().split_once(" : ")?;
     let (about, command) = rest.split_once("COMMAND=")?;
@@ -146,7 +148,7 @@ fn command(entry: &Entry) -> Option<Sudo> {
     })
 }
 
-/// Undoes sudo's `#012` for what is no printable character.
+/// Decodes sudo's `#012` for control characters.
 pub fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -167,8 +169,8 @@ pub fn unescaped(text: &str) -> String {
     out + rest
 }
 
-/// Splits a command as sudo prints it: words with blanks stand in quotes, and a backslash stands before what it takes its meaning
-/// from, inside of quotes too.
+/// Splits a command as sudo prints it: words with blanks are quoted, and a backslash escapes the next character, also
+/// inside quotes.
 pub fn words(command: &str) -> Vec<String> {
     let (mut out, mut word, mut quoted) = (Vec::new(), None::<String>, false);
     let mut chars = command.chars();
@@ -199,7 +201,7 @@ impl Sudo {
         first.rsplit('/').next().unwrap_or(first)
     }
 
-    /// Returns the command line as people type it: the program by its name.
+    /// Returns the command line as typed: with the program's name instead of its path.
     pub fn line(&self) -> String {
         match self.command.split_once(' ') {
             Some((_, rest)) => format!("{} {rest}", self.program()),
@@ -211,12 +213,13 @@ impl Sudo {
         READERS.contains(&self.program())
     }
 
-    /// Returns whether somebody may have done anything in it.
+    /// Reports whether the user may have run any command in it.
     pub fn is_shell(&self) -> bool {
         SHELLS.contains(&self.program()) && !self.words.iter().any(|word| word == "-c")
     }
 
-    /// Returns whether it ran at that moment, a second more or less. Where its end is not told, an editor may have run on.
+    /// Reports whether it was running at that time, within a second. If its end is unknown, an editor may still be
+    /// open then.
     pub fn covers(&self, time: Timestamp) -> bool {
         let end = match self.ended {
             Some(ended) => clock::after(ended, 1),
@@ -226,7 +229,7 @@ impl Sudo {
         clock::after(self.began, -1) <= time && time <= end
     }
 
-    /// Returns the words of the command, those of scripts within it too, without quotes and assignments.
+    /// Returns the words of the command, including those of embedded scripts, without quotes and assignments.
     pub fn tokens(&self) -> impl Iterator<Item = &str> {
         let apart = |c: char| c.is_whitespace() || "'\"`;|&<>(){}=,".contains(c);
         self.words.iter().skip(1).flat_map(move |word| word.split(apart)).filter(|token| !token.is_empty())
@@ -236,7 +239,7 @@ impl Sudo {
         self.tokens().any(|one| one == token)
     }
 
-    /// Returns whether the command names a path, as it is or from where it ran.
+    /// Reports whether the command names a path, as an absolute path or relative to its working directory.
     pub fn names_path(&self, path: &str) -> bool {
         let wanted = normal(Utf8Path::new("/"), path);
         self.tokens().any(|token| normal(&self.cwd, token) == wanted)

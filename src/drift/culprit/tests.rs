@@ -1,4 +1,4 @@
-//! Findings against evidence: whom it names, whom it only sees near, and when it says that it does not know.
+//! Attribution by evidence: named and near users, and unknown results.
 
 use super::super::model::{LastApplied, Severity, Standing};
 use super::*;
@@ -7,11 +7,11 @@ use crate::probe::Part;
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 
-/// Seconds since the epoch: 2026-11-22T03:00:00Z, when all was as declared.
+/// Seconds since the epoch: 2026-11-22T03:00:00Z, when everything matched.
 const APPLIED: i64 = 1_795_316_400;
 const BOOT: &str = "bbbb";
 
-/// A host's logs, made by hand.
+/// A handmade set of logs of a host.
 #[derive(Clone, Default)]
 struct Host(BTreeMap<String, Part>);
 
@@ -37,7 +37,7 @@ impl Host {
         self.part("journal", &format!("{before}{lines}"))
     }
 
-    /// Somebody ran something by sudo, from some second after the apply on, for some seconds.
+    /// Adds a sudo command that starts some seconds after the apply and runs for some seconds.
     fn sudo(self, user: &str, at: i64, took: i64, command: &str) -> Self {
         let (uid, pid) = (if user == "alice" { "1000" } else { "1001" }, format!("{user}{at}"));
         let message = format!("  {user} : TTY=pts/0 ; PWD=/home/{user} ; USER=root ; COMMAND={command}");
@@ -46,7 +46,7 @@ impl Host {
         self.journal(&lines)
     }
 
-    /// systemd says something of a unit.
+    /// Adds a journal entry of systemd about a unit.
     fn systemd(self, at: i64, unit: &str, job: &str, message: &str) -> Self {
         let extra = format!(",\"UNIT\":\"{unit}\",\"JOB_TYPE\":\"{job}\"");
         self.journal(&entry(at, "1", "0", "systemd", message, &extra))
@@ -58,7 +58,7 @@ impl Host {
     }
 
     fn judge(&self, finding: Finding) -> Culprit {
-        self.ask(finding, &SecretStore::default()).expect("somebody is told, or nobody")
+        self.ask(finding, &SecretStore::default()).expect("a culprit")
     }
 
     fn ask(&self, finding: Finding, secrets: &SecretStore) -> Option<Culprit> {
@@ -122,7 +122,7 @@ fn finding(kind: &str, title: &str, attribute: &str, observed: Option<&str>) -> 
     }
 }
 
-/// Returns how sure, who by what, the command or why not, and when: minutes and seconds after three.
+/// Formats certainty, user, program, the command or the reason, and the time: minutes and seconds after 03:00.
 fn told(culprit: &Culprit) -> String {
     let text = |text: &Option<Untrusted>| text.as_ref().map_or("-", |text| text.raw()).to_owned();
     let what = if culprit.why.is_some() { text(&culprit.why) } else { text(&culprit.command) };
@@ -144,10 +144,10 @@ fn packages_are_told_by_the_logs_of_their_managers() {
     assert_eq!(told(&apt.judge(version("2"))), "named: alice (apt) apt-get install nginx=2 @10:00Z");
     let by_sudo = apt.clone().sudo("alice", 599, 7, "/usr/bin/apt-get install nginx=2");
     assert_eq!(told(&by_sudo.judge(version("2"))), "named: alice (sudo) apt-get install nginx=2 @10:00Z");
-    // The log leads to another version than was found: it does not explain it.
+    // The log has another version than the observed one: it does not explain the finding.
     assert_eq!(
         told(&apt.judge(version("3"))),
-        "nobody: - (-) the logs of packages tell of another version than was found @10:00Z"
+        "nobody: - (-) the package logs show another version than the observed one @10:00Z"
     );
     let unattended = HISTORY
         .replace("Requested-By: alice (1000)\n", "")
@@ -159,17 +159,17 @@ fn packages_are_told_by_the_logs_of_their_managers() {
     );
     let by_root = Host::new().part("apt", &HISTORY.replace("Requested-By: alice (1000)\n", ""));
     assert_eq!(told(&by_root.judge(version("2"))), "named: root (apt) apt-get install nginx=2 @10:00Z");
-    // Before it was applied it was as declared.
+    // Events before the apply do not count: it matched then.
     let old = Host::new().part("apt", &HISTORY.replace("03:10", "02:10"));
-    assert_eq!(told(&old.judge(version("2"))), "nobody: - (-) apt's and dpkg's logs do not speak of it @-");
+    assert_eq!(told(&old.judge(version("2"))), "nobody: - (-) apt's and dpkg's logs do not mention it @-");
 }
 
-/// A hold leaves no trace in the logs of packages, and an upgrade of the package is not what lifted it.
+/// A hold leaves no trace in the package logs, and an upgrade of the package does not lift it.
 #[test]
 fn a_hold_is_told_by_the_command_that_sets_it() {
     let host = Host::new().part("apt", HISTORY);
     let hold = || finding("package", "nginx", "hold", Some("not held"));
-    assert_eq!(told(&host.judge(hold())), "nobody: - (-) no command in the journal names it @-");
+    assert_eq!(told(&host.judge(hold())), "nobody: - (-) no command in the journal refers to it @-");
     let lifted = host.sudo("alice", 300, 1, "/usr/bin/apt-mark unhold nginx");
     assert_eq!(told(&lifted.judge(hold())), "named: alice (sudo) apt-mark unhold nginx @05:00Z");
 }
@@ -179,7 +179,7 @@ fn of_several_packages_the_one_that_differs_counts() {
     let host = Host::new().part("apt", HISTORY);
     let of = |attribute: &str| told(&host.judge(finding("package", "nginx, curl", attribute, Some("2"))));
     assert_eq!(of("version of nginx"), "named: alice (apt) apt-get install nginx=2 @10:00Z");
-    assert_eq!(of("version of curl"), "nobody: - (-) apt's and dpkg's logs do not speak of it @-");
+    assert_eq!(of("version of curl"), "nobody: - (-) apt's and dpkg's logs do not mention it @-");
 }
 
 const DPKG: &str = "2026-11-22 03:10:00 startup archives install\n2026-11-22 03:10:01 upgrade nginx:amd64 1 2\n";
@@ -194,9 +194,9 @@ fn dpkg_says_when_and_the_journal_for_whom() {
     let in_a_shell = dpkg.clone().sudo("alice", 300, 900, "/usr/bin/bash");
     assert_eq!(told(&in_a_shell.judge(version("2"))), "near: alice (sudo) bash @10:01Z");
     let at_another_time = dpkg.clone().sudo("alice", 300, 2, "/usr/bin/dpkg -i nginx.deb");
-    let silent = "nobody: - (dpkg) its log does not say for whom, and the journal names nobody at that time @10:01Z";
+    let silent = "nobody: - (dpkg) its log names no user, and the journal has no command at that time @10:01Z";
     assert_eq!(told(&at_another_time.judge(version("2"))), silent);
-    // Both at once: the journal cannot tell them apart.
+    // Both ran at the same time: the journal cannot distinguish them.
     let both = by_alice.sudo("bob", 600, 2, "/usr/bin/dpkg -i other.deb");
     assert!(told(&both.judge(version("2"))).starts_with("near: "), "{}", told(&both.judge(version("2"))));
     let unread = dpkg.lacks("journal", "is empty or may not be read");
@@ -224,10 +224,10 @@ fn a_file_is_told_by_whom_sudo_ran_something_that_names_it_for_at_that_time() {
     let touched = Host::new().file("/etc/motd", 600, 600, 0, "root");
     let edited = touched.clone().sudo("alice", 500, 110, "/usr/bin/vim /etc/motd");
     assert_eq!(told(&edited.judge(motd("content"))), "named: alice (sudo) vim /etc/motd @10:00Z");
-    // It was looked at, or edited at another time.
+    // It was only read, or edited at another time.
     let looked =
         touched.clone().sudo("bob", 600, 1, "/usr/bin/cat /etc/motd").sudo("bob", 300, 1, "/usr/bin/tee /etc/motd");
-    assert_eq!(told(&looked.judge(motd("content"))), "nobody: - (-) no command in the journal names it @10:00Z");
+    assert_eq!(told(&looked.judge(motd("content"))), "nobody: - (-) no command in the journal refers to it @10:00Z");
     let near = touched.clone().sudo("bob", 500, 300, "/usr/bin/bash");
     assert_eq!(told(&near.judge(motd("content"))), "near: bob (sudo) bash @10:00Z");
     let both = edited.sudo("bob", 590, 20, "/usr/bin/vim /etc/motd");
@@ -237,7 +237,7 @@ fn a_file_is_told_by_whom_sudo_ran_something_that_names_it_for_at_that_time() {
     let owned = Host::new().file("/etc/motd", 600, 600, 1000, "alice");
     assert_eq!(told(&owned.judge(motd("content"))), "near: alice (owner) - @10:00Z");
     let untouched = Host::new().file("/etc/motd", -600, -600, 0, "root");
-    assert_eq!(told(&untouched.judge(motd("content"))), "nobody: - (-) it was not touched since it was applied @-");
+    assert_eq!(told(&untouched.judge(motd("content"))), "nobody: - (-) it was not modified since it was applied @-");
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn of_a_file_the_time_counts_that_fits_what_differs() {
         host.sudo("alice", 600, 1, "/usr/bin/tee /etc/motd").sudo("bob", 900, 1, "/usr/bin/chmod 0600 /etc/motd");
     assert_eq!(told(&host.judge(motd("content"))), "named: alice (sudo) tee /etc/motd @10:00Z");
     assert_eq!(told(&host.judge(motd("mode"))), "named: bob (sudo) chmod 0600 /etc/motd @15:00Z");
-    // `cp -p` brings an old time along: only the inode tells.
+    // `cp -p` keeps the old mtime: only the ctime shows the change.
     let copied =
         Host::new().file("/etc/motd", -9999, 600, 0, "root").sudo("alice", 600, 1, "/usr/bin/cp -p /tmp/x /etc/motd");
     assert_eq!(told(&copied.judge(motd("content"))), "named: alice (sudo) cp -p /tmp/x /etc/motd @10:00Z");
@@ -282,7 +282,7 @@ fn a_unit_is_told_by_systemd_and_by_whom_systemctl_was_run_for() {
     assert_eq!(told(&by_alice.judge(web("state"))), "named: alice (sudo) systemctl stop web @10:00Z");
     assert_eq!(
         told(&stopped.judge(web("state"))),
-        "nobody: - (-) systemd was told to, and the journal does not say by whom @10:00Z"
+        "nobody: - (-) systemd received a request, but the journal does not show from whom @10:00Z"
     );
     let slow = Host::new().part("units", &units(690, "inactive")).systemd(
         600,
@@ -306,16 +306,13 @@ fn a_unit_is_told_by_systemd_and_by_whom_systemctl_was_run_for() {
     assert_eq!(told(&disabled.judge(web("enabled"))), "named: alice (sudo) systemctl disable web.service @10:00Z");
 }
 
-/// A unit that nothing needs is forgotten once it stops: only the journal knows when it did.
+/// systemd forgets inactive units that nothing refers to: only the journal has the time of the stop.
 #[test]
 fn a_unit_that_systemd_forgot_is_told_by_the_journal() {
     let forgotten = "UserspaceTimestamp=Sun 2026-11-22 01:00:00 UTC\n\nId=web.service\nActiveState=inactive\nInactiveEnterTimestamp=\n";
     let host = Host::new().part("units", forgotten).systemd(-60, "web.service", "stop", "Stopped web.service - Web.");
     let host = host.systemd(-50, "web.service", "start", "Started web.service - Web.");
-    assert_eq!(
-        told(&host.judge(web("state"))),
-        "nobody: - (-) systemd has not changed its state since it was applied @-"
-    );
+    assert_eq!(told(&host.judge(web("state"))), "nobody: - (-) its state has not changed since it was applied @-");
     let stopped = host.systemd(600, "web.service", "stop", "Stopped web.service - Web.");
     let stopped = stopped.sudo("alice", 599, 2, "/usr/bin/systemctl stop web");
     assert_eq!(told(&stopped.judge(web("state"))), "named: alice (sudo) systemctl stop web @10:00Z");
@@ -342,7 +339,7 @@ fn a_kernel_setting_is_told_by_the_command_that_sets_it_to_what_was_found() {
         let host = Host::new().sudo("alice", 600, 1, command);
         assert!(told(&host.judge(forward("0"))).starts_with("named: alice (sudo) "), "{command}");
     }
-    let silent = "nobody: - (-) nothing in the journal names it @-";
+    let silent = "nobody: - (-) the journal does not mention it @-";
     for command in [
         "/usr/sbin/sysctl net.ipv4.ip_forward",
         "/usr/sbin/sysctl -w net.ipv4.ip_forward=1",
@@ -352,7 +349,7 @@ fn a_kernel_setting_is_told_by_the_command_that_sets_it_to_what_was_found() {
         assert_eq!(told(&Host::new().sudo("alice", 600, 1, command).judge(forward("0"))), silent, "{command}");
     }
     let late = Host::new().part("oldest", &entry(300, "9", "0", "systemd", "boots", ""));
-    assert_eq!(told(&late.judge(forward("0"))), "unknown: - (-) the journal begins with 2026-11-22T03:05:00Z only @-");
+    assert_eq!(told(&late.judge(forward("0"))), "unknown: - (-) the journal only starts at 2026-11-22T03:05:00Z @-");
 }
 
 #[test]
@@ -361,10 +358,10 @@ fn of_an_account_the_command_must_speak_of_what_was_found() {
     let of = |command: &str| told(&Host::new().sudo("alice", 600, 1, command).judge(shell()));
     assert_eq!(of("/usr/sbin/usermod -s /bin/zsh bob"), "named: alice (sudo) usermod -s /bin/zsh bob @10:00Z");
     assert_eq!(of("/usr/bin/passwd bob"), "near: alice (sudo) passwd bob @10:00Z");
-    assert_eq!(of("/usr/bin/passwd rob"), "nobody: - (-) nothing in the journal names it @-");
+    assert_eq!(of("/usr/bin/passwd rob"), "nobody: - (-) the journal does not mention it @-");
 }
 
-/// A kind of several parts says which one differs: a file of its own is told as any file.
+/// Kinds with several parts name the differing one: a part that is a file is attributed like any file.
 #[test]
 fn a_file_of_a_kind_of_several_parts_is_told_as_a_file() {
     let path = "/etc/sysctl.d/90-forge-vm.swappiness.conf";
@@ -373,7 +370,7 @@ fn a_file_of_a_kind_of_several_parts_is_told_as_a_file() {
     assert_eq!(told(&host.judge(content)), format!("named: alice (sudo) tee {path} @10:00Z"));
     let elsewhere = Host::new().part(&format!("gone:{path}"), "1795317000 1795317000 0 root");
     let content = finding("sysctl", "vm.swappiness", "file content", Some("x"));
-    assert_eq!(told(&elsewhere.judge(content)), "nobody: - (-) what stands at its path could not be read @-");
+    assert_eq!(told(&elsewhere.judge(content)), "nobody: - (-) the file at its path could not be read @-");
 }
 
 fn rebooted() -> Host {
@@ -390,23 +387,23 @@ fn a_reboot_is_told_by_whom_it_was_asked_for() {
         boot_entry("aaaa", 1195, "1", "0", "systemd", "Reached target reboot.target - System Reboot.", target);
     let by_alice = rebooted().journal(&(asked + &reached));
     assert_eq!(told(&by_alice.judge(web("state"))), "named: alice (sudo) systemctl reboot @19:50Z");
-    // That a setting is gone since is no proof that the boot took it.
+    // A reboot is near evidence only: the setting may have been lost at another time.
     assert_eq!(told(&by_alice.judge(forward("0"))), "near: alice (sudo) systemctl reboot @19:50Z");
     assert_eq!(told(&by_alice.judge(motd("content"))).split(':').next(), Some("nobody"));
     let orderly = rebooted().journal(&reached);
     assert_eq!(
         told(&orderly.judge(web("state"))),
-        "nobody: - (-) it was rebooted in order, and the journal does not say for whom @20:00Z"
+        "nobody: - (-) the host was shut down in order, and the journal does not show by whom @20:00Z"
     );
     let crashed = rebooted().journal(&boot_entry("aaaa", 900, "9", "0", "sudo", "x", ""));
     assert_eq!(
         told(&crashed.judge(web("state"))),
-        "nobody: - (-) the boot before ended without a shutdown: a crash, a reset or a power cut @20:00Z"
+        "nobody: - (-) the previous boot ended without a shutdown: crash, reset or power loss @20:00Z"
     );
     let volatile = rebooted().part("oldest", &entry(1200, "9", "0", "systemd", "boots", ""));
     assert_eq!(
         told(&volatile.judge(web("state"))),
-        "unknown: - (-) it was rebooted, and the journal keeps nothing of the boot before @20:00Z"
+        "unknown: - (-) the host was rebooted, and the journal has no entries of the previous boot @20:00Z"
     );
     let unattended =
         volatile.part("unattended", "2026-11-22 03:19:55,012 WARNING Found /var/run/reboot-required, rebooting\n");
@@ -426,7 +423,8 @@ fn a_kernel_is_named_where_the_finding_speaks_of_it_and_else_near() {
 #[test]
 fn who_may_not_read_logs_does_not_know() {
     let host = Host::new().part("account", "plain").part("apt", HISTORY);
-    assert_eq!(told(&host.judge(version("2"))), "unknown: - (-) forge is `plain` there, and its logs are root's @-");
+    let why = "unknown: - (-) forge connects as `plain`, and only root can read the logs @-";
+    assert_eq!(told(&host.judge(version("2"))), why);
     let empty = EvidenceState::default();
     let mut findings = [version("2")];
     let host = findings[0].host.clone();
@@ -454,11 +452,11 @@ fn what_nobody_did_has_no_culprit() {
     assert!(of(Finding { cause: Cause::Both, ..version("2") }).is_some());
 }
 
-/// The record's time is the controller's; a host whose clock is an hour ahead is not taken for changed before it was applied.
+/// The record has the controller's time: a host whose clock is an hour ahead does not count as changed before apply.
 #[test]
 fn clocks_that_differ_are_set_against_each_other() {
     let host = Host::new().part("now", &(APPLIED + 7200).to_string()).part("apt", HISTORY);
-    assert_eq!(told(&host.judge(version("2"))), "nobody: - (-) apt's and dpkg's logs do not speak of it @-");
+    assert_eq!(told(&host.judge(version("2"))), "nobody: - (-) apt's and dpkg's logs do not mention it @-");
     let later = host.part("apt", &HISTORY.replace("03:10", "04:10"));
     assert!(told(&later.judge(version("2"))).starts_with("named: alice"));
 }
@@ -480,7 +478,7 @@ fn secrets_are_masked_as_they_are_and_as_sudo_escapes_them() {
     assert_eq!(culprit.command.unwrap().raw(), "apt-get install nginx=2 -o Pass=(secret plain)");
 }
 
-/// A secret is masked before the line is cut: half of one is one too.
+/// A secret is masked before the line is cut: a part of a secret is secret, too.
 #[test]
 fn long_command_lines_are_cut_after_they_are_masked() {
     let mut secrets = SecretStore::default();

@@ -1,4 +1,4 @@
-//! Who started, stopped, enabled or disabled a unit: what systemd says of it, and what sudo ran at that time.
+//! Attributes changes of units, from systemd's entries and sudo commands at that time.
 
 use super::boots;
 use super::clock;
@@ -8,10 +8,10 @@ use super::model::{Culprit, Sure};
 use super::sudo::Sudo;
 use jiff::Timestamp;
 
-/// Programs by which people tell systemd what to do.
+/// Programs with which users control systemd.
 const MANAGERS: [&str; 6] = ["systemctl", "service", "invoke-rc.d", "sh", "bash", "dash"];
 
-/// What they tell it that moves a unit.
+/// Commands that start or stop a unit.
 const VERBS: [&str; 12] = [
     "stop",
     "start",
@@ -34,7 +34,7 @@ pub fn judge(case: &Case<'_>, unit: &str) -> Culprit {
     }
 }
 
-/// Whether a command speaks of a unit.
+/// Reports whether a command names a unit.
 fn names(sudo: &Sudo, unit: &str) -> bool {
     let short = unit.strip_suffix(".service").unwrap_or(unit);
     MANAGERS.contains(&sudo.program()) && (sudo.says(unit) || sudo.says(short))
@@ -49,11 +49,11 @@ fn configured(case: &Case<'_>, unit: &str) -> Culprit {
     let named = |sudo: &&Sudo| names(sudo, unit) && verbs.iter().any(|verb| sudo.says(verb));
     match case.sudo().find(named) {
         Some(sudo) => Culprit::by_sudo(Sure::Named, sudo, sudo.began),
-        None => case.nobody("no command in the journal names it", None),
+        None => case.nobody("no command in the journal refers to it", None),
     }
 }
 
-/// Who stopped it, or started it where it should not run.
+/// Returns who stopped the unit, or started it although it should not run.
 fn moved(case: &Case<'_>, unit: &str) -> Culprit {
     let is_active = case.seen.unit(unit, "ActiveState") == Some("active");
     let key = if is_active { "InactiveExitTimestamp" } else { "InactiveEnterTimestamp" };
@@ -61,7 +61,7 @@ fn moved(case: &Case<'_>, unit: &str) -> Culprit {
     let time = time.or_else(|| if is_active { None } else { stopped(case, unit) });
     let Some(time) = time else { return never(case, is_active) };
     let said: Vec<&Entry> = said(case, unit, time, is_active);
-    // Stopping may take long: who asked for it did so when it began.
+    // A stop may take long: the command ran when it began.
     let asked = said.iter().find(|entry| !entry.job.is_empty()).map_or(time, |entry| entry.time);
     let covers = |sudo: &Sudo| sudo.covers(time) || sudo.covers(asked);
     let tells = |sudo: &&Sudo| names(sudo, unit) && VERBS.iter().any(|verb| sudo.says(verb)) && covers(sudo);
@@ -78,7 +78,7 @@ fn moved(case: &Case<'_>, unit: &str) -> Culprit {
     }
 }
 
-/// systemd forgets a unit that nothing needs, and when it stopped; the journal does not.
+/// Returns when a unit stopped, from the journal: systemd forgets inactive units that nothing refers to.
 fn stopped(case: &Case<'_>, unit: &str) -> Option<Timestamp> {
     let ends = |entry: &Entry| {
         entry.job == "stop"
@@ -96,7 +96,7 @@ fn stopped(case: &Case<'_>, unit: &str) -> Option<Timestamp> {
         .filter(|time| *time >= case.since)
 }
 
-/// Returns what systemd said of a unit when it moved. Of a stop that took longer what comes before counts too.
+/// Returns systemd's entries about a state change of a unit, including the start of a slow stop.
 fn said<'c>(case: &'c Case<'_>, unit: &str, time: Timestamp, started: bool) -> Vec<&'c Entry> {
     let jobs: &[&str] = if started { &["start", "restart"] } else { &["stop", "restart"] };
     let of_unit =
@@ -104,21 +104,21 @@ fn said<'c>(case: &'c Case<'_>, unit: &str, time: Timestamp, started: bool) -> V
     let fits = |entry: &&Entry| entry.job.is_empty() || jobs.contains(&entry.job.as_str());
     let before = case.seen.entries.iter().filter(of_unit).filter(|entry| entry.time <= clock::after(time, 1));
     let all: Vec<&Entry> = before.collect();
-    // What was said before it last changed the other way is of another time.
+    // Entries before the previous opposite change belong to that one.
     let last = if started { "stop" } else { "start" };
     let from = all.iter().rposition(|entry| entry.job == last).map_or(0, |at| at + 1);
     all[from..].iter().copied().filter(fits).collect()
 }
 
-/// It did not move in this boot: it was never started, and the boot is what ended it.
+/// Handles a unit without a state change in this boot: it was never started, so the reboot stopped it.
 fn never(case: &Case<'_>, is_active: bool) -> Culprit {
     match boots::reboot(case).filter(|_| !is_active) {
         Some(boot) => boot,
-        None => case.nobody("systemd has not changed its state since it was applied", None),
+        None => case.nobody("its state has not changed since it was applied", None),
     }
 }
 
-/// Its process ended without a job of systemd's. A signal has a sender, whom no log names.
+/// Handles a process that ended without a systemd job. No log records the sender of a signal.
 fn died(case: &Case<'_>, unit: &str, entry: &Entry) -> Culprit {
     let killers = ["kill", "pkill", "killall", "skill", "fuser"];
     let by = |sudo: &&Sudo| killers.contains(&sudo.program()) && sudo.covers(entry.time);
@@ -146,6 +146,6 @@ fn around(case: &Case<'_>, time: Timestamp) -> Culprit {
     }
     match case.sudo().find(|sudo| sudo.covers(time)) {
         Some(sudo) => Culprit::by_sudo(Sure::Near, sudo, time),
-        None => case.nobody("systemd was told to, and the journal does not say by whom", Some(time)),
+        None => case.nobody("systemd received a request, but the journal does not show from whom", Some(time)),
     }
 }

@@ -1,4 +1,4 @@
-//! Runs one after the other: what is new, what changed, what comes and goes, what a run did not see.
+//! Sequences of runs: new, changed, flapping and unobserved findings.
 
 use super::*;
 use crate::drift::{Aspect, Found, HostDrift, VERSION};
@@ -6,18 +6,18 @@ use crate::model::{Disruption, Level, Verdict};
 use crate::plan::Unreachable;
 use std::time::Duration;
 
-/// What one run saw of host `h`.
+/// The observation of host `h` in one run.
 enum Saw {
-    /// That value of the one attribute.
+    /// The attribute has this value.
     Value(&'static str),
     Nothing,
-    /// The step could not be judged.
+    /// The step could not be evaluated.
     Unknown,
-    /// Nothing of its recipe could be judged.
+    /// No step of its recipe could be evaluated.
     UnknownRecipe,
-    /// The host did not answer.
+    /// The host was unreachable.
     Silence,
-    /// The step was not to be looked at.
+    /// The step was out of scope.
     Elsewhere,
     /// The step is ignored now.
     Ignored,
@@ -101,7 +101,7 @@ fn run(saw: &Saw, time: &str) -> (Drift, Found) {
     (drift, found)
 }
 
-/// Lets runs follow each other, each from the text that those before it left.
+/// A sequence of runs: each reads the history text of the previous ones.
 struct Story(Vec<String>);
 
 impl Story {
@@ -127,7 +127,7 @@ const T: [&str; 5] = [
     "2026-11-23T10:00:00Z",
 ];
 
-/// Returns standing, first time and count of the finding, and how many were put right.
+/// Returns standing, first time and count of the finding, and the number of resolved findings.
 fn told(drift: &Drift) -> (Option<(Standing, &str, u32)>, usize) {
     let finding = drift.findings.first();
     (finding.map(|f| (f.standing, f.first_seen.as_str(), f.times)), drift.resolved.len())
@@ -144,7 +144,7 @@ fn what_stays_is_new_once_and_another_value_is_a_change() {
     assert_eq!(told(&story.tell(&Saw::Nothing, T[4])), (None, 0), "told once");
 }
 
-/// The noise rules: what a run did not see is neither there nor gone.
+/// A finding that a run did not check is neither confirmed nor resolved.
 #[test]
 fn what_a_run_did_not_see_is_neither_new_nor_resolved() {
     for saw in [Saw::Unknown, Saw::UnknownRecipe, Saw::Silence, Saw::Elsewhere, Saw::Ignored] {
@@ -205,7 +205,7 @@ fn a_history_tells_how_long_repairs_took_and_who_is_found_most() {
         all.runs.iter().map(|run| (run.findings, run.new, run.resolved, run.exit)).collect::<Vec<_>>(),
         [(1, 1, 0, 2), (0, 0, 1, 0), (1, 1, 0, 2), (0, 0, 1, 0), (1, 1, 0, 2)]
     );
-    // Twice 15 minutes; that it came again does not make the second repair longer.
+    // Two repairs of 15 minutes each: flapping does not make the second one longer.
     assert_eq!(all.mean_time_to_repair_s, Some(900));
     assert_eq!((all.hosts[0].name.raw(), all.hosts[0].count), ("h", 3));
     assert_eq!((all.steps[0].name.raw(), all.steps[0].count), ("base/motd", 3));

@@ -1,4 +1,4 @@
-//! Runs one after the other, and what somebody is told who missed some of them.
+//! Sequences of runs, and the news for a recipient who missed some of them.
 
 use super::*;
 use crate::drift::{Cause, ENTRY_VERSION, Severity, VERSION, history::Snapshot};
@@ -23,7 +23,7 @@ fn known(step: &str, print: &str, times: u32, resolved: Option<&str>) -> Known {
 
 const TIME: &str = "2026-11-21T09:00:00Z";
 
-/// A run: `+a` found anew, `~a` changed, `-a` put right, `=a` ignored from now on, `*a` came again.
+/// A run: `+a` new, `~a` changed, `-a` resolved, `=a` ignored from now on, `*a` reappeared.
 fn run(name: &str, time: &str, words: &[&str]) -> Entry {
     let mut entry = Entry {
         version: ENTRY_VERSION,
@@ -81,7 +81,7 @@ fn runs(list: &[&[&str]]) -> Vec<Entry> {
     list.iter().enumerate().map(|(at, words)| run(&format!("r{}", at + 1), TIME, words)).collect()
 }
 
-/// Returns what is told: `+a ~b -c`, how much is open, and how much passed.
+/// Formats the news: `+a ~b -c`, and the numbers of open and passed findings.
 fn said(entries: &[Entry], told: &str) -> String {
     match news(entries, told, &drift()) {
         News::Nothing => "nothing".to_owned(),
@@ -110,7 +110,7 @@ fn what_a_run_brought_is_told_once() {
 #[test]
 fn what_could_not_be_told_comes_with_the_next_run_in_sum() {
     let entries = runs(&[&["+a"], &["+b"], &["~a", "+c"], &["-c", "=b"]]);
-    assert_eq!(said(&entries, "r1"), "~a; 1 open, 1 passed", "what nobody looks for any more is not put right");
+    assert_eq!(said(&entries, "r1"), "~a; 1 open, 1 passed", "an ignored finding is not resolved");
     assert_eq!(said(&entries, ""), "+a; 1 open, 1 passed");
 }
 
@@ -123,7 +123,7 @@ fn what_comes_and_goes_is_told_to_be_gone_when_it_stayed_away() {
     assert_eq!(said(&entries, "r3"), "waiting");
     entries.push(run("r6", "2026-11-22T10:00:00Z", &[]));
     assert_eq!(said(&entries, "r3"), "-a; 0 open, 0 passed");
-    // With other news it is not kept back.
+    // With other news it is included immediately.
     entries[3].new.push(known("b", "1", 1, None));
     assert_eq!(said(&entries[..4], "r3"), "+b -a; 1 open, 0 passed");
 }
@@ -136,7 +136,7 @@ fn a_run_that_is_forgotten_leaves_what_was_open_then() {
 }
 
 proptest! {
-    /// Whoever is told, whenever telling works, knows in the end what is open: nothing is lost, nothing told twice.
+    /// Whichever notifications succeed, the recipient ends up with the open findings, without losses or duplicates.
     #[test]
     fn what_was_told_adds_up_to_what_is_open(steps in prop::collection::vec((0usize..3, any::<bool>()), 1..20)) {
         let (mut open, mut told, mut cursor) = (BTreeSet::new(), BTreeSet::new(), String::new());
@@ -146,7 +146,7 @@ proptest! {
             let word = if open.remove(name) { format!("-{name}") } else { open.insert(name); format!("+{name}") };
             entries.push(run(&format!("r{at}"), TIME, &[&word]));
             let News::Tell(notice) = news(&entries, &cursor, &drift()) else {
-                // What came and went in between is no news.
+                // Findings that appeared and disappeared in between are not news.
                 prop_assert_eq!(&told, &open.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>());
                 continue;
             };

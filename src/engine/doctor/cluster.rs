@@ -1,4 +1,4 @@
-//! Whether the cluster's API can be asked, and what may be done there.
+//! Checks the connection to the cluster's API and the permissions there.
 
 use super::super::api::cluster;
 use super::super::run::Options;
@@ -6,10 +6,10 @@ use super::{Finding, Weight};
 use crate::config::Project;
 use crate::kube::{Access, KubeError, Right, helm_version};
 
-/// What steps of a cluster do to its objects, in every namespace.
+/// The permission that covers all cluster steps: every verb on every object in every namespace.
 const EVERYTHING: Right = Right { verb: "*", group: "*", resource: "*" };
 
-/// Returns what was found, in the order in which it is needed.
+/// Returns the findings, in the order in which the checks build on each other.
 pub async fn findings(project: &Project, access: &Access, options: &Options) -> Vec<Finding> {
     let (mut found, helm) = tokio::join!(api(project, access, options), helm(access));
     found.push(helm);
@@ -21,7 +21,7 @@ async fn api(project: &Project, access: &Access, options: &Options) -> Vec<Findi
         Ok(cluster) => cluster,
         Err(error) => return vec![problem("kubeconfig", error)],
     };
-    // Whoever is not known may still ask for the version.
+    // The version is readable without authentication.
     let (version, rights) = tokio::join!(cluster.version(), cluster.may(EVERYTHING));
     let found = match (version, rights) {
         (Err(error), _) | (_, Err(error)) => vec![problem("api", error)],
@@ -38,9 +38,9 @@ async fn api(project: &Project, access: &Access, options: &Options) -> Vec<Findi
 
 fn rights(access: &Access, all: bool) -> Finding {
     match all {
-        true => Finding::new(Weight::Ok, "rights", format!("context `{}` may do everything", access.context)),
-        false => Finding::new(Weight::Note, "rights", format!("context `{}` may not do everything", access.context))
-            .hint("a step may be refused: an administrator of the cluster may do all that recipes declare"),
+        true => Finding::new(Weight::Ok, "rights", format!("context `{}` has full permissions", access.context)),
+        false => Finding::new(Weight::Note, "rights", format!("context `{}` has limited permissions", access.context))
+            .hint("steps may be rejected as forbidden; use a context with cluster-admin rights"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What this machine needs to reach hosts and to keep history.
+//! Checks this machine's prerequisites: for reaching hosts and for keeping history.
 
 use super::super::run::Options;
 use super::{Finding, Weight};
@@ -8,7 +8,7 @@ use crate::transport;
 use camino::Utf8Path;
 use rustix::fs::Access;
 
-/// Returns what was found here, in the order in which it is needed.
+/// Returns the findings, in the order in which the checks build on each other.
 pub async fn findings(
     project: &Project,
     hosts: &[HostName],
@@ -44,23 +44,23 @@ fn sockets(options: &Options) -> Finding {
     }
 }
 
-/// Runs go on without a history, so that it cannot be kept is no problem.
+/// Runs continue without a history, so a folder that is not writable is only a note.
 pub(super) fn history(state: &Utf8Path) -> Finding {
     let there = state.ancestors().find(|path| path.exists() || path.as_str().is_empty()).unwrap_or(Utf8Path::new("."));
     let there = if there.as_str().is_empty() { Utf8Path::new(".") } else { there };
     let writable =
         there.is_dir() && rustix::fs::access(there.as_std_path(), Access::WRITE_OK | Access::EXEC_OK).is_ok();
     match writable {
-        true => Finding::new(Weight::Ok, "history", format!("`{state}` can be written")),
-        false => Finding::new(Weight::Note, "history", format!("`{state}` cannot be written: runs leave no history"))
-            .hint("name another folder with `--state` or `FORGE_STATE`"),
+        true => Finding::new(Weight::Ok, "history", format!("`{state}` is writable")),
+        false => Finding::new(Weight::Note, "history", format!("`{state}` is not writable: no history is kept"))
+            .hint("set another folder with `--state` or `FORGE_STATE`"),
     }
 }
 
 fn terminal(can_ask: bool) -> Finding {
     match can_ask {
-        true => Finding::new(Weight::Ok, "terminal", "somebody can be asked"),
-        false => Finding::new(Weight::Note, "terminal", "nobody can be asked")
+        true => Finding::new(Weight::Ok, "terminal", "interactive: confirmation prompts are possible"),
+        false => Finding::new(Weight::Note, "terminal", "not interactive: no confirmation prompts")
             .hint("`apply`, and `exec` on more than one host, need `--yes` here"),
     }
 }

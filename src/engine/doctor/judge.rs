@@ -1,4 +1,4 @@
-//! What a host's answers say of its readiness: pure, from one round trip.
+//! Evaluates a host's answers for readiness: pure, from one round trip.
 
 use super::{Finding, Weight};
 use crate::model::{Untrusted, Value};
@@ -6,9 +6,9 @@ use crate::plan::{HostSeen, Refused};
 use crate::probe::{Account, Observation, Output, PackageManagerState, Probe, Reading, Unknown};
 use std::collections::BTreeSet;
 
-/// One line per answer, its fields apart by tabs. It writes nothing. The holder of the lock is the process
-/// that its file names, known by the token: to try the lock would be to take it, for a moment in which a run would miss it,
-/// and `/proc/locks` does not show it in a container.
+/// Prints one line per answer with tab-separated fields; writes nothing. The lock holder is the process named in the
+/// lock file, confirmed by its token. Trying the lock would mean taking it for a moment, in which a run would fail to
+/// get it, and `/proc/locks` does not show the holder in a container.
 const SCRIPT: &str = r#"printf 'now\t%s\n' "$(date +%s)"
 u=${SUDO_USER:-$(id -un)}
 printf 'login\t%s\t%s\n' "$u" "$(getent passwd -- "$u" 2>/dev/null | cut -d: -f7)"
@@ -31,12 +31,12 @@ printf 'locked\t%s\n' "$(sed 1,2d "$f" | tr '\n\t' '; ')"
 fi
 printf 'end\n'"#;
 
-/// Seconds that the script may take.
+/// Timeout of the script in seconds.
 const LIMIT_S: u64 = 20;
-/// Seconds by which clocks may differ without a word, and without trouble for certificates, tokens and logs.
+/// Clock skew in seconds that is not reported, and skew that does not yet break certificates, tokens and logs.
 const SKEW_S: i64 = 2;
 const SKEW_BAD_S: i64 = 60;
-/// Bytes below which nothing can be done, and below which an update soon cannot.
+/// Free bytes below which nothing can be done, and below which an update soon fails.
 const ROOM_NONE: u64 = 10 << 20;
 const ROOM_LOW: u64 = 200 << 20;
 
@@ -51,10 +51,10 @@ fn script() -> Probe {
     }
 }
 
-/// The facts that it judges by itself.
+/// Facts with their own evaluation.
 const OWN: [&str; 4] = ["os", "tools", "packages", "time"];
 
-/// Returns what a host is asked in one round trip: `read` are the facts that the project reads.
+/// Returns the probes sent to a host in one round trip; `read` are the facts that the project reads.
 pub fn probes(read: &BTreeSet<String>) -> BTreeSet<Probe> {
     let of_hosts = read.iter().map(String::as_str).filter(|name| !crate::facts::is_of_cluster(name));
     let facts = OWN.into_iter().chain(of_hosts);
@@ -62,16 +62,16 @@ pub fn probes(read: &BTreeSet<String>) -> BTreeSet<Probe> {
     facts.chain([script(), Probe::Account, Probe::PackageManager, Probe::Records]).collect()
 }
 
-/// Returns what the answers say.
+/// Returns the findings from the answers.
 pub fn findings(seen: &HostSeen) -> Vec<Finding> {
     let mut found = vec![account(&seen.observation)];
     match seen.observation.get(&script()) {
         Ok(Reading::Output(output)) if output.stdout.raw().ends_with("end\n") => found.extend(answers(seen, output)),
         Ok(Reading::Output(output)) => {
-            let why = Unknown::new("the host's answer is cut").said(output.stderr.clone());
+            let why = Unknown::new("the host's answer is truncated").said(output.stderr.clone());
             found.push(unknown("host", &why));
         }
-        Ok(_) => found.push(unknown("host", &Unknown::new("the host's answer is of another kind"))),
+        Ok(_) => found.push(unknown("host", &Unknown::new("unexpected type of answer from the host"))),
         Err(why) => found.push(unknown("host", &why)),
     }
     found.push(running(&seen.observation));
@@ -83,25 +83,25 @@ pub fn findings(seen: &HostSeen) -> Vec<Finding> {
 
 fn unknown(check: &'static str, why: &Unknown) -> Finding {
     let what = match why.said.as_ref().filter(|said| !said.is_empty()) {
-        Some(said) => format!("cannot be told: {}: {}", why.why, said.raw().trim()),
-        None => format!("cannot be told: {}", why.why),
+        Some(said) => format!("could not be evaluated: {}: {}", why.why, said.raw().trim()),
+        None => format!("could not be evaluated: {}", why.why),
     };
     Finding::new(Weight::Unknown, check, what)
 }
 
 fn account(observation: &Observation) -> Finding {
     match observation.get(&Probe::Account) {
-        Ok(Reading::Account(Account::Root)) => Finding::new(Weight::Ok, "root", "acts as root"),
+        Ok(Reading::Account(Account::Root)) => Finding::new(Weight::Ok, "root", "runs as root"),
         Ok(Reading::Account(Account::Other(name))) => {
             let Refused { why, hint } = Refused::not_root(name.raw());
             Finding::new(Weight::Problem, "root", why).hint(hint)
         }
-        Ok(_) => unknown("root", &Unknown::new("the host's answer is of another kind")),
+        Ok(_) => unknown("root", &Unknown::new("unexpected type of answer from the host")),
         Err(why) => unknown("root", &why),
     }
 }
 
-/// The lines of the script's answer that begin with `key`, without it.
+/// Returns the lines of the script's answer that begin with `key`, without the key.
 fn rows<'a>(output: &'a Output, key: &'a str) -> impl Iterator<Item = &'a str> {
     output.stdout.raw().lines().filter_map(move |line| line.strip_prefix(key)?.strip_prefix('\t'))
 }
@@ -118,16 +118,16 @@ fn answers(seen: &HostSeen, output: &Output) -> Vec<Finding> {
 
 fn login(output: &Output) -> Option<Finding> {
     let (user, shell) = rows(output, "login").next()?.split_once('\t')?;
-    let shell = if shell.is_empty() { String::new() } else { format!(", whose shell is `{shell}`") };
+    let shell = if shell.is_empty() { String::new() } else { format!(" (shell `{shell}`)") };
     Some(Finding::new(Weight::Ok, "login", format!("logs in as `{user}`{shell}")))
 }
 
 fn tools(output: &Output) -> Finding {
     let lacks: Vec<&str> = rows(output, "lacks").collect();
     match lacks.is_empty() {
-        true => Finding::new(Weight::Ok, "tools", "every program that forge itself uses is there"),
+        true => Finding::new(Weight::Ok, "tools", "all programs required by forge are installed"),
         false => Finding::new(Weight::Problem, "tools", format!("missing: {}", ticked(&lacks)))
-            .hint("install what holds them: coreutils, util-linux, findutils, grep, sed or libc-bin"),
+            .hint("install the packages that contain them: coreutils, util-linux, findutils, grep, sed or libc-bin"),
     }
 }
 
@@ -135,7 +135,7 @@ fn ticked(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// One filesystem, with the folders that are on it.
+/// A filesystem with the folders on it.
 struct Room<'a> {
     numbers: &'a str,
     paths: Vec<&'a str>,
@@ -151,42 +151,42 @@ fn rooms(output: &Output) -> Vec<Finding> {
     }
     let mut found: Vec<Finding> = filesystems.iter().filter_map(room).collect();
     let readonly: Vec<&str> = rows(output, "readonly").collect();
-    // Who is not root may write nothing anywhere, and that is told already.
+    // A non-root login can write nowhere; the `root` check reports that already.
     if !readonly.is_empty() && rows(output, "login").next().is_some() && !readonly.contains(&"/") {
         found.push(
-            Finding::new(Weight::Problem, "room", format!("cannot be written: {}", ticked(&readonly)))
-                .hint("see how it is mounted: `findmnt -T DIR`"),
+            Finding::new(Weight::Problem, "room", format!("not writable: {}", ticked(&readonly)))
+                .hint("check the mount options with `findmnt -T DIR`"),
         );
     }
     if found.is_empty() {
-        found.push(Finding::new(Weight::Ok, "room", "every filesystem that is written to has room"));
+        found.push(Finding::new(Weight::Ok, "room", "all filesystems have enough free space"));
     }
     found
 }
 
-/// A filesystem without inodes counts none.
+/// A filesystem without inodes reports a total of 0.
 fn room(room: &Room<'_>) -> Option<Finding> {
     let numbers: Vec<u64> = room.numbers.split('\t').filter_map(|number| number.parse().ok()).collect();
     let [blocks, size, inodes, all_inodes] = numbers[..] else { return None };
     let free = blocks.saturating_mul(size);
     let paths = ticked(&room.paths);
     let problem = |what: String| Finding::new(Weight::Problem, "room", what);
-    // What is small by design is not low: `/run` has what the machine's memory gives it.
+    // Small by design is not low: `/run` is sized by the machine's memory.
     let small = room.paths == ["/run"];
     match free {
         _ if all_inodes > 0 && inodes == 0 => {
-            Some(problem(format!("no file can be made in {paths}: no inodes are free")).hint("remove files there"))
+            Some(problem(format!("no free inodes in {paths}")).hint("delete files there"))
         }
-        0..ROOM_NONE => Some(problem(format!("no room in {paths}: {} free", size_of(free))).hint("free some there")),
+        0..ROOM_NONE => Some(problem(format!("no space in {paths}: {} free", size_of(free))).hint("free up space")),
         ROOM_NONE..ROOM_LOW if !small => Some(
-            Finding::new(Weight::Note, "room", format!("little room in {paths}: {} free", size_of(free)))
-                .hint("packages and images need more; free some there"),
+            Finding::new(Weight::Note, "room", format!("low disk space in {paths}: {} free", size_of(free)))
+                .hint("packages and images need more; free up space"),
         ),
         _ => None,
     }
 }
 
-/// Whole MiB, so that hosts that differ a little read the same.
+/// Whole MiB, so that hosts with small differences show the same text.
 fn size_of(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
@@ -194,12 +194,12 @@ fn size_of(bytes: u64) -> String {
 fn clock(seen: &HostSeen, output: &Output) -> Finding {
     let now = rows(output, "now").next().and_then(|now| now.parse::<i64>().ok());
     let (Some(now), Some((began, ended))) = (now, seen.observation.asked()) else {
-        return unknown("clock", &Unknown::new("the host's clock is not in its answer"));
+        return unknown("clock", &Unknown::new("the host's answer does not contain its time"));
     };
     skew(now, began.as_second(), ended.as_second())
 }
 
-/// Compares the host's `now` with the time here, before it was asked and after it had answered.
+/// Compares the host's `now` with the local time before the request and after the answer.
 pub(super) fn skew(now: i64, began: i64, ended: i64) -> Finding {
     let (off, side) = match now {
         now if now < began => (began - now, "behind"),
@@ -207,15 +207,15 @@ pub(super) fn skew(now: i64, began: i64, ended: i64) -> Finding {
         _ => (0, ""),
     };
     let weight = match off {
-        0..=SKEW_S => return Finding::new(Weight::Ok, "clock", "agrees with this machine's"),
+        0..=SKEW_S => return Finding::new(Weight::Ok, "clock", "in sync with this machine"),
         _ if off <= SKEW_BAD_S => Weight::Note,
         _ => Weight::Problem,
     };
-    Finding::new(weight, "clock", format!("is {} {side} this machine's", rough(off)))
-        .hint("let a time service keep it (chrony, systemd-timesyncd), there or here")
+    Finding::new(weight, "clock", format!("{} {side} this machine", rough(off)))
+        .hint("run a time service (chrony or systemd-timesyncd) on the host or on this machine")
 }
 
-/// Rough, so that hosts with the same trouble read the same.
+/// Rough, so that hosts with the same problem show the same text.
 fn rough(seconds: i64) -> String {
     match seconds {
         ..=60 => "up to a minute".to_owned(),
@@ -231,12 +231,12 @@ fn lock(output: &Output) -> Finding {
         (Some(owner), _) => Finding::new(
             Weight::Note,
             "lock",
-            format!("is held: {}", owner.trim().trim_end_matches(';').replace(';', "; ")),
+            format!("locked: {}", owner.trim().trim_end_matches(';').replace(';', "; ")),
         )
-        .hint("a run is at work there; it gives the lock up when it ends"),
+        .hint("another run is active there; it releases the lock when it ends"),
         (None, Some(file)) if !(file.starts_with("regular") && file.ends_with(" by root")) => {
-            Finding::new(Weight::Problem, "lock", format!("`/run/lock/forge` is not root's file: {file}"))
-                .hint(format!("if no forge works there, remove it as root: {REMOVE}"))
+            Finding::new(Weight::Problem, "lock", format!("`/run/lock/forge` is not a root-owned file: {file}"))
+                .hint(format!("if no forge run is active there, remove it as root: {REMOVE}"))
         }
         _ => Finding::new(Weight::Ok, "lock", "free"),
     }
@@ -245,14 +245,14 @@ fn lock(output: &Output) -> Finding {
 fn running(observation: &Observation) -> Finding {
     match observation.get(&Probe::Records) {
         Ok(Reading::Records(state)) if state.running.is_empty() => {
-            Finding::new(Weight::Ok, "leftovers", "nothing of an earlier run is at work")
+            Finding::new(Weight::Ok, "leftovers", "no jobs left running by an earlier run")
         }
         Ok(Reading::Records(state)) => {
             let units: Vec<&str> = state.running.iter().map(|(unit, _)| unit.as_str()).collect();
-            Finding::new(Weight::Note, "leftovers", format!("still at work from an earlier run: {}", ticked(&units)))
-                .hint("the next `forge apply` waits for it")
+            Finding::new(Weight::Note, "leftovers", format!("still running from an earlier run: {}", ticked(&units)))
+                .hint("the next `forge apply` waits until they finish")
         }
-        Ok(_) => unknown("leftovers", &Unknown::new("the host's answer is of another kind")),
+        Ok(_) => unknown("leftovers", &Unknown::new("unexpected type of answer from the host")),
         Err(why) => unknown("leftovers", &why),
     }
 }
@@ -267,7 +267,7 @@ fn packages(seen: &HostSeen) -> Vec<Finding> {
     }
     match seen.observation.get(&Probe::PackageManager) {
         Ok(Reading::PackageManager(state)) => package_manager(state),
-        Ok(_) => vec![unknown("packages", &Unknown::new("the host's answer is of another kind"))],
+        Ok(_) => vec![unknown("packages", &Unknown::new("unexpected type of answer from the host"))],
         Err(why) => vec![unknown("packages", &why)],
     }
 }
@@ -276,17 +276,17 @@ fn package_manager(state: &PackageManagerState) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some((pid, command)) = &state.lock_holder {
         let what = format!("dpkg is locked by process {pid}: `{}`", command.raw());
-        found.push(Finding::new(Weight::Note, "packages", what).hint("an apply waits until it is free"));
+        found.push(Finding::new(Weight::Note, "packages", what).hint("an apply waits until the lock is released"));
     }
     if !state.broken.is_empty() {
         let broken: Vec<String> = state.broken.iter().map(|(name, state)| format!("`{name}` ({state})")).collect();
         found.push(
             Finding::new(Weight::Problem, "packages", format!("not fully installed: {}", broken.join(", ")))
-                .hint("run `dpkg --configure -a` there and see what it says"),
+                .hint("run `dpkg --configure -a` there and check its output"),
         );
     }
     if found.is_empty() {
-        found.push(Finding::new(Weight::Ok, "packages", "dpkg is free, and every package is fully installed"));
+        found.push(Finding::new(Weight::Ok, "packages", "dpkg is not locked, all packages are fully installed"));
     }
     found
 }
@@ -295,7 +295,7 @@ fn fact<'a>(seen: &'a HostSeen, name: &str, field: &str) -> Option<&'a Value> {
     seen.facts.0.get(name)?.as_ref().ok()?.get(field)
 }
 
-/// What some kinds of resources need of the system.
+/// Checks for what some kinds of resources need of the system.
 fn system(seen: &HostSeen) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(name) = fact(seen, "os", "pretty_name").and_then(Value::as_str) {
@@ -303,26 +303,26 @@ fn system(seen: &HostSeen) -> Vec<Finding> {
     }
     if fact(seen, "tools", "systemctl") == Some(&Value::from(false)) {
         found.push(
-            Finding::new(Weight::Note, "system", "has no systemd")
-                .hint("steps of services, units and timers are not possible there"),
+            Finding::new(Weight::Note, "system", "systemd not found")
+                .hint("service, unit and timer steps cannot run there"),
         );
     }
     if matches!(seen.facts.0.get("packages"), Some(Err(_))) {
         found.push(
-            Finding::new(Weight::Note, "system", "has no package manager that forge knows")
-                .hint("steps of packages are not possible there"),
+            Finding::new(Weight::Note, "system", "no supported package manager found")
+                .hint("package steps cannot run there"),
         );
     }
     if fact(seen, "time", "synchronized") == Some(&Value::from(false)) {
         found.push(
-            Finding::new(Weight::Note, "clock", "nothing keeps it right")
-                .hint("run a time service there: chrony or systemd-timesyncd"),
+            Finding::new(Weight::Note, "clock", "not synchronized by a time service")
+                .hint("run a time service on the host: chrony or systemd-timesyncd"),
         );
     }
     found
 }
 
-/// What would be unknown in a plan, and why.
+/// Returns the facts that would be unknown in a plan, with the reason.
 fn untold(seen: &HostSeen) -> impl Iterator<Item = Finding> {
     let untold = seen.facts.0.iter().filter(|(name, _)| *name != "packages");
     untold.filter_map(|(name, fact)| {
@@ -332,7 +332,7 @@ fn untold(seen: &HostSeen) -> impl Iterator<Item = Finding> {
         let what = format!("`{name}` would be unknown: {}{said}", why.why);
         Some(
             Finding::new(Weight::Note, "facts", what)
-                .hint(format!("a step that reads `facts.{name}` is unknown there")),
+                .hint(format!("steps that read `facts.{name}` are unknown on this host")),
         )
     })
 }

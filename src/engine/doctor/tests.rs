@@ -1,11 +1,11 @@
-//! What a host's answers say of its readiness, without a host.
+//! Evaluates a host's answers for readiness, without a host.
 
 use super::*;
 use crate::model::HostName;
 use crate::plan::HostSeen;
 use crate::probe::{Account, Observation, Output, PackageManagerState, Probe, Reading, RecordsState, Unknown};
 
-/// origin: field, Debian 12; the numbers of filesystems are made up
+/// origin: field, Debian 12; the filesystem numbers are invented
 const FINE: &str = "now\t1000\nlogin\tdeploy\t/bin/bash\nroom\t/\t2000000\t4096\t500\t1000\nroom\t/var\t2000000\t4096\t500\t1000\n\
                     room\t/run\t20000\t4096\t500\t1000\nend\n";
 
@@ -13,7 +13,7 @@ fn at(second: i64) -> jiff::Timestamp {
     jiff::Timestamp::from_second(second).unwrap()
 }
 
-/// A host in order that printed `text`.
+/// A healthy host that printed `text`.
 fn observed(text: &str) -> Observation {
     let mut seen = Observation::default();
     for probe in judge::probes(&std::collections::BTreeSet::new()) {
@@ -63,8 +63,10 @@ fn a_host_in_order_has_nothing_but_what_is_in_order() {
 fn missing_programs_are_named() {
     assert_eq!(
         printed(&FINE.replace("end", "lacks\tflock\nlacks\tsetpriv\nend")),
-        ["Problem tools: missing: `flock`, `setpriv` -> install what holds them: coreutils, util-linux, findutils, \
-          grep, sed or libc-bin"]
+        [
+            "Problem tools: missing: `flock`, `setpriv` -> install the packages that contain them: coreutils, util-linux, \
+          findutils, grep, sed or libc-bin"
+        ]
     );
 }
 
@@ -72,21 +74,21 @@ fn missing_programs_are_named() {
 fn a_filesystem_is_named_once_with_all_that_is_on_it() {
     assert_eq!(
         printed(&FINE.replace("2000000", "0")),
-        ["Problem room: no room in `/`, `/var`: 0 MiB free -> free some there"]
+        ["Problem room: no space in `/`, `/var`: 0 MiB free -> free up space"]
     );
     assert_eq!(
         printed(&FINE.replace("\t2000000\t4096", "\t25600\t4096")),
-        ["Note room: little room in `/`, `/var`: 100 MiB free -> packages and images need more; free some there"]
+        ["Note room: low disk space in `/`, `/var`: 100 MiB free -> packages and images need more; free up space"]
     );
     assert_eq!(
         printed(&FINE.replace("/var\t2000000\t4096\t500", "/var\t2000000\t4096\t0")),
-        ["Problem room: no file can be made in `/var`: no inodes are free -> remove files there"]
+        ["Problem room: no free inodes in `/var` -> delete files there"]
     );
-    // btrfs counts no inodes.
+    // btrfs reports no inodes.
     assert_eq!(printed(&FINE.replace("\t500\t1000", "\t0\t0")), Vec::<String>::new());
     assert_eq!(
         printed(&FINE.replace("end", "readonly\t/usr\nend")),
-        ["Problem room: cannot be written: `/usr` -> see how it is mounted: `findmnt -T DIR`"]
+        ["Problem room: not writable: `/usr` -> check the mount options with `findmnt -T DIR`"]
     );
 }
 
@@ -97,15 +99,15 @@ fn clocks_are_compared_with_the_time_before_and_after_the_question() {
         (finding.weight, finding.what.raw().to_owned())
     };
     for now in [998, 1000, 1005, 1010, 1012] {
-        assert_eq!(of(now), (Weight::Ok, "agrees with this machine's".to_owned()), "{now}");
+        assert_eq!(of(now), (Weight::Ok, "in sync with this machine".to_owned()), "{now}");
     }
-    assert_eq!(of(1013), (Weight::Note, "is up to a minute ahead of this machine's".to_owned()));
-    assert_eq!(of(940), (Weight::Note, "is up to a minute behind this machine's".to_owned()));
-    assert_eq!(of(939), (Weight::Problem, "is about 1 min behind this machine's".to_owned()));
-    assert_eq!(of(1010 + 7200), (Weight::Problem, "is about 2 h ahead of this machine's".to_owned()));
+    assert_eq!(of(1013), (Weight::Note, "up to a minute ahead of this machine".to_owned()));
+    assert_eq!(of(940), (Weight::Note, "up to a minute behind this machine".to_owned()));
+    assert_eq!(of(939), (Weight::Problem, "about 1 min behind this machine".to_owned()));
+    assert_eq!(of(1010 + 7200), (Weight::Problem, "about 2 h ahead of this machine".to_owned()));
     assert_eq!(
         printed(&FINE.replace("now\t1000\n", "")),
-        ["Unknown clock: cannot be told: the host's clock is not in its answer"]
+        ["Unknown clock: could not be evaluated: the host's answer does not contain its time"]
     );
 }
 
@@ -114,16 +116,13 @@ fn a_lock_is_told_with_its_holder_or_its_owner() {
     let held = "lockfile\tregular file by root\nlocked\trun: 7;by: root@ci;what: forge apply x;\nend";
     assert_eq!(
         printed(&FINE.replace("end", held)),
-        [
-            "Note lock: is held: run: 7; by: root@ci; what: forge apply x -> a run is at work there; it gives the lock up when it ends"
-        ]
+        ["Note lock: locked: run: 7; by: root@ci; what: forge apply x -> another run is active there; it releases \
+             the lock when it ends"]
     );
     assert_eq!(
         printed(&FINE.replace("end", "lockfile\tregular empty file by plain\nend")),
-        [
-            "Problem lock: `/run/lock/forge` is not root's file: regular empty file by plain -> if no forge works there, \
-          remove it as root: `rm -f /run/lock/forge /run/lock/forge.act`"
-        ]
+        ["Problem lock: `/run/lock/forge` is not a root-owned file: regular empty file by plain -> if no forge run \
+             is active there, remove it as root: `rm -f /run/lock/forge /run/lock/forge.act`"]
     );
     assert_eq!(printed(&FINE.replace("end", "lockfile\tregular file by root\nend")), Vec::<String>::new());
 }
@@ -141,7 +140,10 @@ fn only_facts_that_are_judged_or_read_are_asked_for() {
 
 #[test]
 fn what_did_not_answer_is_unknown_and_never_in_order() {
-    assert_eq!(printed(&FINE.replace("end\n", "")), ["Unknown host: cannot be told: the host's answer is cut"]);
+    assert_eq!(
+        printed(&FINE.replace("end\n", "")),
+        ["Unknown host: could not be evaluated: the host's answer is truncated"]
+    );
     let mut silent = Observation::default();
     for probe in judge::probes(&std::collections::BTreeSet::new()) {
         let is_fact = matches!(probe, Probe::Fact { .. });
@@ -151,7 +153,8 @@ fn what_did_not_answer_is_unknown_and_never_in_order() {
     }
     assert_eq!(
         found(silent),
-        ["root", "host", "leftovers"].map(|check| format!("Unknown {check}: cannot be told: timed out after 20 s"))
+        ["root", "host", "leftovers"]
+            .map(|check| format!("Unknown {check}: could not be evaluated: timed out after 20 s"))
     );
 }
 
@@ -169,11 +172,13 @@ fn accounts_packages_and_leftovers_are_told() {
     assert_eq!(
         found(seen),
         [
-            "Problem root: acts as `plain`, and root is needed -> set `connect: { sudo: … }` or log in as root",
-            "Note leftovers: still at work from an earlier run: `forge-x` -> the next `forge apply` waits for it",
-            "Note packages: dpkg is locked by process 7: `apt-get upgrade` -> an apply waits until it is free",
-            "Problem packages: not fully installed: `nginx` (half-configured) -> run `dpkg --configure -a` there and see \
-             what it says",
+            "Problem root: runs as `plain`, but root is required -> set `connect: { sudo: … }` or log in as root",
+            "Note leftovers: still running from an earlier run: `forge-x` -> the next `forge apply` waits until they \
+             finish",
+            "Note packages: dpkg is locked by process 7: `apt-get upgrade` -> an apply waits until the lock is \
+             released",
+            "Problem packages: not fully installed: `nginx` (half-configured) -> run `dpkg --configure -a` there and \
+             check its output",
         ]
     );
 }
@@ -186,8 +191,8 @@ fn facts_that_cannot_be_told_are_listed_with_the_reason() {
     assert_eq!(
         found(seen),
         [
-            "Note facts: `time` would be unknown: nothing on the host tells it (no) -> a step that reads `facts.time` is \
-          unknown there"
+            "Note facts: `time` would be unknown: neither the kernel nor `chronyc` reports it (no) -> steps that read `facts.time` \
+             are unknown on this host"
         ]
     );
 }
@@ -202,7 +207,7 @@ fn who_does_not_answer_gets_advice_unless_there_is_better() {
         }
     };
     assert_eq!(of(Some("take the key")), "take the key");
-    assert!(of(None).starts_with("check that it is up, its `address`,"), "{}", of(None));
+    assert!(of(None).starts_with("check that the host is up, its `address`"), "{}", of(None));
 }
 
 fn host(findings: Vec<Finding>) -> HostHealth {
@@ -235,6 +240,6 @@ fn a_state_folder_that_cannot_be_written_is_a_note() {
     fs_err::write(&file, "").unwrap();
     let finding = here::history(&file.join(".forge"));
     assert_eq!(finding.weight, Weight::Note);
-    assert!(finding.what.raw().ends_with("/file/.forge` cannot be written: runs leave no history"));
+    assert!(finding.what.raw().ends_with("/file/.forge` is not writable: no history is kept"));
     assert_eq!(here::history(Utf8Path::new(".forge")).weight, Weight::Ok);
 }

@@ -1,4 +1,4 @@
-//! The script of a command, run by this machine's shells; what endings mean.
+//! The script of a command, run by this machine's shells, and the meaning of exit statuses.
 
 use super::*;
 use crate::model::SecretStore;
@@ -90,8 +90,8 @@ fn being_stopped_has_no_status_and_a_hint() {
     let late = done("a", 124, b"err\nt stopped");
     assert_eq!((late.status, late.outcome, late.stderr.raw()), (None, Outcome::Failed, "err\n"));
     assert_eq!(done("a", 124, b"stopped").status, Some(124));
-    assert_eq!(late.reason.raw(), "did not end within 5 s and was stopped");
-    assert_eq!(late.hint.unwrap().raw(), "give it more time with `--timeout`");
+    assert_eq!(late.reason.raw(), "timed out after 5 s and was stopped");
+    assert_eq!(late.hint.unwrap().raw(), "set a longer `--timeout`");
 }
 
 #[test]

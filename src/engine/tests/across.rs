@@ -54,14 +54,14 @@ fn hosts_that_are_not_in_the_run_are_missing_and_the_exit_code_says_so() {
     assert_eq!((ran.step("n1", "second/go").as_str(), ran.outcome("n1"), ran.code()), (reason, Outcome::Skipped, 3));
 }
 
-/// While a host waits, others take its place in the window; with a window of one that is all that helps.
+/// While a host waits, others take its place in the window. With a window of one, only that avoids a deadlock.
 #[test]
 fn a_waiting_host_takes_no_place() {
     let stage = Stage { parallel: 1, ..Stage::new(3, ALL, &[("first", FIRST), ("second", SECOND)]) };
     assert_eq!(stage.run().code(), 0);
 }
 
-/// `two` waits for `key`, which waits for `one` everywhere: the steps of `files` must not wait as a whole.
+/// `two` waits for `key`, which waits for `one` on all hosts: the steps of `files` must not wait as a whole.
 #[test]
 fn a_group_does_not_wait_for_those_who_wait_for_it() {
     let files = "steps:
@@ -80,7 +80,7 @@ fn a_group_does_not_wait_for_those_who_wait_for_it() {
     assert_eq!((ran.code(), stage.has("n2", "two")), (0, true), "{:?}", ran.report);
 }
 
-/// The first turn is as desired; others go on only when the second is done too.
+/// The first turn matches; other hosts continue only when the second one is done too.
 #[test]
 fn a_step_is_done_when_all_its_turns_are() {
     let first = "steps:
@@ -129,7 +129,7 @@ fn a_maker_that_fails_is_named_by_those_who_wait() {
     assert_eq!((ran.outcome("n2"), ran.code()), (Outcome::Skipped, 3));
 }
 
-/// Between plan and apply somebody made the key: the value is known all the same.
+/// The key was created between plan and apply: its value is known nevertheless.
 #[test]
 fn what_was_made_meanwhile_is_published() {
     let stage = Stage::new(2, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
@@ -138,7 +138,8 @@ fn what_was_made_meanwhile_is_published() {
     assert_eq!(stage.read("n2", "accepted"), "x\n");
 }
 
-/// The roles of a cluster are entries of one recipe, and a value is the recipe's: who reads it waits for whoever makes it.
+/// The roles of a cluster are entries of one recipe, and a value belongs to the recipe: its readers wait for its
+/// writer.
 #[test]
 fn entries_of_one_recipe_read_from_each_other() {
     let join = "params: { role: { type: text } }
@@ -170,7 +171,7 @@ steps:
     assert_eq!((ran.step("n1", "join/join").as_str(), ran.code()), ("changed", 0));
     assert_eq!(stage.read("n1", "joined"), "t-42\n");
     assert_eq!(stage.run().plan.counts().change, 0);
-    // Nobody waits any more: what was made may be gone.
+    // No step waits any more, so the exported file may be removed.
     std::fs::remove_file(stage.root("n2").join("token")).unwrap();
     let again = stage.run();
     assert_eq!((again.plan.counts().change, again.code()), (0, 0));
@@ -261,7 +262,7 @@ fn a_barrier_may_wait_for_verification() {
     assert_eq!(stage.run().code(), 0);
 }
 
-/// The step in between is another host's: the order written holds all the same.
+/// The step in between belongs to another host: the order of declaration still applies.
 #[test]
 fn a_step_elsewhere_does_not_break_the_order() {
     let steps = "steps:
@@ -276,23 +277,23 @@ fn a_step_elsewhere_does_not_break_the_order() {
     assert_eq!((ran.step("n2", "r/last").as_str(), stage.has("n2", "last")), ("skipped: needs `r/odd`", false));
 }
 
-/// The host that made the key is away: nobody makes a second one.
+/// The host that created the key is unreachable: no second key is created.
 #[test]
 fn a_one_step_is_not_done_again_while_a_host_is_away() {
     let stage = Stage::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
     assert_eq!(stage.run().code(), 0);
     stage.put("n1", ".sim/refuse");
     let ran = stage.run();
-    assert_eq!(ran.step("n2", "mesh/key"), "unknown: `n1` cannot be reached, and it may be the one where this ran");
+    assert_eq!(ran.step("n2", "mesh/key"), "unknown: `n1` is unreachable, and the step may have run there");
     let step = &ran.report.hosts[1].steps[0];
-    let hint = "bring `n1` back; if it never ran there, take it out of the entry's `on`";
+    let hint = "bring `n1` back; if the step never ran there, remove it from the entry's `on`";
     assert_eq!((step.hint.as_deref(), ran.code()), (Some(hint), 4));
     assert!(!stage.has("n2", "key") && !stage.has("n3", "key"));
-    // The same on the first run ever: nobody can tell.
+    // The same in the first run of all: the result is unknown.
     let first = Stage::new(2, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
     first.put("n2", ".sim/refuse");
-    assert!(first.run().step("n1", "mesh/key").starts_with("unknown: `n2` cannot be reached"));
-    // How to go on, as the hint says.
+    assert!(first.run().step("n1", "mesh/key").starts_with("unknown: `n2` is unreachable"));
+    // The way out, as the hint describes.
     let without = Stage::new(2, "apply:\n  - { recipe: mesh, on: n1 }\n", &[("mesh", MESH)]);
     without.put("n2", ".sim/refuse");
     assert_eq!(without.run().step("n1", "mesh/key"), "changed");
@@ -305,7 +306,7 @@ fn a_one_step_stays_where_it_is_as_desired_or_recorded() {
     stage.put("n1", ".sim/refuse");
     let ran = stage.run();
     assert_eq!((ran.step("n2", "mesh/key").as_str(), stage.read("n3", "accepted").as_str()), ("ok", "x\n"));
-    // What was done there once is done there again.
+    // An action that ran on this host runs on the same host again.
     std::fs::remove_file(stage.root("n2").join("key")).unwrap();
     assert_eq!(stage.run().step("n2", "mesh/key"), "changed");
 }
@@ -320,7 +321,7 @@ fn whom_forge_may_change_nothing_on_is_not_waited_for_in_the_plan() {
     assert_eq!(ran.step("n1", "second/go"), "skipped: needs `first/try` on 3 hosts, got 2; missing: n2");
 }
 
-/// A step below one that changed is looked at again: what only the plan can tell stays as it was planned.
+/// A step below a changed one is evaluated again. A result that only the plan can determine keeps its planned value.
 #[test]
 fn a_one_step_below_a_change_stays_unknown() {
     let steps = "steps:
@@ -331,6 +332,6 @@ fn a_one_step_below_a_change_stays_unknown() {
     stage.put("n1", ".sim/refuse");
     let ran = stage.run();
     assert_eq!(ran.step("n2", "r/above"), "changed");
-    assert!(ran.step("n2", "r/init").starts_with("unknown: `n1` cannot be reached"), "{}", ran.step("n2", "r/init"));
+    assert!(ran.step("n2", "r/init").starts_with("unknown: `n1` is unreachable"), "{}", ran.step("n2", "r/init"));
     assert!(!stage.has("n2", "init"));
 }

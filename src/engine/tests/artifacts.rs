@@ -1,4 +1,4 @@
-//! Artifacts on simulated hosts: sent, gone on with, and told where they cannot be had.
+//! Artifacts on simulated hosts: sending, resuming, and reporting those that are not available.
 
 use super::stage::Stage;
 use crate::model::Outcome;
@@ -79,7 +79,7 @@ fn what_is_noted_of_a_file_is_believed_until_the_file_changes() {
     let note = std::fs::read_dir(notes).unwrap().next().unwrap().unwrap().path();
     let noted = std::fs::read_to_string(&note).unwrap();
     assert!(noted.ends_with(&format!(" {}\n", digest(BODY))), "{noted}");
-    // Not the file was read, but what is noted of it.
+    // The recorded digest was used, not the file.
     std::fs::write(&note, noted.replace(&digest(BODY), &"1".repeat(64))).unwrap();
     assert_eq!(stage.run().step("n1", "r/x"), "changed");
     std::fs::write(stage.root("n1").join("x"), BODY.replace("body", "BODY")).unwrap();

@@ -1,10 +1,11 @@
-//! What a kind itself says to wait for a reboot: the host's window brings it into force, and what needs it comes after.
+//! Reboots required by a kind itself: the host's window makes its change effective, and dependents run afterwards.
 
 use super::stage::{Ran, Stage};
 use crate::model::{Disruption, Outcome, Verdict};
 use crate::plan::{Policy, Stage as When};
 
-/// What the next boot gets lies in `next`; a reboot gives it to the kernel, and takes away the mark that asked for it.
+/// `next` contains the next boot's arguments; a reboot passes them to the kernel and removes the mark that requested
+/// it.
 const GRUBBY: &str = r#"#!/bin/sh
 root=$(dirname "$0")/..
 case $1 in
@@ -47,7 +48,7 @@ fn log(stage: &Stage) -> Vec<String> {
     stage.read("n1", "log").lines().map(str::to_owned).collect()
 }
 
-/// Returns the steps that the one planned reboot is for.
+/// Returns the steps of the single planned reboot.
 #[track_caller]
 fn rebooted_for(ran: &Ran) -> Vec<String> {
     let window = ran.plan.hosts[0].window.as_ref().unwrap();
@@ -70,7 +71,7 @@ fn what_its_kind_says_to_wait_for_a_reboot_shares_the_one_of_the_host() {
     assert_eq!((again.code(), again.plan.counts().change, again.plan.hosts[0].window.is_none()), (0, 0, true));
 }
 
-/// A new version on disk makes untrue what was true of the loaded one: the fact that tells is asked anew.
+/// A new version on disk invalidates the state of the loaded one: the fact is probed again.
 #[test]
 fn what_a_change_puts_out_of_force_the_reboot_brings_back() {
     let steps = "steps:
@@ -89,7 +90,7 @@ fn what_a_change_puts_out_of_force_the_reboot_brings_back() {
     assert_eq!(log(&stage), ["reboot"]);
 }
 
-/// A run that was killed when all was configured, and nothing rebooted yet.
+/// A run that was killed after the configuration and before the reboot.
 #[test]
 fn what_is_pending_by_its_kind_alone_is_finished_by_the_next_run() {
     let stage = stage("reboot: allow");
@@ -123,7 +124,7 @@ fn a_limit_on_what_may_be_disturbed_keeps_it_pending_too() {
     assert_eq!(stage.read("n1", "next"), "iommu=pt", "it is configured all the same");
 }
 
-/// A container runs with the command line of its machine: its own reboot would be in vain.
+/// A container has the command line of its machine: rebooting the container would not change it.
 #[test]
 fn a_container_is_not_rebooted_for_arguments_of_the_kernel() {
     let stage = stage("reboot: allow");
@@ -134,7 +135,7 @@ fn a_container_is_not_rebooted_for_arguments_of_the_kernel() {
     assert_eq!((ran.code(), log(&stage)), (10, Vec::new()));
 }
 
-/// A kernel that was installed and whose image was not made: the host would not come up.
+/// An installed kernel without its initramfs: the host would not come up.
 #[test]
 fn no_host_reboots_into_a_kernel_without_its_initramfs() {
     let stage = stage("reboot: allow");
@@ -142,14 +143,15 @@ fn no_host_reboots_into_a_kernel_without_its_initramfs() {
         .iter()
         .for_each(|file| stage.put("n1", &format!(".sim/boot/{file}")));
     let ran = stage.run();
-    let why = "blocked: not rebooted: kernel 6.1.0-10 boots next and has no initramfs: make it, or boot another one by default";
+    let why =
+        "blocked: not rebooted: the next kernel 6.1.0-10 has no initramfs; build it or set another default kernel";
     assert_eq!((ran.step("n1", "early/arguments").as_str(), ran.code()), (why, 3), "{:#?}", ran.report);
     assert_eq!((log(&stage), stage.read("n1", ".sim/boot-id").as_str()), (Vec::new(), "boot-1\n"));
     stage.put("n1", ".sim/boot/initrd.img-6.1.0-10");
     assert_eq!((stage.run().code(), log(&stage)), (0, vec!["reboot".to_owned(), "driver".to_owned()]));
 }
 
-/// One that boots without an initramfs, as do all of its kernels, is none of these.
+/// A host whose kernels all boot without an initramfs is not affected.
 #[test]
 fn a_host_whose_kernels_need_no_initramfs_reboots() {
     let stage = stage("reboot: allow");

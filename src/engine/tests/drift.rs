@@ -1,4 +1,4 @@
-//! What drift finds on hosts that were changed behind forge's back, and whom it says to have moved.
+//! Drift on hosts that were changed without forge, with the reported sources of the changes.
 
 use super::stage::Stage;
 use crate::drift::{Aspect, Cause, Culprit, Drift, Finding, Severity, Standing, Sure};
@@ -48,7 +48,7 @@ fn a_host_that_forge_never_applied_to_has_causes_that_nobody_knows() {
     assert_eq!((told(&drift), drift.exit_code()), (expected.to_vec(), ExitCode::Changes));
 }
 
-/// Programs that sort findings by file need no title to read.
+/// Tools that sort findings by file do not have to parse titles.
 fn is_path_of(found: &Finding, stage: &Stage, name: &str) -> bool {
     found.path.as_ref().map(|path| path.raw().to_owned()) == Some(stage.root("n1").join(name).into_string())
 }
@@ -129,7 +129,7 @@ fn a_verification_that_does_not_hold_is_a_finding_by_itself() {
     assert_eq!((drift.findings[0].aspect, drift.findings[0].severity), (Aspect::Verification, Severity::High));
 }
 
-/// Whoever reads that a check failed needs no shell on the host to see why.
+/// A failed check's output is reported, so that no shell on the host is needed.
 #[test]
 fn a_failed_check_tells_its_command_its_status_and_what_it_printed() {
     let check =
@@ -146,7 +146,7 @@ fn a_failed_check_tells_its_command_its_status_and_what_it_printed() {
     assert_eq!(held.check, None, "what holds needs no explanation");
 }
 
-/// What a plan predicts is no observation: it is told as a count, and the step that moved is told alone.
+/// Predictions are not observations: they are reported as a count, and the changed step as the only finding.
 #[test]
 fn what_follows_from_a_finding_is_none_of_its_own() {
     let recipe = "steps:
@@ -177,7 +177,7 @@ fn what_cannot_be_read_is_unknown_and_a_host_that_is_silent_is_no_drift() {
     assert_eq!(drift.unknown[0].step.raw(), "broken");
 }
 
-/// A secret stands in no finding, whether the machine or the recipe moved.
+/// No finding contains a secret, whether the machine or the recipe changed.
 #[test]
 fn secrets_are_not_told() {
     let token = "params:
@@ -196,7 +196,7 @@ steps:
             _ => stage.lay("token", "correct horse"),
         }
         let drift = stage.drift();
-        // Who writes here also opens the file to all.
+        // Rewriting the file in this test also makes it readable for all.
         assert_eq!(told(&drift), [found("token", "content", cause), found("token", "mode", cause)]);
         assert!(drift.findings[0].secret);
         let text = serde_json::to_string(&drift).unwrap();
@@ -231,11 +231,11 @@ fn where_no_history_can_be_kept_that_is_said_and_drift_goes_on() {
     stage.run();
     stage.lay(".forge/test/drift", "a file where the folder should be");
     let drift = stage.drift();
-    assert!(drift.no_history.as_deref().is_some_and(|why| why.contains("cannot be written")), "{drift:#?}");
+    assert!(drift.no_history.as_deref().is_some_and(|why| why.contains("is not writable")), "{drift:#?}");
     assert_eq!(drift.exit_code(), ExitCode::Done);
 }
 
-/// What is passed over is counted, and what is passed over no longer is found again.
+/// Ignored findings are counted, and are findings again when the rule is removed.
 #[test]
 fn what_is_ignored_is_counted_until_its_day() {
     let stage = stage();
@@ -252,7 +252,7 @@ fn what_is_ignored_is_counted_until_its_day() {
         let ignored: Vec<_> = drift.ignored.iter().map(|line| (line.count, line.expired)).collect();
         (steps.into_iter().collect::<Vec<_>>().join(" "), ignored)
     };
-    // The clock of these tests begins with 1970.
+    // The clock of these tests begins in 1970.
     let late = "1999-12-31";
     assert_eq!(ignore(&format!("path: {root}/page"), late), ("other".to_owned(), vec![(2, false)]));
     assert_eq!(ignore(&format!("path: {root}/*"), late), (String::new(), vec![(4, false)]));
@@ -262,14 +262,14 @@ fn what_is_ignored_is_counted_until_its_day() {
     assert_eq!(ignore("step: base", "1969-12-31"), ("other page".to_owned(), vec![(0, true)]));
 }
 
-/// One failed read is no finding and not unknown either: it is tried once more.
+/// A single failed read is neither a finding nor unknown: it is retried once.
 #[test]
 fn a_read_that_failed_is_tried_once_more_before_it_counts() {
     let recipe = |check: &str| format!("{BASE}  - {{ name: flaky, check: '{check}' }}\n");
     let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe("true"))]);
     assert_eq!(stage.run().code(), 0);
     let stage = Stage { timeout: Some(std::time::Duration::from_secs(1)), ..stage };
-    // The check, and how much is unknown after the second try.
+    // The check, and the number of unknown results after the second attempt.
     let table = [
         ("test -e @root/tried || { touch @root/tried; exit 7; }", 0),
         ("test -e @root/hung || { touch @root/hung; sleep 5; }", 0),
@@ -299,7 +299,7 @@ fn culprits(drift: &Drift) -> Vec<(Sure, String)> {
     drift.findings.iter().filter_map(|finding| finding.culprit.as_ref()).map(|one| (one.sure, why(one))).collect()
 }
 
-/// Hosts that are as declared are not asked again, and one that does not answer names nobody.
+/// Hosts that match are not probed again, and an unreachable host names no source.
 #[test]
 fn who_it_was_is_asked_where_something_moved_and_is_unknown_without_an_answer() {
     let stage = Stage::new(2, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
@@ -323,7 +323,7 @@ fn who_it_was_is_asked_where_something_moved_and_is_unknown_without_an_answer() 
     assert_eq!(culprits(&stage.drift()), []);
 }
 
-/// Whoever declares something else is no culprit.
+/// A change of the declaration has no author on the host.
 #[test]
 fn a_recipe_that_was_changed_has_no_culprit() {
     let stage = stage();

@@ -1,4 +1,4 @@
-//! Lost links, locks, full disks, steps that fail, and what is claimed of them.
+//! Lost connections, locks, full disks, failing steps, and the results reported for them.
 
 use super::super::Event;
 use super::stage::Stage;
@@ -55,8 +55,8 @@ fn a_held_lock_is_told() {
     assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Locked, Outcome::Changed, 7));
     assert!(!stage.has("n1", "a"));
     let who = "`forge apply other.yaml` by eve@c2 (pid 7), since 2026-11-21T09:30:15Z, run r2";
-    let hint = "run again when it is done; a lock whose controller is gone is given up within two minutes";
-    assert_eq!(ran.told("n1"), format!("another run works on this host: {who}\n{hint}"));
+    let hint = "run again when it has finished; the lock of a dead controller expires within two minutes";
+    assert_eq!(ran.told("n1"), format!("this host is locked by another run: {who}\n{hint}"));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn who_is_not_root_is_refused_before_the_lock_and_writes_nothing() {
     ["plain", "held"].iter().for_each(|fault| stage.put("n1", &format!(".sim/{fault}")));
     let ran = stage.run();
     let refused = ran.plan.hosts[0].refused.as_ref().unwrap();
-    let (why, hint) = ("acts as `plain`, and root is needed", "set `connect: { sudo: … }` or log in as root");
+    let (why, hint) = ("runs as `plain`, but root is required", "set `connect: { sudo: … }` or log in as root");
     assert_eq!((refused.why.raw(), refused.hint.raw()), (why, hint));
     assert_eq!((ran.plan.exit_code(false).code(), ran.plan.counts().refused), (3, 1));
     assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Blocked, Outcome::Changed, 3));
@@ -83,7 +83,7 @@ fn who_is_not_root_and_has_nothing_to_do_is_left_alone() {
     assert!(!stage.has("n1", "state"), "no record is written");
 }
 
-/// Only the last of what is printed is kept; here 64 KiB.
+/// Only the last part of the output is kept; here 64 KiB.
 #[test]
 fn a_step_that_prints_very_much_ran_all_the_same() {
     let much = "steps:
@@ -97,7 +97,7 @@ fn a_step_that_prints_very_much_ran_all_the_same() {
         _ => None,
     };
     let printed = ran.events.iter().find_map(printed).unwrap();
-    let first = "(the beginning was cut: too much was printed to keep all of it)\n";
+    let first = "(output truncated: the beginning is missing)\n";
     assert!(printed.starts_with(first) && printed.ends_with("\n99999") && printed.len() < 70_000);
     let crate::engine::StepResult::Failed { failure } = &ran.report.hosts[0].steps[1].result else { panic!() };
     assert!(failure.tail.raw().ends_with("99998\n99999"));
@@ -111,11 +111,11 @@ fn what_was_cut_is_no_value() {
     export: { numbers: { stdout: true } }
 ";
     let ran = Stage::new(1, ALL, &[("r", much)]).run();
-    let why = "failed: ran, but printed more than can be kept: that is no value to export";
+    let why = "failed: ran, but its output is too long to be exported";
     assert_eq!(ran.step("n1", "r/a"), why);
 }
 
-/// The action ends the shell that would tell how it ended: what is seen afterwards decides.
+/// The action kills the shell that would report its exit status: the state observed afterwards decides.
 #[test]
 fn an_end_that_was_not_seen_is_judged_by_what_is_there() {
     let kills = "steps:
@@ -124,7 +124,7 @@ fn an_end_that_was_not_seen_is_judged_by_what_is_there() {
     let ran = Stage::new(1, ALL, &[("r", kills)]).run();
     assert_eq!((ran.step("n1", "r/a").as_str(), ran.code()), ("changed", 0));
     let ran = Stage::new(1, ALL, &[("r", &kills.replace("touch @root/a; ", ""))]).run();
-    let why = "failed: its end was not seen; still differs after the change: ";
+    let why = "failed: its end was not observed; still differs after the change: ";
     assert!(ran.step("n1", "r/a").starts_with(why), "{}", ran.step("n1", "r/a"));
 }
 
@@ -146,7 +146,7 @@ fn records_of_proven_steps_outlive_a_later_failure() {
     stage.put("n1", "bad");
     let ran = stage.run();
     let steps = ["r/a", "r/b", "r/c"].map(|step| ran.step("n1", step));
-    assert_eq!(steps, ["changed", "failed: exit status 1", "skipped: needs `r/b`, which did not get through"]);
+    assert_eq!(steps, ["changed", "failed: exit status 1", "skipped: needs `r/b`, which did not succeed"]);
     assert_eq!(["r/a", "r/b", "r/c"].map(|step| stage.record("n1", step)), [true, false, false]);
 }
 
@@ -159,11 +159,11 @@ fn records_that_cannot_be_written_fail_the_host_and_the_next_step_is_not_claimed
     let stage = Stage::new(1, ALL, &[("r", two)]);
     let ran = stage.run();
     assert_eq!(ran.step("n1", "r/a"), "changed");
-    assert!(ran.step("n1", "r/b").starts_with("failed: records cannot be written"), "{}", ran.step("n1", "r/b"));
+    assert!(ran.step("n1", "r/b").starts_with("failed: records could not be written"), "{}", ran.step("n1", "r/b"));
     assert_eq!((ran.outcome("n1"), stage.has("n1", "b")), (Outcome::Failed, false));
 }
 
-/// What stands above a step that cannot run is done, what stands below is not: as the plan says.
+/// Steps above one that cannot run are done, those below it are not: as planned.
 #[test]
 fn a_blocked_step_stops_those_below_it_only() {
     let files = "steps:
@@ -191,7 +191,7 @@ fn a_need_of_one_step_is_none_of_those_above_it() {
     let stage = Stage::new(1, apply, &[("r", files), ("base", base)]);
     let ran = stage.run();
     assert_eq!((ran.step("n1", "r/a").as_str(), ran.code()), ("changed", 9));
-    assert_eq!(ran.step("n1", "r/b"), "skipped: needs `base/odd`, which did not get through");
+    assert_eq!(ran.step("n1", "r/b"), "skipped: needs `base/odd`, which did not succeed");
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn what_a_later_step_undoes_has_failed() {
   - { name: b, command: { check: 'test -e @root/b', apply: 'touch @root/b; rm @root/a' } }
 ";
     let ran = Stage::new(1, ALL, &[("r", steps)]).run();
-    assert!(ran.step("n1", "r/a").starts_with("failed: differs again at the end of the run: "));
+    assert!(ran.step("n1", "r/a").starts_with("failed: no longer matches at the end of the run: "));
     assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Failed, 3));
 }
 

@@ -1,4 +1,4 @@
-//! Hosts that are not who the inventory says.
+//! Hosts whose identity differs from the inventory.
 
 use super::stage::Stage;
 use crate::model::Outcome;

@@ -1,4 +1,4 @@
-//! What a step was about before it was declared to be about something else is not forgotten.
+//! Former identities of a step are remembered after its declaration was changed to another object.
 
 use super::stage::Stage;
 
@@ -19,13 +19,13 @@ fn stage(steps: &str) -> Stage {
     stage
 }
 
-/// Returns what a plan of these steps says is left, without the host's folder.
+/// Returns the leftovers in a plan of these steps, without the host's folder.
 fn left(stage: &Stage, steps: &str) -> Vec<String> {
     stage.recipe("base", &format!("steps:\n{steps}"));
     again(stage)
 }
 
-/// Runs, and returns what the plan and the report of it say.
+/// Runs and returns the leftovers in the plan and in the report.
 fn again(stage: &Stage) -> Vec<String> {
     let ran = stage.run();
     let root = format!("{}/", stage.root("n1"));
@@ -49,7 +49,7 @@ fn another_path_leaves_the_old_file_which_stays_told_until_it_is_removed() {
     assert_eq!(again(&stage), told, "and after");
     let third = ["base/page: file two", "base/page: file one"];
     assert_eq!(left(&stage, &file("page", "three")), third);
-    // What the hint says.
+    // The removal that the hint recommends.
     let removing = file("page", "three") + &going("old", "one");
     assert_eq!(left(&stage, &removing), ["base/page: file two"], "the plan says that it goes");
     assert!(!stage.has("n1", "one"));
@@ -125,7 +125,7 @@ fn what_the_filter_leaves_out_is_declared_all_the_same() {
     assert_eq!(left(&stage, &(file("page", "two") + &file("other", "one"))), NOTHING, "they changed places");
 }
 
-/// A record of before it said what it is about is read, and written anew by an apply that changes nothing.
+/// A record of a version without identities is read, and rewritten by an apply that changes nothing.
 #[test]
 fn an_old_record_is_known_by_its_path() {
     let stage = stage(&file("page", "one"));

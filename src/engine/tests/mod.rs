@@ -1,4 +1,4 @@
-//! Runs on simulated hosts: what goes wrong between hosts, with links, and when somebody stops.
+//! Runs on simulated hosts: failures between hosts, of connections, and by stop requests.
 
 mod across;
 mod artifacts;

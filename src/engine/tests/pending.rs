@@ -1,4 +1,4 @@
-//! What is configured and not in force yet, and what else is proven beside it.
+//! Steps that are configured but not effective yet, and the other results next to them.
 
 use super::stage::Stage;
 use crate::engine::VerifyResult;
@@ -17,7 +17,7 @@ fn results(report: &crate::engine::Report) -> Vec<(String, VerifyResult)> {
     report.hosts[0].verify.iter().map(|verify| (verify.name.clone(), verify.result.clone())).collect()
 }
 
-/// A verification that holds is not in doubt because something else waits; one that does not may hold later.
+/// A pending step does not affect a verification that passes; one that fails may pass later.
 #[test]
 fn what_is_pending_puts_off_only_what_does_not_hold() {
     let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);

@@ -1,4 +1,4 @@
-//! Removal: `ensure: absent` takes away what was built last first.
+//! Removal: `ensure: absent` removes recipes in the reverse order of installation.
 
 use super::stage::Stage;
 use crate::engine::Event;
@@ -49,7 +49,7 @@ fn what_was_built_last_is_removed_first_also_across_recipes() {
     assert_eq!(undeclared(&stage), [""; 0], "what is known to be gone is no leftover");
 }
 
-/// A configuration that names the programs of another recipe no longer does when that recipe is taken away.
+/// A configuration stops using another recipe's programs when that recipe is removed.
 #[test]
 fn what_is_removed_is_not_beside_what_stays() {
     let main = "steps:
@@ -115,7 +115,7 @@ fn what_cannot_be_removed_keeps_what_it_stands_on() {
     both(&stage, "present");
     stage.run();
     both(&stage, "absent");
-    // It cannot be unlinked while it is a directory that holds something.
+    // It cannot be unlinked while it is a non-empty directory.
     let ran = stage.run_with(
         |stage| {
             std::fs::remove_file(stage.root("n1").join("base/a/b/mark")).unwrap();
@@ -124,7 +124,7 @@ fn what_cannot_be_removed_keeps_what_it_stands_on() {
         |_, _| (),
     );
     assert_eq!(ran.step("n1", "app/mark"), "failed: exit status 1");
-    assert_eq!(ran.step("n1", "base/folder"), "skipped: needs `base/page`, which did not get through");
+    assert_eq!(ran.step("n1", "base/folder"), "skipped: needs `base/page`, which did not succeed");
     assert_eq!((ran.code(), stage.has("n1", "base/page")), (3, true));
 }
 

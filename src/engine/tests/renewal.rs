@@ -1,5 +1,6 @@
-//! A process must have read what is declared: where that is not known, it is restarted or reloaded. What it has read is
-//! what the simulated `systemctl` copied from `etc/demo.conf` when it started or reloaded the unit.
+//! A process must have read its declared files; if that is unknown, it is restarted or reloaded. The simulated
+//! `systemctl` copies `etc/demo.conf` when it starts or reloads the unit: that copy is the content the process has
+//! read.
 
 use super::edges::programs;
 use super::stage::{Ran, Stage};
@@ -7,7 +8,7 @@ use super::stage::{Ran, Stage};
 const HOST: &str = "n1";
 const APPLY: &str = "apply:\n  - { recipe: demo, on: all }\n";
 
-/// The first step stands for a package, whose scripts start the service.
+/// The first step represents a package whose scripts start the service.
 const STEPS: &str = "steps:
   - name: installed
     command: { check: 'test -e @root/installed', apply: 'touch @root/installed && systemctl start demo.service' }
@@ -24,7 +25,7 @@ fn stage(reload: bool) -> Stage {
     stage
 }
 
-/// Returns what the process has read.
+/// Returns the content that the process has read.
 fn loaded(stage: &Stage) -> String {
     stage.read(HOST, "units/demo.service").lines().skip(2).collect()
 }
@@ -38,7 +39,7 @@ fn systemctl(stage: &Stage, verb: &str) {
     assert!(std::process::Command::new(program).args([verb, "demo.service"]).status().unwrap().success());
 }
 
-/// The kernel's clock for files goes on every few milliseconds.
+/// The kernel's clock for file times advances every few milliseconds.
 fn later() {
     std::thread::sleep(std::time::Duration::from_millis(20));
 }
@@ -62,7 +63,7 @@ fn expect_done(ran: &Ran) {
     assert_eq!(ran.code(), 0, "{:#?}", ran.report);
 }
 
-/// Returns what the plan says of the service.
+/// Returns the plan's reason for the service.
 fn planned(ran: &Ran) -> String {
     let step = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.step == "service").unwrap();
     format!("{}: {}", step.verdict.name(), step.reason.raw())
@@ -89,7 +90,7 @@ fn a_record_of_a_start_names_only_inputs_that_hold() {
     let stage = stage(false);
     stage.write(HOST, "etc/demo.conf", "one\n");
     stage.write(HOST, "refuse", "");
-    // Another recipe's input that fails stops nobody.
+    // A failing input of another recipe does not stop this one.
     stage.recipe("other", "steps:\n  - { name: more, command: { check: 'false', apply: 'false' } }\n");
     stage.recipe("demo", &STEPS.replace("RELOAD", "false").replace("[installed, old,", "[other/more, installed, old,"));
     stage.declare("apply:\n  - { recipe: other, on: all }\n  - { recipe: demo, on: all }\n");
@@ -102,7 +103,7 @@ fn a_record_of_a_start_names_only_inputs_that_hold() {
     assert_eq!(named, ["demo/config", "demo/installed", "demo/old"]);
 }
 
-/// Edits the file and lets the process read it; forge puts the file back.
+/// Edits the file and lets the process read it; forge restores the file.
 fn tamper_is_repaired_in_the_process(reload: bool) {
     let stage = stage(reload);
     expect_done(&stage.run());
@@ -119,7 +120,7 @@ fn tamper_is_repaired_in_the_process(reload: bool) {
         assert_eq!(start(&stage) == before, reload, "the remedy");
         expect_no_changes(&stage);
     }
-    // Read, and put back by the same hand: nothing but the file's ctime tells.
+    // Read and restored by the same user: only the file's ctime shows it.
     edit(&stage, "tampered\n");
     systemctl(&stage, "reload");
     edit(&stage, "one\n");
@@ -149,7 +150,7 @@ fn a_repair_by_another_run_is_taken_over_too() {
     expect_done(&stage.run());
     edit(&stage, "tampered\n");
     systemctl(&stage, "reload");
-    // The first script prepares the host, the second repairs the file.
+    // The first script prepares the host, the second one repairs the file.
     assert!(stage.killed_before(HOST, 2).is_none(), "it is killed before the reload");
     assert_eq!((stage.read(HOST, "etc/demo.conf").trim(), loaded(&stage).as_str()), ("one", "tampered"));
     expect_done(&stage.run());
@@ -157,7 +158,7 @@ fn a_repair_by_another_run_is_taken_over_too() {
     expect_no_changes(&stage);
 }
 
-/// What is removed has no ctime any more, and neither has what a command did.
+/// A removed file has no ctime, and neither have the effects of a command.
 #[test]
 fn a_file_that_forge_removes_and_a_command_that_it_runs_again_restart_the_process() {
     let stage = stage(false);

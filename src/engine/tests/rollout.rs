@@ -35,7 +35,7 @@ fn a_canary_that_fails_stops_all() {
     let ran = stage.run();
     assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Failed, Outcome::Cancelled, 8));
     let host = &ran.report.hosts[1];
-    assert_eq!(host.reason.raw(), "not begun: canary `n1` did not get through");
+    assert_eq!(host.reason.raw(), "not started: canary `n1` failed");
     assert_eq!(ran.step("n2", "r/a"), "cancelled", "what would have been done is listed");
     assert!(!stage.has("n2", "a") && !stage.has("n3", "state"), "nothing was written there");
     let told = ran.events.iter().filter(|event| matches!(event, Event::BudgetSpent { .. })).count();
@@ -50,7 +50,7 @@ fn a_canary_that_was_locked_proves_nothing() {
     assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Locked, Outcome::Cancelled, 8));
 }
 
-/// The budget is asked when a host's place in the window is there, not when the run begins.
+/// The budget is checked when a host gets its place in the window, not when the run starts.
 #[test]
 fn the_budget_stops_those_who_have_not_begun() {
     let stage = Stage { parallel: 1, ..stage(4, "max_failed: 1") };
@@ -59,7 +59,7 @@ fn the_budget_stops_those_who_have_not_begun() {
     let ran = stage.run();
     let outcomes = ["n1", "n2", "n3", "n4"].map(|host| ran.outcome(host));
     assert_eq!(outcomes, [Outcome::Failed, Outcome::Failed, Outcome::Cancelled, Outcome::Cancelled]);
-    assert_eq!((ran.report.hosts[2].reason.raw(), ran.code()), ("not begun: 2 hosts failed, 1 are allowed", 8));
+    assert_eq!((ran.report.hosts[2].reason.raw(), ran.code()), ("not started: 2 hosts failed, 1 allowed", 8));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn who_cannot_be_reached_has_not_failed() {
     assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Unreachable, Outcome::Changed, 4));
 }
 
-/// n1 is as declared, but its verification fails: that is no failure of this rollout.
+/// n1 matches, but its verification fails: that does not count as a failure of this rollout.
 #[test]
 fn what_was_wrong_before_spends_no_budget() {
     let steps = format!("{STEP}verify:\n  - {{ name: it answers, check: 'test ! -e @root/mute' }}\n");
@@ -80,7 +80,7 @@ fn what_was_wrong_before_spends_no_budget() {
     assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Failed, Outcome::Changed, 5));
 }
 
-/// The canary waits for a key that another host makes: that one begins, the third does not.
+/// The canary waits for a key that another host creates: that host starts, the third one does not.
 #[test]
 fn a_canary_may_wait_for_a_host_that_is_none() {
     let mesh = "steps:
@@ -117,7 +117,7 @@ fn the_first_stop_finishes_what_runs_and_begins_nothing() {
     assert_eq!((ran.step("n1", "r/a").as_str(), ran.step("n1", "r/b").as_str()), ("changed", "cancelled"));
     assert!(stage.record("n1", "r/a"), "what was proven is recorded");
     assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Cancelled, Outcome::Cancelled, 130));
-    assert_eq!(ran.report.hosts[1].reason.raw(), "the run was stopped before this host began");
+    assert_eq!(ran.report.hosts[1].reason.raw(), "the run was stopped before this host started");
     assert_eq!(ran.step("n2", "r/a"), "cancelled");
     assert_eq!(ran.report.hosts[0].reason.raw(), "the run was stopped before `r/b`");
 }
@@ -136,7 +136,8 @@ steps:
             cancel.raise();
         }
     };
-    // Side by side n2 is at work then. One after the other it has not begun, and never will: that is no lack of its own.
+    // In parallel, n2 is already active. Sequentially, it has not started and never will: that is not a missing
+    // dependency.
     for parallel in [2, 1] {
         let stage = Stage { parallel, ..Stage::new(2, apply, &[("first", first), ("second", second)]) };
         let ran = stage.run_with(|_| (), at);
@@ -162,7 +163,7 @@ fn the_second_stop_leaves_at_once() {
     assert!(in_flight > 0);
 }
 
-/// n1 has done a and is at b, n2 is done, n3 waits for its place.
+/// n1 has completed a and runs b, n2 is done, n3 waits for its place.
 #[test]
 fn who_leaves_keeps_what_was_done_what_runs_and_what_is_left() {
     let steps = "steps:
@@ -183,15 +184,15 @@ fn who_leaves_keeps_what_was_done_what_runs_and_what_is_left() {
     };
     let ran = stage.run_with(|_| (), at);
     let steps = ["r/a", "r/b", "r/c", "r/d"].map(|step| ran.step("n1", step));
-    assert_eq!(steps, ["changed", "unknown: was running when forge left", "cancelled", "cancelled"]);
-    let reason = "forge left before this host was done; steps: 1 changed, 1 in flight, 2 not begun";
-    let hint = "run again: it waits for what still runs there and looks again";
+    assert_eq!(steps, ["changed", "unknown: was running when forge exited", "cancelled", "cancelled"]);
+    let reason = "forge exited before this host was done; steps: 1 changed, 1 in flight, 2 not started";
+    let hint = "run again: the next run waits for running jobs first";
     assert_eq!(ran.told("n1"), format!("{reason}\n{hint}"));
     assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Cancelled, Outcome::Changed, 130));
     assert_eq!(ran.outcome("n3"), Outcome::Cancelled);
 }
 
-/// With one place, what is done on several hosts never overlaps: their times add up to no more than the run's.
+/// With one place, work on several hosts never overlaps: the sum of their times is at most the run's time.
 #[test]
 fn the_time_of_a_host_begins_with_its_work() {
     let ran = Stage { parallel: 1, ..stage(3, "canary: 1") }.run();

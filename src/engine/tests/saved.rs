@@ -1,4 +1,4 @@
-//! A plan that is kept and carried out later: where it runs, where it does not, and that it runs once.
+//! A plan that is saved and applied later: on which hosts it runs, on which it does not, and that it runs only once.
 
 use super::super::{Cancel, Options, Recording, Replay, SavedPlan, apply, bind, observe, observe_to_change, plan};
 use super::stage::{Ran, Stage};
@@ -28,7 +28,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-/// Keeps a plan as `plan -o` does, by way of its text.
+/// Saves a plan like `plan -o` does, through its text.
 fn keep(stage: &Stage) -> SavedPlan {
     let project = stage.project();
     let options = Options { replay: Replay { keep: true, ..Replay::default() }, ..stage.options() };
@@ -95,14 +95,14 @@ fn a_plan_runs_once_on_each_host_unless_it_is_said_otherwise() {
     assert_eq!(again.code(), 6);
     assert_eq!(
         again.told("n1"),
-        "this plan ran here already: run 20261121T093015-4f2a by test on test\n\
-         make a new plan with `forge plan -o`, or give `--replay` to carry this one out once more"
+        "this plan has already run here: run 20261121T093015-4f2a by test on test\n\
+         make a new plan with `forge plan -o`, or use `--replay` to apply this one again"
     );
     assert!(!stage.has("n1", "two"));
     let replayed = carry(&stage, &saved, true);
     assert_eq!((replayed.code(), stage.has("n1", "two")), (0, true), "it is as it was when the plan was made");
 
-    // Equal to the first in all but the moment: another plan.
+    // Equal to the first plan except for its time: another plan.
     let next = keep(&stage);
     assert_ne!(next.digest, saved.digest);
     assert_eq!(carry(&stage, &next, false).code(), 0, "nothing to do, and nothing is refused");
@@ -123,7 +123,7 @@ fn what_was_as_declared_and_is_not_any_more_is_stale_too() {
     assert_eq!((ran.code(), stage.read("n1", "one").as_str()), (6, "mine\n"));
 }
 
-/// Every value of a document that holds no others, by its pointer.
+/// Collects all scalar values of a document by their pointers.
 fn leaves(value: &serde_json::Value, at: &str, into: &mut Vec<String>) {
     match value {
         serde_json::Value::Array(items) if !items.is_empty() => {
@@ -164,14 +164,15 @@ fn no_field_of_a_saved_plan_can_be_edited() {
     for at in &all {
         let Ok(read) = SavedPlan::parse(&edited(&document, at).to_string()) else { continue };
         assert!(!read.is_whole(), "{at}: the digest does not cover it");
-        // Whoever repairs the digest is found by planning again. Answers are put into that plan themselves.
+        // An alteration with a recomputed digest is detected by planning again. Answers are inserted into that plan
+        // itself.
         let read = read.sealed();
         let refused = read.difference(&made).is_some() || !read.changed_inputs(&project).is_empty();
         if !refused && !at.starts_with("/observed/") {
             accepted.push(at.as_str());
         }
     }
-    // Who made it and when is told and decides nothing; the digest is made anew.
+    // The author and time are informative only; the digest is recomputed.
     assert_eq!(accepted, ["/digest", "/made/time", "/made/user", "/made/controller"]);
 }
 
@@ -205,5 +206,5 @@ fn a_plan_that_was_altered_is_another_than_its_inputs_give() {
     assert_eq!(saved.difference(&made).as_deref(), Some("step `base/one` of `n1` differs"));
     assert_eq!(saved.changed_inputs(&project), Vec::<String>::new());
     stage.lay("recipes/more.yaml", "recipe: more\nsteps: []\n");
-    assert_eq!(saved.changed_inputs(&stage.project()), ["`recipes/more.yaml` was not read then"]);
+    assert_eq!(saved.changed_inputs(&stage.project()), ["`recipes/more.yaml` was not read before"]);
 }

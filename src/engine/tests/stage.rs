@@ -1,4 +1,4 @@
-//! A project on simulated hosts: written to a folder, planned and carried out by the engine itself.
+//! A project on simulated hosts: written to a folder, planned and applied by the engine itself.
 
 use super::super::{
     Cancel, Event, Options, Report, StepResult, accuse, apply, drift, observe_drift, observe_to_change, plan,
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-/// Longer than any of these runs takes: who waits longer waits for ever.
+/// Longer than any of these runs: a test that waits longer has a deadlock.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Stage {
@@ -29,7 +29,7 @@ pub struct Stage {
     pub controller: String,
 }
 
-/// What a run left.
+/// The results of a run.
 pub struct Ran {
     pub plan: Plan,
     pub report: Report,
@@ -37,7 +37,7 @@ pub struct Ran {
 }
 
 impl Stage {
-    /// Makes hosts `n1` to `nN`. Templates know their folder as `vars.root`.
+    /// Creates hosts `n1` to `nN`. Templates read a host's folder from `vars.root`.
     pub fn new(hosts: usize, apply: &str, recipes: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let hosts: Vec<String> = (1..=hosts).map(|n| format!("n{n}")).collect();
@@ -51,7 +51,7 @@ impl Stage {
             evict_busy: None,
             controller: "test".to_owned(),
         };
-        // Whoever runs these tests may not make namespaces.
+        // The user who runs these tests may not be permitted to create namespaces.
         let mut text = "cluster: test\ndrift: { unconfined: true }\nhosts:\n".to_owned();
         for host in &stage.hosts {
             let root = stage.root(host);
@@ -64,7 +64,7 @@ impl Stage {
         stage
     }
 
-    /// Writes a recipe, in the place of one of the same name.
+    /// Writes a recipe; replaces one of the same name.
     pub fn recipe(&self, name: &str, steps: &str) {
         let (user, group) = (id("-un"), id("-gn"));
         let steps =
@@ -77,7 +77,7 @@ impl Stage {
         Utf8Path::from_path(self.dir.path()).unwrap()
     }
 
-    /// Declares something else: `apply` replaces what stood in the inventory below the hosts.
+    /// Changes the declaration: `apply` replaces the part of the inventory below the hosts.
     pub fn declare(&self, apply: &str) {
         let path = self.path().join("inventory.yaml");
         let text = std::fs::read_to_string(&path).unwrap();
@@ -85,7 +85,7 @@ impl Stage {
         std::fs::write(path, format!("{hosts}{apply}")).unwrap();
     }
 
-    /// Declares another `drift:`.
+    /// Replaces `drift:`.
     pub fn replace_drift(&self, drift: &str) {
         let path = self.path().join("inventory.yaml");
         let text = std::fs::read_to_string(&path).unwrap();
@@ -93,7 +93,7 @@ impl Stage {
         std::fs::write(path, lines.join("\n") + "\n").unwrap();
     }
 
-    /// Gives the cluster another name.
+    /// Renames the cluster.
     pub fn rename(&self, cluster: &str) {
         let path = self.path().join("inventory.yaml");
         let text = std::fs::read_to_string(&path).unwrap();
@@ -105,21 +105,21 @@ impl Stage {
         self.path().join(host)
     }
 
-    /// Lays a file beside the inventory.
+    /// Creates a file next to the inventory.
     pub fn lay(&self, file: &str, text: &str) {
         let path = self.path().join(file);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
-    /// Lays a file on a host; its folder is made.
+    /// Creates a file on a host, with its folder.
     pub fn put(&self, host: &str, file: &str) {
         let path = self.root(host).join(file);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, "x").unwrap();
     }
 
-    /// Writes a file of a host, which may be run.
+    /// Writes an executable file on a host.
     pub fn write(&self, host: &str, file: &str, text: &str) {
         use std::os::unix::fs::PermissionsExt as _;
         self.put(host, file);
@@ -136,7 +136,7 @@ impl Stage {
         std::fs::read_to_string(self.root(host).join(file)).unwrap_or_default()
     }
 
-    /// Returns everything that lies on a host: paths, sizes and when they were changed.
+    /// Returns the whole content of a host: paths, sizes and modification times.
     pub fn snapshot(&self, host: &str) -> String {
         let script = "find . -printf '%p %s %m %C@\\n' | sort";
         let out = std::process::Command::new("sh").args(["-c", script]).current_dir(self.root(host)).output().unwrap();
@@ -158,13 +158,13 @@ impl Stage {
         self.run_with(|_| (), |_, _| ())
     }
 
-    /// Runs with something that happens `between` plan and apply, and at each event.
+    /// Runs with a callback `between` plan and apply, and one at each event.
     pub fn run_with(&self, between: impl FnOnce(&Self), at: impl FnMut(&Event, &Cancel)) -> Ran {
         self.run_or_die(between, at).unwrap_or_else(|| panic!("forge is killed"))
     }
 
-    /// Runs and is killed before the acting script of that number, from 0 on, of a host. Returns the run if it was over
-    /// before.
+    /// Runs and is killed before the acting script of that number, counted from 0, of a host. Returns the run if it
+    /// finished before.
     pub fn killed_before(&self, host: &str, number: u32) -> Option<Ran> {
         self.write(host, ".sim/dies", &number.to_string());
         let ran = self.run_or_die(|_| (), |_, _| ());
@@ -172,7 +172,7 @@ impl Stage {
         ran
     }
 
-    /// Waits until a simulated host says that forge is dead.
+    /// Waits until a simulated host reports that forge is dead.
     async fn death(&self) {
         while !self.hosts.iter().any(|host| self.has(host, ".sim/dead")) {
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -210,12 +210,12 @@ impl Stage {
         })
     }
 
-    /// Looks for drift, as `forge drift` does, but asks nobody who it was.
+    /// Detects drift like `forge drift`, without determining its sources.
     pub fn drift(&self) -> Drift {
         self.look(false, || ())
     }
 
-    /// Looks for drift and asks who it was, with something that happens `between`.
+    /// Detects drift and determines its sources, with a callback `between`.
     pub fn accused(&self, between: impl FnOnce()) -> Drift {
         self.look(true, between)
     }
@@ -261,13 +261,13 @@ impl Stage {
     }
 }
 
-/// Returns the boot id of the machine that the tests run on: the engine reboots no host that has it.
+/// Returns the boot id of the machine that runs the tests: the engine never reboots a host with this id.
 pub fn this_machine() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("tests run on Linux");
     text.trim().to_owned()
 }
 
-/// A clock that never shows the same time twice.
+/// A clock that never returns the same time twice.
 fn tick() -> jiff::Timestamp {
     static TICKS: AtomicI64 = AtomicI64::new(0);
     jiff::Timestamp::from_second(TICKS.fetch_add(1, Ordering::Relaxed)).unwrap()
@@ -284,7 +284,7 @@ impl Ran {
         self.report.hosts.iter().find(|h| h.host.as_str() == host).unwrap().outcome
     }
 
-    /// Returns how a step ended, in a line: `changed`, `skipped: needs …`.
+    /// Returns a step's result in one line: `changed`, `skipped: needs …`.
     #[track_caller]
     pub fn step(&self, host: &str, step: &str) -> String {
         let host = self.report.hosts.iter().find(|h| h.host.as_str() == host).unwrap();
@@ -305,7 +305,7 @@ impl Ran {
         }
     }
 
-    /// Returns why a host got no further and what to do, in two lines.
+    /// Returns a host's reason and hint, in two lines.
     #[track_caller]
     pub fn told(&self, host: &str) -> String {
         let host = self.report.hosts.iter().find(|h| h.host.as_str() == host).unwrap();
@@ -316,7 +316,7 @@ impl Ran {
         self.report.exit_code().code()
     }
 
-    /// Returns where the first event is that `test` admits.
+    /// Returns the position of the first event that `test` accepts.
     #[track_caller]
     pub fn at(&self, test: impl Fn(&Event) -> bool) -> usize {
         self.events.iter().position(test).unwrap_or_else(|| panic!("not in {:#?}", self.events))

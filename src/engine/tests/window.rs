@@ -1,7 +1,7 @@
-//! Windows on simulated hosts: who is taken out of service when, what reboots, what is left alone and said.
+//! Windows on simulated hosts: the order of hosts, reboots, skipped changes, and the reports about them.
 //!
-//! A simulated reboot puts `loaded` where `configured` was and writes another boot id; the stand-in for `systemctl`
-//! keeps units as files.
+//! A simulated reboot replaces `loaded` by `configured` and writes another boot id; the simulated `systemctl` keeps
+//! units as files.
 
 use super::super::{Event, StepResult};
 use super::stage::{Ran, Stage};
@@ -27,7 +27,7 @@ cp "$root"/configured/* "$root/loaded/" 2>/dev/null
 [ -e "$root/stays" ] || cat /proc/sys/kernel/random/uuid >"$root/.sim/boot-id"
 "#;
 
-/// What must be loaded before the driver changes.
+/// The state that must be loaded before the driver changes.
 const EARLY: &str = "steps:
   - name: first
     command: { check: 'test -e @root/configured/first', apply: 'mkdir -p @root/configured; touch @root/configured/first' }
@@ -46,7 +46,7 @@ steps:
     command: { check: 'test -e @root/driver', apply: 'test ! -e @root/units/fm.service && test ! -e @root/bad && echo driver >>@root/log && touch @root/driver' }
 ";
 
-/// A change that takes its host out of service, with nothing around it.
+/// A change that takes its host out of service, without related steps.
 pub(super) const DRIVER_ALONE: &str = "steps:
   - name: packages
     disruption: D2
@@ -79,7 +79,7 @@ pub(super) fn stage(hosts: usize, rollout: &str) -> Stage {
     stage
 }
 
-/// A driver and what is tied to it: nothing of it needs a reboot.
+/// A driver with its dependents, none of which needs a reboot.
 pub(super) fn unbooted() -> Stage {
     let driver = DRIVER.replace("needs: [early]\n", "");
     let apply = ["driver", "fm"].map(|name| format!("  - {{ recipe: {name}, on: all }}\n")).concat();
@@ -93,7 +93,7 @@ fn log(stage: &Stage, host: &str) -> Vec<String> {
     stage.read(host, "log").lines().map(str::to_owned).collect()
 }
 
-/// Returns hosts in the order in which they were taken out of service, and how many were at most.
+/// Returns the hosts in the order in which they were taken out of service, and the maximum number at the same time.
 fn windows(ran: &Ran) -> (Vec<String>, usize) {
     let (mut order, mut open, mut most) = (Vec::new(), 0_usize, 0);
     for event in &ran.events {
@@ -102,7 +102,7 @@ fn windows(ran: &Ran) -> (Vec<String>, usize) {
                 order.push(host.to_string());
                 open += 1;
             }
-            // One that an earlier run left open was not opened in this one.
+            // A window that an earlier run left open was not opened in this run.
             Event::WindowClosed { .. } => open = open.saturating_sub(1),
             _ => {}
         }
@@ -151,7 +151,7 @@ fn the_plan_says_when_each_step_runs() {
     stages.sort_by_key(|(name, _)| expected.iter().position(|(other, _)| other == name));
     assert_eq!(stages, expected);
     let driver = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.recipe == "driver").unwrap();
-    assert!(driver.envelope.is_some(), "it is judged again after the reboot");
+    assert!(driver.envelope.is_some(), "it is evaluated again after the reboot");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn without_leave_nothing_reboots_and_what_needs_it_waits() {
     assert_eq!((ran.code(), ran.outcome("n1")), (10, Outcome::Skipped));
     assert_eq!(log(&stage, "n1"), ["motd"]);
     assert_eq!(ran.step("n1", "early/first"), "pending: configured, not yet effective: needs reboot");
-    assert_eq!(ran.step("n1", "driver/packages"), "skipped: needs `early/first`, which did not get through");
+    assert_eq!(ran.step("n1", "driver/packages"), "skipped: needs `early/first`, which did not succeed");
     assert_eq!(stage.read("n1", ".sim/boot-id"), "boot-1\n");
 }
 
@@ -210,7 +210,7 @@ fn a_quorum_is_never_taken_out_together() {
     assert_eq!((ran.code(), windows(&ran).1, ran.plan.rollout.waves.len()), (0, 1, 3));
 }
 
-/// The host whose driver fails stays out of service; with a budget of one nobody else is taken out.
+/// The host whose driver fails stays out of service; with a budget of one, no other host is taken out.
 #[test]
 fn a_host_that_stays_out_of_service_uses_the_budget_up() {
     let stage = stage(3, "max_unavailable: 1, reboot: allow");
@@ -220,10 +220,10 @@ fn a_host_that_stays_out_of_service_uses_the_budget_up() {
     assert_eq!(ran.step("n2", "driver/packages"), "skipped: `max_unavailable` (1) is used up by n1");
     assert_eq!(ran.step("n2", "motd/file"), "changed", "what takes nothing out of service goes on");
     assert!(stage.has("n2", "units/fm.service") && stage.has("n1", "state/window.json"));
-    assert_eq!(ran.step("n1", "fm/running"), "skipped: needs `driver/packages`, which did not get through");
-    let hint = "its window is open, it is out of service: the next apply that gets through closes it";
+    assert_eq!(ran.step("n1", "fm/running"), "skipped: needs `driver/packages`, which did not succeed");
+    let hint = "its window is open and it is out of service; the next successful apply closes the window";
     assert!(ran.told("n1").ends_with(hint), "{}", ran.told("n1"));
-    // Somebody repairs it: the next run closes what was left open.
+    // After a manual repair the next run closes the window that was left open.
     std::fs::remove_file(stage.root("n1").join("bad")).unwrap();
     let ran = stage.run();
     assert_eq!(ran.plan.hosts[0].window.as_ref().unwrap().left_open.as_ref().unwrap().raw(), "20261121T093015-4f2a");
@@ -253,7 +253,7 @@ fn a_window_that_is_left_open_is_closed_though_nothing_changes() {
     assert_eq!((ran.code(), stage.has("n1", "state/window.json"), windows(&ran).0.len()), (0, false, 0));
 }
 
-/// A process of somebody else holds a device: the host is left as it is, the others finish.
+/// Another user's process holds a device: the host is not changed, the others finish.
 #[test]
 fn a_host_whose_devices_are_held_is_left_alone() {
     let stage = stage(2, "max_unavailable: 2, reboot: allow");
@@ -275,7 +275,7 @@ fn a_host_whose_devices_are_held_is_left_alone() {
     assert!(told && holder.wait().is_ok());
 }
 
-/// A process that comes while the window is open is found before the reboot.
+/// A process that starts while the window is open is detected before the reboot.
 #[test]
 fn devices_are_looked_at_again_before_a_reboot() {
     let stage = stage(1, "reboot: allow");
@@ -325,20 +325,19 @@ fn a_host_on_which_something_failed_is_not_taken_out_of_service() {
     assert!(stage.has("n1", "units/fm.service") && !stage.has("n1", "state/window.json"));
 }
 
-/// The machine that forge runs on is never rebooted: neither by the plan's way nor by the script itself.
+/// The machine that forge runs on is never rebooted: neither by the plan nor by the script itself.
 #[test]
 fn the_machine_that_forge_runs_on_is_not_rebooted() {
     let stage = stage(1, "reboot: allow");
     let own = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     stage.write("n1", ".sim/boot-id", &own);
     let ran = stage.run();
-    let why =
-        "blocked: not rebooted: it is the machine that forge runs on: apply from another one, or reboot it yourself";
+    let why = "blocked: not rebooted: forge runs on this machine; apply from another machine or reboot it manually";
     assert_eq!((ran.step("n1", "early/first").as_str(), ran.code()), (why, 3));
     assert_eq!(log(&stage, "n1"), ["motd"], "nothing was stopped for it");
 }
 
-/// A run that was killed when everything was written and nothing rebooted yet: the next one sees what waits.
+/// A run that was killed after all writes and before the reboot: the next one detects the pending steps.
 #[test]
 fn a_run_that_is_killed_between_the_file_and_the_reboot_is_finished_by_the_next() {
     let stage = stage(1, "reboot: allow");
@@ -351,7 +350,7 @@ fn a_run_that_is_killed_between_the_file_and_the_reboot_is_finished_by_the_next(
     assert_eq!(log(&stage, "n1"), ["stop fm.service", "reboot", "driver", "fm", "start fm.service"]);
 }
 
-/// The link is lost right before the host is told to reboot: it stays out of service, and the next run goes on.
+/// The connection is lost right before the reboot: the host stays out of service, and the next run continues.
 #[test]
 fn a_window_that_was_opened_and_lost_is_finished_by_the_next_run() {
     let stage = stage(1, "reboot: allow, reboot_timeout: 3s");
@@ -365,7 +364,8 @@ fn a_window_that_was_opened_and_lost_is_finished_by_the_next_run() {
     assert!(!stage.has("n1", "state/window.json") && stage.has("n1", "units/fm.service"));
 }
 
-/// What shares a version with a change that is held back is held back; what shares it with one that goes out goes with it.
+/// A step that shares a version with a deferred change is deferred; one that shares it with a change that runs also
+/// runs.
 #[test]
 fn only_what_is_tied_to_the_change_held_back_is_held_back() {
     let other = "steps:\n  - { name: big, disruption: D3, command: { check: 'test -e @root/big', apply: 'touch @root/big' } }\n";
@@ -381,7 +381,7 @@ fn only_what_is_tied_to_the_change_held_back_is_held_back() {
     assert_eq!(log(&stage, "n1"), ["stop fm.service", "driver", "fm", "start fm.service"]);
 }
 
-/// A selection of steps stops what it must, and starts again what it stopped; it closes no window of another run.
+/// A selection of steps stops the units it must, and starts these again; it does not close another run's window.
 #[test]
 fn a_selection_of_steps_leaves_no_service_stopped() {
     let mut stage = stage(1, "reboot: allow");
@@ -394,13 +394,13 @@ fn a_selection_of_steps_leaves_no_service_stopped() {
     assert!(ran.plan.hosts[0].window.is_none() && stage.has("n1", "state/window.json"), "{:#?}", ran.plan);
     std::fs::remove_file(stage.root("n1").join("driver")).unwrap();
     let ran = stage.run();
-    let why = "an earlier run opened it, and `--step` or `--skip` leaves out what may belong to it";
+    let why = "it was opened by an earlier run, and `--step` or `--skip` may exclude its steps";
     let open = |event: &Event| matches!(event, Event::WindowLeftOpen { why: told, .. } if told.raw() == why);
     assert!(ran.events.iter().any(open), "{:#?}", ran.events);
     assert!(stage.has("n1", "state/window.json"));
 }
 
-/// A card that is gone after the reboot is seen by a recipe that changes nothing: the host stays out of service.
+/// A GPU lost in the reboot is detected by a recipe without changes: the host stays out of service.
 #[test]
 fn what_was_lost_in_a_reboot_keeps_the_host_out_of_service() {
     let stage = stage(1, "reboot: allow");
@@ -423,7 +423,7 @@ fn outside_the_hours_nothing_is_taken_out_of_service() {
     let stage = stage(1, &format!("reboot: allow, hours: \"{hour:02}:00-{next:02}:00\""));
     let ran = stage.run();
     let why = ran.step("n1", "driver/packages");
-    assert!(why.starts_with(&format!("held: windows open {hour:02}:00-{next:02}:00, and it is ")), "{why}");
+    assert!(why.starts_with(&format!("held: windows open {hour:02}:00-{next:02}:00; it is now ")), "{why}");
     assert_eq!(
         (ran.step("n1", "motd/file").as_str(), ran.outcome("n1"), ran.code()),
         ("changed", Outcome::Pending, 10)
@@ -431,7 +431,7 @@ fn outside_the_hours_nothing_is_taken_out_of_service() {
     assert_eq!(log(&stage, "n1"), ["motd"]);
 }
 
-/// Whoever waits for all hosts has left its window first: else they would wait for each other.
+/// A host that waits for all hosts has left its window first; otherwise there would be a deadlock.
 #[test]
 fn a_barrier_behind_the_window_is_waited_for_outside_of_it() {
     let test = "needs:\n  driver: { of: selected, least: 100% }\nsteps:\n  - { name: run, command: { check: 'test -e @root/tested', apply: 'touch @root/tested' } }\n";
@@ -463,7 +463,7 @@ fn a_service_restarts_on_few_hosts_at_once() {
     assert_eq!((ran.code(), most), (0, 1));
 }
 
-/// With one place, what is done on several hosts never overlaps: their times add up to no more than the run's.
+/// With one place, work on several hosts never overlaps: the sum of their times is at most the run's time.
 #[test]
 fn the_time_of_a_host_does_not_count_its_wait_for_a_wave() {
     let apply = "rollout: { max_unavailable: 1, reboot: allow }\napply:\n  - { recipe: driver, on: all }\n";
@@ -495,7 +495,7 @@ fn an_aborted_run_says_what_is_done_what_is_not_and_how_to_go_on() {
     let text = Text { verbose: 0, target: Some("inventory.yaml".to_owned()) };
     text.report(&ran.report, ran.report.exit_code(), &mut out).unwrap();
     let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
-    assert!(text.contains("\ndone: n1\nnot done: n[3:4]\ngone wrong: n2\n"), "{text}");
+    assert!(text.contains("\ndone: n1\nnot done: n[3:4]\nfailed: n2\n"), "{text}");
     assert!(text.ends_with("next: forge apply inventory.yaml\n"), "{text}");
 }
 
@@ -503,7 +503,7 @@ const UNREADABLE: &str = "steps:
   - { name: odd, command: { check: 'exit 7', apply: 'true' } }
 ";
 
-/// After a reboot the whole host must be proven. Where something cannot be judged it would stay out of service.
+/// After a reboot the whole host must be proven. A step that could not be evaluated would keep it out of service.
 #[test]
 fn no_host_reboots_that_could_not_come_back() {
     let apply = ["odd", "early", "driver"].map(|name| format!("  - {{ recipe: {name}, on: all }}\n")).concat();
@@ -517,11 +517,11 @@ fn no_host_reboots_that_could_not_come_back() {
     let ran = stage.run();
     assert!(ran.plan.hosts.iter().all(|host| host.window.is_none()), "{:#?}", ran.plan.hosts[0].window);
     assert_eq!(ran.step("n1", "early/first"), "pending: configured, not yet effective: needs reboot");
-    assert_eq!(ran.step("n1", "driver/packages"), "skipped: needs `early/first`, which did not get through");
+    assert_eq!(ran.step("n1", "driver/packages"), "skipped: needs `early/first`, which did not succeed");
     assert_eq!((ran.code(), log(&stage, "n1")), (9, Vec::new()), "{:#?}", ran.report);
 }
 
-/// A change of class D2 alone asks for its own recipes: what is unknown elsewhere keeps nothing from closing.
+/// A change of class D2 needs only its own recipes to be proven: unknown steps elsewhere do not keep the window open.
 #[test]
 fn what_cannot_be_judged_holds_back_its_own_window_only() {
     let tied = UNREADABLE.replace("exit 7", "echo {{ recipes[\"driver\"].version }}; exit 7");

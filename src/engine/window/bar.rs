@@ -1,4 +1,4 @@
-//! What becomes of the steps of a window that does not open.
+//! Determines the results of a window's steps if it does not open.
 
 use super::Shut;
 use crate::engine::board::Reached;
@@ -10,7 +10,7 @@ use crate::model::{BlockClass, Untrusted};
 use crate::plan::{Stage, StepPlan};
 
 impl HostRun<'_> {
-    /// Notes why the window does not open, and says so.
+    /// Records and reports why the window does not open.
     pub(super) fn shut(&mut self, shut: Shut) {
         if let Some(why) = why(&shut) {
             let host = self.host().clone();
@@ -23,7 +23,7 @@ impl HostRun<'_> {
         self.passage.shut = Some(shut);
     }
 
-    /// Steps that wait for a reboot which does not come have had their turn: they say why it does not.
+    /// Completes steps that wait for a reboot which is not made: they report the reason.
     fn tell_awaiting(&mut self, shut: &Shut) {
         if matches!(shut, Shut::Stopped | Shut::Never(_) | Shut::Open(_)) {
             return;
@@ -38,7 +38,7 @@ impl HostRun<'_> {
         }
     }
 
-    /// The steps of a window that did not open: those that would have acted say why they did not.
+    /// Completes the steps of a window that did not open: those that would have acted report the reason.
     pub(in crate::engine) fn bar(&mut self, group: &Group, shut: &Shut) {
         let (mut reports, mut failed) = (Vec::new(), self.has_failed());
         for step in self.planned_of(group) {
@@ -64,7 +64,7 @@ impl HostRun<'_> {
         step.verdict == Verdict::Pending && awaited()
     }
 
-    /// Whether a step has failed: one is enough to tell why the window does not open.
+    /// Reports whether a step has failed: one failure is enough to explain why the window does not open.
     fn has_failed(&self) -> bool {
         self.steps.iter().any(|report| matches!(report.result, StepResult::Failed { .. }))
     }
@@ -83,7 +83,7 @@ fn why(shut: &Shut) -> Option<Untrusted> {
     }
 }
 
-/// What becomes of a step. `failed` says that another one carries the failure already.
+/// Returns the result of a step. `failed` says that another step already reports the failure.
 fn barred(shut: &Shut, failed: bool) -> StepResult {
     match shut {
         Shut::Held(why) => StepResult::Held { reason: why.as_str().into() },

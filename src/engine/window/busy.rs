@@ -1,4 +1,5 @@
-//! Foreign work: who holds the host's devices, waiting for them, and ending them where the user says so.
+//! Foreign work: detects processes that hold the host's devices, waits for them, and evicts them if the user permits
+//! it.
 
 use super::{Shut, script};
 use crate::engine::cancel::Stop;
@@ -13,26 +14,26 @@ use crate::probe::{Observation, Probe};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How often holders are looked for while they are waited for.
+/// Interval of checks while forge waits for holders.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// A process that holds GPU or RDMA devices, as the fact `holders` tells of it.
+/// A process that holds GPU or RDMA devices, as the fact `holders` reports it.
 #[derive(Clone, Debug, PartialEq)]
 struct Holder {
     pid: u32,
     unit: Option<String>,
     /// Whether it is part of a pod.
     pod: bool,
-    /// All of it in a line.
+    /// Description of the process in one line.
     told: Untrusted,
 }
 
 impl HostRun<'_> {
-    /// Returns once nobody holds the host's devices but units that the window stops. A reboot stops the services that
-    /// the host is declared to run as well: those are nobody else's work. With `pods_leave`, neither do pods count.
+    /// Returns when only units that the window stops hold the host's devices. A reboot also stops the host's declared
+    /// services: these are not foreign work. With `pods_leave`, pods are not foreign work either.
     ///
     /// # Errors
-    /// Somebody does, or it cannot be told.
+    /// Another process holds devices, or the holders could not be determined.
     pub(super) async fn free(&mut self, window: &Window, reboots: bool, pods_leave: bool) -> Result<(), Shut> {
         let mut told = Vec::new();
         let until = Instant::now() + Duration::from_secs(self.run.project.rollout.busy_wait_s.unwrap_or(0));
@@ -57,7 +58,7 @@ impl HostRun<'_> {
         }
     }
 
-    /// Waits a while. A host that is not out of service yet lets others go first meanwhile.
+    /// Waits for one interval. A host that is still in service lets other hosts go first meanwhile.
     async fn pause(&mut self, until: Instant) -> Result<(), Shut> {
         let aside = !self.passage.open && !self.drained && !self.cordoned;
         if aside {
@@ -77,7 +78,7 @@ impl HostRun<'_> {
         }
     }
 
-    /// Returns who holds devices and is none of the units that the window stops.
+    /// Returns the holders of devices that are not units stopped by the window.
     async fn foreign(&mut self, window: &Window, reboots: bool, pods_leave: bool) -> Result<Vec<Holder>, Shut> {
         let shared = self.run.board.shared();
         let probes = BTreeSet::from([Probe::Fact { name: "holders".to_owned() }]);
@@ -96,7 +97,7 @@ impl HostRun<'_> {
         Ok(holders.into_iter().filter(counts).collect())
     }
 
-    /// Returns the units that are declared to run here.
+    /// Returns the units that are declared to run on this host.
     fn services(&self) -> BTreeSet<String> {
         let shared = self.run.board.shared();
         let case = self.run.case(&shared, self.host(), &self.seen);
@@ -116,31 +117,31 @@ fn gone(left: &[Holder]) -> Result<(), Shut> {
         [] => Ok(()),
         left => {
             let left: Vec<Untrusted> = left.iter().map(|holder| holder.told.clone()).collect();
-            Err(Shut::Busy(format!("still there after they were ended: {}", all(&left))))
+            Err(Shut::Busy(format!("still running after eviction: {}", all(&left))))
         }
     }
 }
 
 fn unknown(why: &str) -> Shut {
-    Shut::Unknown(format!("whether somebody holds the host's devices is not known: {why}"))
+    Shut::Unknown(format!("use of the host's devices could not be determined: {why}"))
 }
 
 fn all(holders: &[Untrusted]) -> String {
     holders.iter().map(Untrusted::raw).collect::<Vec<_>>().join("; ")
 }
 
-/// Returns who holds devices.
+/// Returns the holders of devices.
 ///
 /// # Errors
-/// It cannot be told: why, as a lowercase fragment.
+/// They could not be determined: the reason, as a lowercase fragment.
 fn holders(observation: &Observation) -> Result<Vec<Holder>, String> {
     let facts = Facts::from_observation(observation);
     let list = match facts.0.get("holders") {
-        Some(Ok(list)) => list.as_array().ok_or("it was answered with something else")?,
+        Some(Ok(list)) => list.as_array().ok_or("unexpected type of answer")?,
         Some(Err(unknown)) => return Err(unknown.why.to_string()),
-        None => return Err("it was not answered".to_owned()),
+        None => return Err("no answer".to_owned()),
     };
-    list.iter().map(|value| holder(value).ok_or_else(|| "a holder has no number".to_owned())).collect()
+    list.iter().map(|value| holder(value).ok_or_else(|| "a holder has no pid".to_owned())).collect()
 }
 
 fn holder(value: &Value) -> Option<Holder> {
@@ -150,7 +151,7 @@ fn holder(value: &Value) -> Option<Holder> {
     let whose = job.map(|job| format!(", Slurm job {job}"));
     let whose = whose.or_else(|| pod.map(|pod| format!(", pod {pod}"))).or_else(|| unit.map(|u| format!(", unit {u}")));
     let devices = value.get("devices")?.as_array()?.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
-    let (command, user) = (text("command").unwrap_or("?"), text("user").unwrap_or("somebody"));
+    let (command, user) = (text("command").unwrap_or("?"), text("user").unwrap_or("unknown user"));
     let told = format!("pid {pid} ({command}) of {user}{}, holds {devices}", whose.unwrap_or_default());
     Some(Holder { pid, unit: unit.map(str::to_owned), pod: pod.is_some(), told: told.into() })
 }
@@ -174,6 +175,6 @@ mod tests {
 
     #[test]
     fn whoever_cannot_tell_does_not_say_that_nobody_does() {
-        assert_eq!(holders(&Observation::default()), Err("it was not answered".to_owned()));
+        assert_eq!(holders(&Observation::default()), Err("no answer".to_owned()));
     }
 }

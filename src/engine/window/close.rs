@@ -1,4 +1,4 @@
-//! Closing a window: the host is brought back into service, if all went well.
+//! Closes a window: brings the host back into service if everything succeeded.
 
 use super::{STOPPING, Shut, script};
 use crate::engine::event::{Event, Failure, StepResult};
@@ -9,10 +9,10 @@ use crate::plan::{Stage, Window};
 use std::collections::BTreeSet;
 
 impl HostRun<'_> {
-    /// Brings the host back into service. Services and holds were brought back by the steps that declare them.
+    /// Brings the host back into service. Services and holds were restored by the steps that declare them.
     ///
     /// # Errors
-    /// Something of the window did not get through: it stays open, and the next run that gets through closes it.
+    /// A step of the window did not succeed: the window stays open, and the next successful run closes it.
     pub(super) async fn close_window(&mut self, window: &Window) -> Result<(), Shut> {
         match self.unsound(window).await {
             Some(why) => Err(Shut::Open(why)),
@@ -37,13 +37,11 @@ impl HostRun<'_> {
         Ok(())
     }
 
-    /// Returns what did not get through in the window, if something did not. Of one that an earlier run left open
-    /// nobody knows what belonged to it: then the whole host must be as declared.
+    /// Returns the first failure in the window, if any. For a window left open by an earlier run, the steps that
+    /// belonged to it are not known: then the whole host must match.
     async fn unsound(&mut self, window: &Window) -> Option<String> {
         if window.left_open.is_some() && !self.run.options.filter.is_empty() {
-            return Some(
-                "an earlier run opened it, and `--step` or `--skip` leaves out what may belong to it".to_owned(),
-            );
+            return Some("it was opened by an earlier run, and `--step` or `--skip` may exclude its steps".to_owned());
         }
         let own = |report: &&StepReport| {
             let stage = self.plan.steps.iter().find(|step| step.id == report.id).map(|step| step.stage);
@@ -60,8 +58,9 @@ impl HostRun<'_> {
         None
     }
 
-    /// Returns the recipes whose verification must hold before the host is back in service: those that changed, and
-    /// after a reboot all, since a card that was lost in it shows elsewhere. What waits for other hosts comes later.
+    /// Returns the recipes whose verification must pass before the host is back in service: those that changed, and all
+    /// after a reboot, since a GPU lost in it shows in other recipes. Recipes with steps that wait for other hosts are
+    /// verified later.
     fn to_prove(&self, window: &Window) -> BTreeSet<String> {
         let mut recipes: BTreeSet<String> = window.recipes().into_iter().map(str::to_owned).collect();
         if !self.passage.reboots.is_empty() {
@@ -82,8 +81,8 @@ fn not_through(report: &StepReport) -> Option<String> {
         | StepResult::Stale { reason }
         | StepResult::Held { reason }
         | StepResult::Skipped { reason } => reason.raw(),
-        StepResult::Cancelled => "was not begun",
+        StepResult::Cancelled => "not started",
         _ => return None,
     };
-    Some(format!("`{}` did not get through: {why}", report.id))
+    Some(format!("`{}` did not succeed: {why}", report.id))
 }

@@ -1,4 +1,4 @@
-//! The host as a node of Kubernetes: cordoned, drained, and given back by nobody but who cordoned it.
+//! The host as a Kubernetes node: cordoned, drained, and uncordoned only if forge cordoned it.
 
 use super::Shut;
 use super::node::PAUSE;
@@ -13,16 +13,16 @@ use crate::plan::{NodeSeen, Window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// How often a change is tried anew that somebody else's came before: a node's own programs change it all the time.
+/// Number of attempts of an update that conflicts with another writer: a node's own controllers update it all the time.
 pub(super) const TRIES: usize = 10;
-/// Failures of the API, one after the other, that a drain outlasts.
+/// Number of consecutive API failures that a drain tolerates.
 pub(super) const PATIENCE: u32 = 3;
-/// How long it is waited at first: most pods end at once.
+/// Initial wait: most pods end at once.
 pub(super) const SHORTLY: Duration = Duration::from_millis(500);
-/// Pods that are named.
+/// Number of pods listed by name.
 const NAMED: usize = 5;
 
-/// The node that a window is about.
+/// The node of a window.
 pub(super) struct Drain<'r> {
     pub cluster: Cluster,
     pub rule: &'r NodeDrain,
@@ -31,19 +31,18 @@ pub(super) struct Drain<'r> {
 
 /// Why a node is not empty.
 pub(super) enum Stuck {
-    /// Pods that did not leave in time, and why.
+    /// Pods that did not leave in time, with the reasons.
     Pods(Vec<String>),
     Api(KubeError),
     Stopped,
 }
 
 impl<'r> HostRun<'r> {
-    /// Lets the node take no more pods, and has those leave that are on it. What would be lost for ever is told before
-    /// anything is changed.
+    /// Cordons the node and evicts its pods. Checks for data that would be lost permanently before any change.
     ///
     /// # Errors
-    /// Pods did not leave, or the API did not answer. Then the node is given back, if it was not left out of service by
-    /// an earlier run.
+    /// Pods did not leave, or the API did not answer. Then the node is uncordoned, unless an earlier run left it out of
+    /// service.
     pub(super) async fn drain_node(&mut self, window: &Window) -> Result<(), Shut> {
         if window.kubernetes.is_none() {
             return Ok(());
@@ -55,7 +54,7 @@ impl<'r> HostRun<'r> {
         let pods = drain.cluster.pods_on(&drain.node).await.map_err(unknown)?;
         drain.spared(&pods).map_err(|pods| drain.busy(&pods))?;
         let policy = drain.cluster.evictions().await.map_err(unknown)?;
-        // Where no answer comes, it may have been done all the same.
+        // Without an answer the node may still have been cordoned.
         self.cordoned = true;
         let claim = self.cordon(&drain).await?;
         let done = match self.empty(&drain, &policy, drain.until()).await {
@@ -71,7 +70,7 @@ impl<'r> HostRun<'r> {
         }
     }
 
-    /// Gives the node back, if forge took it: it takes pods again unless somebody else had cordoned it.
+    /// Uncordons the node if forge claimed it, unless another user had cordoned it before.
     ///
     /// # Errors
     /// The API did not answer: the node may still be cordoned.
@@ -93,13 +92,13 @@ impl<'r> HostRun<'r> {
         Err(Shut::Failed(drain.moves()))
     }
 
-    /// Nothing of the node is forge's any more.
+    /// Notes that forge has no claim on the node any more.
     fn freed(&mut self) -> Result<(), Shut> {
         self.cordoned = false;
         Ok(())
     }
 
-    /// Returns the node that the host is now, if it is one: most are still the one that the plan names.
+    /// Returns the host's current node, if it has one: usually still the one named in the plan.
     pub(super) async fn as_node(&self, window: &Window) -> Result<Option<Drain<'r>>, Shut> {
         let (project, options) = (self.run.project, self.run.options);
         let Some((rule, seen)) = project.rollout.kubernetes.as_ref().zip(window.kubernetes.as_ref()) else {
@@ -115,7 +114,7 @@ impl<'r> HostRun<'r> {
         let (cluster, nodes) = self.run.api.nodes(project, options).await.map_err(unknown)?;
         match nodes::find(project, self.host(), &nodes) {
             Ok(found) => Ok(found.map(|node| Drain { cluster, rule, node: node.name.clone() })),
-            Err(why) => Err(Shut::Unknown(format!("which node of Kubernetes it is, is not known: {why}"))),
+            Err(why) => Err(Shut::Unknown(format!("the host's Kubernetes node could not be determined: {why}"))),
         }
     }
 
@@ -140,7 +139,7 @@ impl<'r> HostRun<'r> {
         Err(Shut::Unknown(drain.moves()))
     }
 
-    /// Has pods leave until none is left that is to go. Returns how many were asked to.
+    /// Evicts pods until none is left that has to go. Returns the number of evicted pods.
     async fn empty(&mut self, drain: &Drain<'_>, policy: &Policy, until: Instant) -> Result<usize, Stuck> {
         let (mut asked, mut told, mut failures, mut pause) = (BTreeSet::new(), Vec::new(), 0, SHORTLY);
         loop {
@@ -163,7 +162,7 @@ impl<'r> HostRun<'r> {
         }
     }
 
-    /// Says once what keeps a pod, each time that changes.
+    /// Reports what blocks each pod, each time that changes.
     fn tell_blocked(&mut self, drain: &Drain<'_>, left: &BTreeMap<String, String>, told: &mut Vec<Untrusted>) {
         let blocked: Vec<Untrusted> =
             left.values().filter(|why| why.contains(BUDGET)).map(|why| why.as_str().into()).collect();
@@ -173,7 +172,7 @@ impl<'r> HostRun<'r> {
         }
     }
 
-    /// Waits a while, a little longer each time.
+    /// Waits for an interval that grows with each call.
     pub(super) async fn rest(&self, pause: &mut Duration, until: Instant) -> Result<(), Stuck> {
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(50));
         let now = (*pause).min(left);
@@ -184,7 +183,7 @@ impl<'r> HostRun<'r> {
         }
     }
 
-    /// Has the GPU operator take its own pods from the node: they hold the devices, and are none that a drain ends.
+    /// Has the GPU operator remove its own pods from the node: they hold the devices, and a drain does not evict them.
     async fn put_aside(&self, drain: &Drain<'_>, until: Instant) -> Result<(), Stuck> {
         if drain.operands().await?.is_empty() {
             return Ok(());
@@ -197,7 +196,7 @@ impl<'r> HostRun<'r> {
                 return Ok(());
             }
             if Instant::now() >= until {
-                let why = |pod: &Pod| format!("pod {} of the GPU operator is still there", pod.whole_name());
+                let why = |pod: &Pod| format!("pod {} of the GPU operator is still running", pod.whole_name());
                 return Err(Stuck::Pods(left.iter().map(why).collect()));
             }
             self.rest(&mut pause, until).await?;
@@ -206,18 +205,18 @@ impl<'r> HostRun<'r> {
 }
 
 impl Drain<'_> {
-    /// Returns until when what begins now may last.
+    /// Returns the deadline of an operation that starts now.
     fn until(&self) -> Instant {
         Instant::now() + Duration::from_secs(self.rule.timeout_s)
     }
 
-    /// Checks that no pod would be lost for ever that nobody said may be.
+    /// Checks that no pod would be lost permanently without the user's permission.
     fn spared(&self, pods: &[Pod]) -> Result<(), Vec<String>> {
         let lost: Vec<String> = pods.iter().filter_map(|pod| lost(pod, self.rule)).collect();
         if lost.is_empty() { Ok(()) } else { Err(lost) }
     }
 
-    /// Asks all pods to leave that may. Returns what keeps each of those that are still there, by their names.
+    /// Evicts all pods that may go. Returns what blocks each of the remaining pods, by pod name.
     async fn turn(&self, policy: &Policy, asked: &mut BTreeSet<String>) -> Result<BTreeMap<String, String>, Stuck> {
         let pods = self.cluster.pods_on(&self.node).await.map_err(Stuck::Api)?;
         let mut left = BTreeMap::new();
@@ -225,12 +224,12 @@ impl Drain<'_> {
             let why = match pod.fate(self.rule.manner) {
                 Fate::Stays => continue,
                 Fate::Lost(_) => lost(pod, self.rule).unwrap_or_default(),
-                Fate::Ends => format!("pod {} has not ended", pod.whole_name()),
+                Fate::Ends => format!("pod {} has not terminated", pod.whole_name()),
                 Fate::Goes => match self.cluster.evict(policy, pod, self.rule.grace_s).await.map_err(Stuck::Api)? {
                     Evicted::NotNow(said) => self.blocked(policy, pod, &said).await,
                     Evicted::Taken | Evicted::Gone => {
                         asked.insert(pod.uid.clone());
-                        format!("pod {} has not ended", pod.whole_name())
+                        format!("pod {} has not terminated", pod.whole_name())
                     }
                 },
             };
@@ -239,7 +238,7 @@ impl Drain<'_> {
         Ok(left)
     }
 
-    /// Returns what keeps a pod: the budgets by name, or what the server said where they cannot be read.
+    /// Returns what blocks a pod: the disruption budgets by name, or the server's message if they cannot be read.
     async fn blocked(&self, policy: &Policy, pod: &Pod, said: &str) -> String {
         let name = pod.whole_name();
         let budgets = self.cluster.budgets_of(policy, pod).await.unwrap_or_default();
@@ -247,8 +246,8 @@ impl Drain<'_> {
             format!("{BUDGET} {}/{} allows {}", pod.namespace, budget.name, disruptions(budget.allowed))
         };
         match budgets.is_empty() {
-            true => format!("pod {name} may not leave: {said}"),
-            false => format!("pod {name} may not leave: {}", budgets.iter().map(told).collect::<Vec<_>>().join(", ")),
+            true => format!("cannot evict pod {name}: {said}"),
+            false => format!("cannot evict pod {name}: {}", budgets.iter().map(told).collect::<Vec<_>>().join(", ")),
         }
     }
 
@@ -271,22 +270,18 @@ impl Drain<'_> {
     }
 
     pub(super) fn moves(&self) -> String {
-        format!("node {} of Kubernetes was changed by somebody else at the same time", self.node)
+        format!("Kubernetes node {} was changed concurrently by another client", self.node)
     }
 
     fn busy(&self, pods: &[String]) -> Shut {
-        Shut::Busy(format!("node {} of Kubernetes cannot be drained: {}", self.node, some(pods)))
+        Shut::Busy(format!("Kubernetes node {} cannot be drained: {}", self.node, some(pods)))
     }
 
     fn shut(&self, stuck: Stuck) -> Shut {
         match stuck {
             Stuck::Pods(pods) => {
                 let waited = self.rule.timeout_s;
-                Shut::Busy(format!(
-                    "node {} of Kubernetes was not drained within {waited} s: {}",
-                    self.node,
-                    some(&pods)
-                ))
+                Shut::Busy(format!("Kubernetes node {} was not drained within {waited} s: {}", self.node, some(&pods)))
             }
             Stuck::Api(error) => unknown(error),
             Stuck::Stopped => Shut::Stopped,
@@ -299,7 +294,7 @@ pub(super) fn claimed(node: Node) -> Option<(Node, Claim)> {
     Some((node, claim))
 }
 
-/// How budgets are called.
+/// The term for budgets in messages.
 const BUDGET: &str = "disruption budget";
 
 fn disruptions(count: i64) -> String {
@@ -309,14 +304,14 @@ fn disruptions(count: i64) -> String {
     }
 }
 
-/// Returns why a pod is not told to go, if it would be lost for ever.
+/// Returns why a pod is not evicted, if that would lose it permanently.
 fn lost(pod: &Pod, rule: &NodeDrain) -> Option<String> {
     let Fate::Lost(key) = pod.fate(rule.manner) else { return None };
     let what = match pod.owner {
-        None => "is made anew by nothing",
+        None => "has no controller",
         Some(_) => "has data in an `emptyDir`",
     };
-    Some(format!("pod {} {what} (`{key}: true` lets it go)", pod.whole_name()))
+    Some(format!("pod {} {what} (set `{key}: true` to evict it)", pod.whole_name()))
 }
 
 /// Names the first of many.
@@ -329,9 +324,9 @@ pub(super) fn some(all: &[String]) -> String {
 }
 
 fn unknown(error: KubeError) -> Shut {
-    Shut::Unknown(format!("the node in Kubernetes: {}", error.message))
+    Shut::Unknown(format!("Kubernetes node: {}", error.message))
 }
 
 pub(super) fn failed(error: KubeError) -> Shut {
-    Shut::Failed(format!("the node in Kubernetes: {}", error.message))
+    Shut::Failed(format!("Kubernetes node: {}", error.message))
 }

@@ -1,9 +1,8 @@
-//! A host's window while it is worked on: waiting for its turn, taking the host out of service, reboots, and bringing
-//! it back.
+//! A host's maintenance window: waits for its turn, takes the host out of service, reboots it, and brings it back.
 //!
-//! Architecture Invariants: no window opens while somebody else's work holds the host's devices, and no host reboots
-//! oftener than its plan says. What a killed run leaves behind is found by the next: stopped services by their state,
-//! an open window by its mark.
+//! Architecture Invariants: a window does not open while other users' work holds the host's devices, and a host does
+//! not reboot more often than its plan declares. The next run detects the leftovers of a killed run: stopped services
+//! by their state, an open window by its mark.
 
 mod bar;
 mod busy;
@@ -32,28 +31,28 @@ use crate::plan::{Stage, Window};
 use crate::script::Fragment;
 use std::time::Duration;
 
-/// Why the changes of a window are not made.
+/// Why a window's changes are not made.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Shut {
-    /// Policy: it is not the hour.
+    /// Policy: outside the permitted hours.
     Held(String),
-    /// The budget: it will not be the host's turn in this run.
+    /// The budget: the host does not get its turn in this run.
     Never(String),
-    /// The host may not be rebooted by this run.
+    /// This run may not reboot the host.
     Refused(String),
-    /// Somebody holds the host's devices.
+    /// Another user's work holds the host's devices.
     Busy(String),
-    /// It could not be told whether somebody does.
+    /// Use of the host's devices could not be determined.
     Unknown(String),
-    /// The host could not be taken out of service, or not be rebooted.
+    /// The host could not be taken out of service, or could not be rebooted.
     Failed(String),
     /// The host is not brought back into service.
     Open(String),
-    /// The run was stopped, or the host lost.
+    /// The run was stopped, or the connection to the host was lost.
     Stopped,
 }
 
-/// Where a host stands with its window.
+/// The progress of a host through its window.
 #[derive(Debug, Default)]
 pub(super) struct Passage {
     pub stage: Stage,
@@ -63,12 +62,12 @@ pub(super) struct Passage {
     /// Units that this run stopped.
     pub stopped: Vec<String>,
     pub reboots: Vec<Rebooted>,
-    /// What this run did to its node of Kubernetes.
+    /// This run's changes to the host's Kubernetes node.
     pub node: Option<DrainedNode>,
 }
 
 impl Passage {
-    /// Returns why the host is not back in service, though all that was declared is there.
+    /// Returns why the host is not back in service, although everything declared is in place.
     pub fn not_brought_back(&self) -> Option<Untrusted> {
         match &self.shut {
             Some(Shut::Failed(why) | Shut::Unknown(why)) if self.stage > Stage::Before => {
@@ -80,13 +79,13 @@ impl Passage {
 }
 
 impl HostRun<'_> {
-    /// Returns when a group runs.
+    /// Returns the stage in which a group runs.
     pub(super) fn stage_of(&self, group: &Group) -> Stage {
         self.planned_of(group).map(|step| step.stage).max().unwrap_or_default()
     }
 
-    /// Brings the host to a stage: takes it out of service, reboots it, brings it back, as the plan says. Where that
-    /// does not go on, [`Passage::shut`] says why.
+    /// Advances the host to a stage: takes it out of service, reboots it, brings it back, as the plan declares. If that
+    /// stops, [`Passage::shut`] contains the reason.
     pub(super) async fn go_to(&mut self, stage: Stage) {
         let Some(window) = self.plan.window.as_ref() else { return };
         while self.passage.stage < stage && self.passage.shut.is_none() {
@@ -108,7 +107,7 @@ impl HostRun<'_> {
         }
     }
 
-    /// Returns whether a reboot that has not had its turn is to bring a step into force.
+    /// Returns whether a later reboot of this run makes a step effective.
     pub(super) fn awaits_reboot(&self, index: StepIndex) -> bool {
         let done = match self.passage.stage {
             _ if self.passage.shut.is_some() => return false,
@@ -137,10 +136,10 @@ impl HostRun<'_> {
     }
 }
 
-/// Whether nothing is to be done in a window but to close what was left open.
+/// Returns whether the only thing to do is to close a window that was left open.
 fn is_idle(window: &Window) -> bool {
     window.steps.is_empty() && window.reboots.is_empty()
 }
 
-/// The limit of a script that stops units: as long as systemd waits for the slowest of several.
+/// Timeout of a script that stops units: as long as systemd waits for the slowest of several.
 const STOPPING: Duration = Duration::from_secs(SHORT.as_secs() * 10);

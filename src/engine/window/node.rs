@@ -1,4 +1,4 @@
-//! The host as a node of Slurm.
+//! The host as a Slurm node.
 
 use super::Shut;
 use super::slurm::{self, Node};
@@ -11,22 +11,22 @@ use crate::probe::Reading;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How long it is waited between two looks at a node.
+/// Interval between two observations of a node.
 pub(super) const PAUSE: Duration = Duration::from_secs(5);
 
 impl HostRun<'_> {
-    /// Lets the node take no new work, and waits for what runs on it as long as a window waits for anybody. Returns
-    /// the state that it had, if it is a node that forge drained.
+    /// Drains the node and waits for its running jobs as long as `busy_wait` permits. Returns the node's previous state
+    /// if forge drained it.
     ///
     /// # Errors
-    /// Work is still running, or Slurm did not answer. Then the node is as it was.
+    /// Jobs are still running, or Slurm did not answer. In both cases the node's state is restored.
     pub(super) async fn drain(&mut self, window: &Window) -> Result<Option<String>, Shut> {
         if !window.slurm {
             return Ok(None);
         }
         let before = self.node().await?;
         if before.is_drained() && !before.is_ours() {
-            tracing::info!(host = %self.host(), by = slurm::others(&before).raw(), "drained already");
+            tracing::info!(host = %self.host(), by = slurm::others(&before).raw(), "already drained");
             return self.idle(before, false).await.map(|()| None);
         }
         if !before.is_drained() {
@@ -38,7 +38,7 @@ impl HostRun<'_> {
         Ok(Some(state))
     }
 
-    /// Waits until nothing runs on the node. One that is `ours` takes work again when that does not come.
+    /// Waits until no job runs on the node. If that takes too long, a node drained by this run (`ours`) is resumed.
     async fn idle(&mut self, mut node: Node, ours: bool) -> Result<(), Shut> {
         let until = Instant::now() + Duration::from_secs(self.run.project.rollout.busy_wait_s.unwrap_or(0));
         loop {
@@ -59,10 +59,10 @@ impl HostRun<'_> {
             self.own_script(slurm::resume(&node), SHORT).await?;
             self.drained = false;
         }
-        Err(Shut::Busy(format!("Slurm still runs work on node {} ({})", node.name, node.state)))
+        Err(Shut::Busy(format!("Slurm jobs still run on node {} ({})", node.name, node.state)))
     }
 
-    /// Lets the node take work again, if it was forge who drained it.
+    /// Resumes the node if forge drained it.
     pub(super) async fn undrain(&mut self, window: &Window) -> Result<(), Shut> {
         if !window.slurm {
             return Ok(());
@@ -87,7 +87,7 @@ impl HostRun<'_> {
         };
         match observation.get(&probe) {
             Ok(Reading::Output(output)) => slurm::read(output).map_err(Shut::Unknown),
-            Ok(_) => Err(Shut::Unknown("`scontrol` was answered with something else".to_owned())),
+            Ok(_) => Err(Shut::Unknown("unexpected type of answer from `scontrol`".to_owned())),
             Err(why) => Err(Shut::Unknown(format!("the node in Slurm: {}", why.why))),
         }
     }

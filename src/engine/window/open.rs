@@ -1,4 +1,4 @@
-//! Opening a window: the host is taken out of service.
+//! Opens a window: takes the host out of service.
 
 use super::{STOPPING, Shut, script};
 use crate::engine::event::{Event, StepResult};
@@ -9,11 +9,11 @@ use crate::plan::{self, Stop, Window};
 use serde_json::json;
 
 impl HostRun<'_> {
-    /// Takes the host out of service once it is its turn: nobody else's work is on it, it takes no new work, a mark
-    /// says that its window is open, and what may not run meanwhile is stopped.
+    /// Takes the host out of service when it is its turn: checks that no other users' work is on it, drains it, marks
+    /// its window as open, and stops the units that must not run meanwhile.
     ///
     /// # Errors
-    /// It stays in service.
+    /// The host stays in service.
     pub(super) async fn open_window(&mut self, window: &Window) -> Result<(), Shut> {
         self.worth_opening(window).await?;
         self.take_turn().await?;
@@ -25,8 +25,8 @@ impl HostRun<'_> {
     }
 
     async fn take_out(&mut self, window: &Window) -> Result<(), Shut> {
-        // Whoever holds devices is told before the node is asked to take no new work, unless they are waited for. Pods
-        // leave when the node is drained.
+        // Holders of devices are reported before the node is drained, unless forge waits for them. Pods leave when the
+        // node is drained.
         if self.run.project.rollout.busy_wait_s.is_none() || !window.slurm {
             self.free(window, window.reboots_certainly(), window.kubernetes.is_some()).await?;
         }
@@ -37,7 +37,7 @@ impl HostRun<'_> {
         }
     }
 
-    /// Goes on where the node takes no more work of Slurm.
+    /// Continues after the node is drained in Slurm.
     async fn drained_for(&mut self, window: &Window, slurm: Option<String>) -> Result<(), Shut> {
         self.drain_node(window).await?;
         if window.slurm || window.kubernetes.is_some() {
@@ -46,20 +46,20 @@ impl HostRun<'_> {
         self.stop_units(window, slurm).await
     }
 
-    /// Lets a node take work again that was drained for nothing. Why the window stays shut is told all the same.
+    /// Resumes a node that was drained in vain. The result keeps the reason why the window does not open.
     async fn give_back(&mut self, window: &Window, shut: Shut) -> Shut {
         let mut shut = shut;
         if self.drained {
             shut = and_stays(shut, "drained in Slurm", self.undrain(window).await);
         }
-        // What an earlier run left out of service is not back in it by not being drained again.
+        // A node that an earlier run left out of service stays so: this run did not drain it.
         if self.cordoned && self.seen.window.is_none() {
             shut = and_stays(shut, "cordoned in Kubernetes", self.give_node_back(window).await);
         }
         shut
     }
 
-    /// What cannot be finished is no reason to take the host out of service.
+    /// Checks that the work in the window can be finished; otherwise the host is not taken out of service.
     async fn worth_opening(&mut self, window: &Window) -> Result<(), Shut> {
         self.sound("taken out of service")?;
         self.decided(window)?;
@@ -69,7 +69,8 @@ impl HostRun<'_> {
         }
     }
 
-    /// After a reboot the whole host must be proven: one with a step that could not be judged would stay out of service.
+    /// After a reboot the whole host must be proven: one with a step that could not be evaluated would stay out of
+    /// service.
     fn decided(&self, window: &Window) -> Result<(), Shut> {
         let counts = |id: &StepId| self.plan.steps.iter().any(|step| step.id == *id && step.scope != Scope::One);
         let open = self.steps.iter().filter(|report| counts(&report.id)).find_map(undecided);
@@ -101,7 +102,7 @@ impl HostRun<'_> {
 
 fn and_stays(shut: Shut, how: &str, given_back: Result<(), Shut>) -> Shut {
     let Err(Shut::Failed(why) | Shut::Unknown(why)) = given_back else { return shut };
-    let both = |shut: &str| format!("{shut}; and the node stays {how}: {why}");
+    let both = |shut: &str| format!("{shut}; the node also stays {how}: {why}");
     match shut {
         Shut::Busy(shut) => Shut::Busy(both(&shut)),
         Shut::Unknown(shut) => Shut::Unknown(both(&shut)),

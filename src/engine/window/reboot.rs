@@ -1,4 +1,4 @@
-//! A reboot: told to the host, and proven by another boot id over a new session.
+//! A reboot: triggered on the host and proven by another boot id over a new session.
 
 use super::{BOOT_ID, Shut, script};
 use crate::engine::event::{Event, Rebooted, StepResult};
@@ -14,18 +14,18 @@ use crate::transport::TransportError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// How long after a try the next one begins. Simulated hosts are back at once.
+/// Interval between connection attempts. Simulated hosts are back at once.
 const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 2000 });
-/// How long the session of before the reboot may take to end.
+/// Timeout for the end of the session from before the reboot.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-const NO_ANSWER: &str = "whether the kernel that boots next has an initramfs is not known";
+const NO_ANSWER: &str = "could not determine whether the next kernel has an initramfs";
 
 impl HostRun<'_> {
-    /// Reboots the host for the steps that still wait for it, if any does.
+    /// Reboots the host if any step still waits for it.
     ///
     /// # Errors
-    /// It is not rebooted, or did not come back.
+    /// The host is not rebooted, or did not come back.
     pub(super) async fn reboot_for(&mut self, window: &Window, round: usize) -> Result<(), Shut> {
         let Some(reboot) = window.reboots.get(round) else { return Ok(()) };
         let waiting = self.pending(&reboot.steps).await?;
@@ -39,7 +39,7 @@ impl HostRun<'_> {
         Ok(())
     }
 
-    /// Foreign work is not ended.
+    /// Checks that a reboot is permitted. Foreign work is not evicted.
     async fn may_reboot(&mut self, window: &Window) -> Result<(), Shut> {
         self.sound("rebooted")?;
         self.not_here().await?;
@@ -47,7 +47,8 @@ impl HostRun<'_> {
         self.free(window, true, false).await
     }
 
-    /// A kernel without its image does not come up, and nobody would reach the host to mend that.
+    /// Checks that the next kernel can boot. Without its initramfs the host would not come up and could not be repaired
+    /// remotely.
     async fn next_can_boot(&mut self) -> Result<(), Shut> {
         let probe = script::lacks_image();
         self.ask(&BTreeSet::from([probe.clone()])).await?;
@@ -55,7 +56,7 @@ impl HostRun<'_> {
             Ok(Reading::Output(output)) if output.status == 0 => match output.stdout.raw().trim() {
                 "" => Ok(()),
                 kernel => Err(Shut::Refused(format!(
-                    "not rebooted: kernel {kernel} boots next and has no initramfs: make it, or boot another one by default"
+                    "not rebooted: the next kernel {kernel} has no initramfs; build it or set another default kernel"
                 ))),
             },
             Ok(_) => Err(Shut::Unknown(NO_ANSWER.to_owned())),
@@ -63,7 +64,7 @@ impl HostRun<'_> {
         }
     }
 
-    /// A host on which something failed is left as it is, for somebody to look at.
+    /// Checks that no step failed. A host with a failed step is left unchanged for inspection.
     pub(super) fn sound(&self, what: &str) -> Result<(), Shut> {
         match self.steps.iter().find(|step| matches!(step.result, StepResult::Failed { .. })) {
             Some(failed) => Err(Shut::Failed(format!("not {what}: `{}` failed", failed.id))),
@@ -71,7 +72,7 @@ impl HostRun<'_> {
         }
     }
 
-    /// The machine that forge runs on would take the run down with it.
+    /// Checks that forge does not run on this host: a reboot would end the run.
     pub(super) async fn not_here(&mut self) -> Result<(), Shut> {
         if self.boot_id().is_none() {
             self.ask(&BTreeSet::from([Probe::Fact { name: "boot".to_owned() }])).await?;
@@ -83,7 +84,7 @@ impl HostRun<'_> {
         }
     }
 
-    /// Returns those of `steps` that still wait to become effective.
+    /// Returns those of `steps` that are not effective yet.
     async fn pending(&mut self, steps: &[StepId]) -> Result<Vec<StepId>, Shut> {
         let shared = self.run.board.shared();
         let probes: BTreeSet<Probe> = match self.run.case(&shared, self.host(), &self.seen) {
@@ -128,7 +129,7 @@ impl HostRun<'_> {
         }
     }
 
-    /// Tells the host to reboot and waits until it has.
+    /// Reboots the host and waits until it is back.
     async fn reboot(&mut self, steps: &[StepId]) -> Result<(), Shut> {
         let began = Instant::now();
         self.run.in_flight.enter(self.host(), steps.iter().cloned());
@@ -154,10 +155,11 @@ impl HostRun<'_> {
         }
     }
 
-    /// Returns the boot id before. The session may end under the script, which is no failure once the id is known.
+    /// Returns the boot id from before the reboot. A session that ends under the script is not a failure once the id is
+    /// known.
     async fn trigger(&mut self, steps: &[StepId]) -> Result<String, Shut> {
         let known = self.boot_id();
-        // From here on the host may be down, whatever comes back.
+        // From here on the host may be down, whatever the result is.
         self.changed.extend(steps.iter().cloned());
         let said = match (self.own_script(script::reboot(self.run.options.boot_id.as_deref()), SHORT).await, known) {
             (Ok(said), _) => said,
@@ -177,7 +179,7 @@ impl HostRun<'_> {
         boot_id(&self.seen.facts)
     }
 
-    /// Waits for another boot id over a new session, then for systemd, then takes the lock anew.
+    /// Waits for another boot id over a new session and then for systemd, and takes the lock again.
     async fn come_back(&mut self, from: &str, began: Instant) -> Result<String, TransportError> {
         let limit = Duration::from_secs(self.run.project.rollout.reboot_timeout_s);
         let mut last = format!("boot id is still {from}");
@@ -190,7 +192,7 @@ impl HostRun<'_> {
             match self.arrived(from).await {
                 Ok((link, to)) => {
                     let old = std::mem::replace(&mut self.link, link);
-                    // It ended with the host; only its own end is waited for.
+                    // The session ended with the host; this only waits for the local process to end.
                     let _ = tokio::time::timeout(FAREWELL, old.close()).await;
                     self.lock_anew().await?;
                     return Ok(to);
@@ -200,10 +202,10 @@ impl HostRun<'_> {
         }
     }
 
-    /// Returns a new session and the boot id that was read over it.
+    /// Returns a new session and the boot id read over it.
     ///
     /// # Errors
-    /// The host is not there yet: how it stands.
+    /// The host is not up yet: its current state.
     async fn arrived(&self, from: &str) -> Result<(Link, String), String> {
         let shared = self.run.board.shared();
         let opened = Link::open(self.run.project, self.run.options, self.host(), &shared.secrets).await;
@@ -216,13 +218,13 @@ impl HostRun<'_> {
             Err(error) => return Err(reason(error).raw().to_owned()),
         };
         match (id, state) {
-            (None, _) => Err("its boot id cannot be read".to_owned()),
+            (None, _) => Err("the boot id could not be read".to_owned()),
             (Some(id), _) if id == from => Err(format!("boot id is still {from}")),
             (Some(id), Ok(Reading::Output(output))) if is_up(output.stdout.raw().trim()) => Ok((link, id)),
             (Some(_), Ok(Reading::Output(output))) => {
-                Err(format!("booted, and systemd says `{}`", output.stdout.raw().trim()))
+                Err(format!("booted; systemd reports `{}`", output.stdout.raw().trim()))
             }
-            (Some(_), _) => Err("booted, and systemd does not answer".to_owned()),
+            (Some(_), _) => Err("booted; systemd does not answer".to_owned()),
         }
     }
 
@@ -230,12 +232,13 @@ impl HostRun<'_> {
         let owner = crate::engine::host::owner(self.run);
         match self.link.lock(&owner).await? {
             Locked::Ours => Ok(()),
-            Locked::Held(other) => Err(broken(format!("after its reboot another run holds the host: {}", other.raw()))),
-            Locked::Busy(_) => Err(broken("after its reboot something of an earlier run is at work there".to_owned())),
+            Locked::Held(other) => Err(broken(format!("after the reboot another run holds the lock: {}", other.raw()))),
+            Locked::Busy(_) => Err(broken("after the reboot a job of an earlier run is still active".to_owned())),
         }
     }
 
-    /// Looks at the whole host: a boot changes what nobody declared, facts first, since they are read by others.
+    /// Observes the whole host: a boot may change undeclared state too. Facts come first, as other observations use
+    /// them.
     async fn look_at_all(&mut self) -> Result<(), Shut> {
         let facts = self.run.facts.iter().filter_map(|name| crate::facts::question(self.host(), name)).collect();
         self.ask(&facts).await?;
@@ -247,7 +250,7 @@ impl HostRun<'_> {
         self.ask(&rest).await
     }
 
-    /// Tells others how far the steps got that waited for a reboot.
+    /// Publishes the phase reached by the steps that waited for a reboot.
     fn publish(&self, steps: &[StepId]) {
         let mut reached = BTreeMap::new();
         for (index, _, verdict) in self.verdicts_of(steps) {
@@ -273,12 +276,12 @@ fn span(seconds: u64) -> String {
     }
 }
 
-/// Whether one of `steps` is the one of that name. Turns whose list was not known yet were planned as one.
+/// Reports whether one of `steps` has that name. A step whose list was not known at plan time was planned as one.
 fn speaks_of(steps: &[StepId], id: &StepId) -> bool {
     steps.iter().any(|s| s.recipe == id.recipe && s.step == id.step && (s.key == id.key || s.key.is_none()))
 }
 
-/// The question whether the host has booted to its end.
+/// Returns the probe for the end of the host's boot.
 fn up() -> Probe {
     Probe::Check {
         id: "the state of systemd".to_owned(),
@@ -291,7 +294,8 @@ fn up() -> Probe {
     }
 }
 
-/// A host without systemd is up when it answers; one that is `maintenance` or still `starting` is not.
+/// Reports whether the host is up. A host without systemd is up when it answers; `maintenance` and `starting` are not
+/// up.
 fn is_up(state: &str) -> bool {
     matches!(state, "running" | "degraded" | "none" | "offline")
 }

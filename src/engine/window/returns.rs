@@ -1,4 +1,5 @@
-//! A node comes back only with what is declared: ready, of the host's boot, and with its devices for pods to ask for.
+//! A node returns to service only with its declared state: ready, in the host's current boot, and with its devices
+//! allocatable.
 
 use super::Shut;
 use super::kubernetes::{Drain, PATIENCE, SHORTLY, Stuck, claimed, failed, some};
@@ -13,10 +14,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 impl HostRun<'_> {
-    /// Waits until the node offers what is declared. The GPU operator's pods come back meanwhile, no others.
+    /// Waits until the node offers everything declared. Meanwhile only the GPU operator's pods return.
     ///
     /// # Errors
-    /// It did not in time: it stays cordoned by forge, and the next run goes on from here.
+    /// The node was not complete in time: it stays cordoned by forge, and the next run continues from here.
     pub(super) async fn await_return(&mut self, window: &Window) -> Result<(), Shut> {
         let Some(drain) = self.as_node(window).await? else { return Ok(()) };
         let Some(returns) = &drain.rule.returns else { return Ok(()) };
@@ -26,7 +27,7 @@ impl HostRun<'_> {
         loop {
             match drain.cluster.node(&drain.node).await {
                 Ok(node) => {
-                    // A node that is not forge's any more is given back by nobody.
+                    // A node that forge no longer claims is not uncordoned.
                     let Some((node, _)) = node.and_then(claimed) else { return Ok(()) };
                     let lacks = lacking(&node, returns, self.boot_id().as_deref());
                     if lacks.is_empty() {
@@ -50,7 +51,7 @@ impl HostRun<'_> {
         }
     }
 
-    /// Says what lacks, each time that changes.
+    /// Reports the missing resources, each time they change.
     fn tell_lacking(&mut self, drain: &Drain<'_>, lacks: &[String], told: &mut Vec<String>) {
         if *told != *lacks {
             lacks.clone_into(told);
@@ -76,26 +77,26 @@ impl HostRun<'_> {
 impl Drain<'_> {
     fn lacks(&self, returns: &Returns, lacks: &[String]) -> String {
         let node = &self.node;
-        format!("node {node} of Kubernetes stays cordoned: after {} s it lacks {}", returns.within_s, some(lacks))
+        format!("Kubernetes node {node} stays cordoned: missing after {} s: {}", returns.within_s, some(lacks))
     }
 }
 
-/// Returns what a node lacks, each as a phrase; `boot` is that of the host.
+/// Returns a node's missing conditions and resources as phrases; `boot` is the host's boot id.
 fn lacking(node: &Node, returns: &Returns, boot: Option<&str>) -> Vec<String> {
     let mut lacks = Vec::new();
     match boot {
         Some(boot) if boot == node.boot_id => {}
-        Some(_) => lacks.push("a kubelet that was started after the last boot".to_owned()),
-        None => lacks.push("a known boot: the host does not tell its own".to_owned()),
+        Some(_) => lacks.push("a kubelet started after the last boot".to_owned()),
+        None => lacks.push("the host's boot id".to_owned()),
     }
     if !node.ready {
-        lacks.push("a kubelet that says it is ready".to_owned());
+        lacks.push("a ready kubelet".to_owned());
     }
     lacks.extend(returns.offers.iter().filter_map(|(name, offer)| short(node, name, *offer)));
     lacks
 }
 
-/// Returns how much of a resource is there where that is too little. What is no quantity is not enough.
+/// Returns the available amount of a resource if it is insufficient. An invalid quantity is insufficient.
 fn short(node: &Node, name: &str, offer: Offer) -> Option<String> {
     let of = |map: &BTreeMap<String, String>| map.get(name).map_or(Ok(0), |text| facts::whole(text));
     let (has, wanted) = match (of(&node.allocatable), of(&node.capacity)) {
@@ -139,7 +140,7 @@ mod tests {
         );
         assert_eq!(
             lacks(&node(&[("nvidia.com/gpu", "x")]), &offers[..1], Some("b")),
-            ["nvidia.com/gpu (`x` is no quantity)"]
+            ["nvidia.com/gpu (`x` is not a valid quantity)"]
         );
     }
 
@@ -154,9 +155,9 @@ mod tests {
     #[test]
     fn a_kubelet_of_another_boot_says_nothing_of_this_one() {
         let mut node = node(&[]);
-        assert_eq!(lacks(&node, &[], Some("c")), ["a kubelet that was started after the last boot"]);
-        assert_eq!(lacks(&node, &[], None), ["a known boot: the host does not tell its own"]);
+        assert_eq!(lacks(&node, &[], Some("c")), ["a kubelet started after the last boot"]);
+        assert_eq!(lacks(&node, &[], None), ["the host's boot id"]);
         node.ready = false;
-        assert_eq!(lacks(&node, &[], Some("b")), ["a kubelet that says it is ready"]);
+        assert_eq!(lacks(&node, &[], Some("b")), ["a ready kubelet"]);
     }
 }

@@ -1,17 +1,17 @@
-//! What opening and closing a window, and rebooting, run on a host.
+//! The scripts that open and close a window and reboot a host.
 
 use crate::plan::WINDOW_MARK;
 use crate::probe::{NEXT_KERNEL, Probe};
 use crate::script::Fragment;
 
-/// Lets the session end before the host goes down. Simulated hosts put something else in its place.
+/// Delays the reboot so that the session ends first. Simulated hosts replace this command.
 pub const REBOOT: &str = "systemd-run --quiet --collect -- sh -c 'sleep 1; systemctl reboot'";
 
-/// Where the boot id lies.
+/// The path of the boot id.
 pub const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Prints the units that it stopped. What it stopped is started again when it cannot go on, and no mark is left that
-/// was not there before.
+/// Stops units and prints their names. On failure it starts the stopped units again and removes the mark, unless the
+/// mark existed before.
 const OPEN: &str = r#"
 forge_file=/var/lib/forge/window.json
 forge_stopped=
@@ -41,14 +41,14 @@ forge_mark() {
 }
 "#;
 
-/// Returns the script that notes that a window is open, stops units and unloads modules.
+/// Returns the script that marks a window as open, stops units and unloads modules.
 pub fn open(mark: &str, units: &[&str], modules: &[&str]) -> Fragment {
     let start = Fragment::new().code(OPEN).code("forge_mark ").word(mark).code("\n");
     let stops = units.iter().fold(start, |script, unit| script.code("forge_stop ").word(*unit).code("\n"));
     modules.iter().fold(stops, |script, module| script.code("forge_unload ").word(*module).code("\n"))
 }
 
-/// Starts a unit that this run stopped, unless a step has brought it back.
+/// Starts a unit that this run stopped, unless a step has already started it.
 const START: &str = r#"
 forge_start() {
   if systemctl is-active --quiet -- "$1" || systemctl start -- "$1"; then return 0; fi
@@ -57,19 +57,19 @@ forge_start() {
 }
 "#;
 
-/// Returns the script that starts `units`, which this run stopped, where no step brought them back.
+/// Returns the script that starts `units`, which this run stopped, unless steps have already started them.
 pub fn start(units: &[String]) -> Fragment {
     let start = Fragment::new().code(START);
     units.iter().fold(start, |script, unit| script.code("forge_start ").word(unit).code("\n"))
 }
 
-/// Returns the script that notes that a window is closed.
+/// Returns the script that marks a window as closed.
 pub fn close() -> Fragment {
     Fragment::new().code("rm -f -- ").word(WINDOW_MARK)
 }
 
-/// Returns the script that reboots. It prints the boot id before. The machine that forge runs on, known by `own`, its
-/// boot id, is never rebooted, whatever the inventory calls it.
+/// Returns the script that reboots and first prints the current boot id. The machine that forge runs on, identified by
+/// `own`, its boot id, is never rebooted, whatever its name in the inventory is.
 pub fn reboot(own: Option<&str>) -> Fragment {
     let read = Fragment::new().code("i=$(cat ").word(BOOT_ID).code(") || exit 1\n");
     let refused = |script: Fragment, own: &str| {
@@ -83,18 +83,18 @@ pub fn reboot(own: Option<&str>) -> Fragment {
     guarded.code(READY).code("printf '%s\\n' \"$i\"\n").code(REBOOT).code("\n")
 }
 
-/// A host that somebody repairs, or that goes down already, is left to them. One without systemd cannot be asked.
+/// Rejects a host in maintenance mode or already shutting down. A host without systemd cannot be checked.
 const READY: &str = r#"case $(systemctl is-system-running 2>/dev/null) in
-maintenance) echo 'it is in maintenance: somebody is at work there' >&2; exit 1 ;;
-stopping) echo 'it is going down already' >&2; exit 1 ;;
+maintenance) echo 'systemd is in maintenance mode' >&2; exit 1 ;;
+stopping) echo 'the host is already shutting down' >&2; exit 1 ;;
 esac
 "#;
 
 /// Why the machine that forge runs on is not rebooted.
-pub const OWN_MACHINE: &str = "it is the machine that forge runs on: apply from another one, or reboot it yourself";
+pub const OWN_MACHINE: &str = "forge runs on this machine; apply from another machine or reboot it manually";
 
-/// Prints the kernel that boots next, where it has no image to begin with and another one in `/boot` has: a host whose
-/// kernels need none is no such host.
+/// Prints the next kernel if it lacks an initramfs while another kernel in `/boot` has one. Hosts whose kernels need
+/// none print nothing.
 const LACKS_IMAGE: &str = r#"
 forge_has() {
 for i in "/boot/initrd.img-$1" "/boot/initramfs-$1.img" "/boot/initrd-$1"; do [ ! -s "$i" ] || return 0; done
@@ -109,7 +109,7 @@ done
 exit 0
 "#;
 
-/// Returns the question which kernel would boot next and cannot.
+/// Returns the probe for a next kernel that cannot boot.
 pub fn lacks_image() -> Probe {
     Probe::Check {
         id: "the initramfs of the kernel that boots next".to_owned(),
@@ -121,8 +121,8 @@ pub fn lacks_image() -> Probe {
     }
 }
 
-/// Ends processes: politely, then not. Only who holds a device right now is ended, and no longer than it does: a
-/// number that was given to another process meanwhile is nobody's to end.
+/// Ends processes with TERM, then KILL. Checks before each signal that the process still holds a device: a pid may have
+/// been reused by another process meanwhile.
 const EVICT: &str = r#"
 forge_holds() {
   [ -n "$(find "/proc/$1/fd" -maxdepth 1 \( -lname '*/dev/nvidia*' -o -lname '*/dev/infiniband/*' \) -xtype c 2>/dev/null)" ]

@@ -1,15 +1,15 @@
-//! Nodes of Slurm: drained before a window opens, resumed when it was closed, by nobody but who drained them.
+//! Slurm nodes: drained before a window opens, resumed after it closes, and only if forge drained them.
 
 use crate::model::Untrusted;
 use crate::probe::{Output, Probe};
 use crate::script::Fragment;
 
-/// How reasons of forge begin: a node with another reason was drained by somebody else.
+/// Prefix of forge's drain reasons: a node with another reason was drained by another user.
 const OWN: &str = "forge ";
-/// Stands in the reason of a node that was down before it was drained: it is not brought up.
+/// Marks the drain reason of a node that was down before it was drained: it is not brought up.
 const WAS_DOWN: &str = " (was down)";
 
-/// A node as `scontrol show node` tells of it.
+/// A node as reported by `scontrol show node`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     pub name: String,
@@ -23,28 +23,28 @@ impl Node {
         self.state.split('+').any(|part| part.trim_end_matches(['*', '~', '#', '!', '%', '$', '@', '^', '-']) == word)
     }
 
-    /// Whether it takes no new work.
+    /// Reports whether the node accepts no new jobs.
     pub fn is_drained(&self) -> bool {
         self.has("DRAIN") || self.has("DRAINED") || self.has("DRAINING")
     }
 
-    /// Whether work is running on it.
+    /// Reports whether jobs run on the node.
     pub fn works(&self) -> bool {
         ["ALLOCATED", "MIXED", "COMPLETING", "DRAINING"].iter().any(|word| self.has(word))
     }
 
-    /// Whether Slurm gives it no work since it was down, drained or not.
+    /// Reports whether Slurm considers the node down, drained or not.
     fn is_down(&self) -> bool {
         self.has("DOWN") || self.has("FAIL")
     }
 
-    /// Whether forge drained it, in this run or an earlier one.
+    /// Reports whether forge drained the node, in this run or an earlier one.
     pub fn is_ours(&self) -> bool {
         self.is_drained() && self.reason.starts_with(OWN)
     }
 }
 
-/// Returns the question for a host's own node.
+/// Returns the probe for a host's own node.
 pub fn probe() -> Probe {
     Probe::Check {
         id: "the node in Slurm".to_owned(),
@@ -56,10 +56,10 @@ pub fn probe() -> Probe {
     }
 }
 
-/// Reads what `scontrol show node` printed.
+/// Parses the output of `scontrol show node`.
 ///
 /// # Errors
-/// Slurm does not know the node or did not answer: why, as a lowercase fragment.
+/// Slurm does not know the node or did not answer: the reason, as a lowercase fragment.
 pub fn read(output: &Output) -> Result<Node, String> {
     if output.status != 0 {
         let said = output.stderr.raw().lines().chain(output.stdout.raw().lines()).find(|line| !line.trim().is_empty());
@@ -74,17 +74,17 @@ pub fn read(output: &Output) -> Result<Node, String> {
             state: state.to_owned(),
             reason: reason.unwrap_or_default().trim().to_owned(),
         }),
-        _ => Err("`scontrol` told of no node".to_owned()),
+        _ => Err("`scontrol` printed no node".to_owned()),
     }
 }
 
-/// Returns the script that lets a node take no new work.
+/// Returns the script that drains a node.
 pub fn drain(node: &Node, run: &str) -> Fragment {
     let was = if node.is_down() { WAS_DOWN } else { "" };
     update(node).code(" State=DRAIN").word(format!("Reason={OWN}{run}{was}"))
 }
 
-/// Returns the script that lets a node take work again. One that was down stays so: `RESUME` would bring it up.
+/// Returns the script that resumes a node. A node that was down is only undrained: `RESUME` would bring it up.
 pub fn resume(node: &Node) -> Fragment {
     update(node).code(if node.reason.contains(WAS_DOWN) { " State=UNDRAIN" } else { " State=RESUME" })
 }
@@ -93,11 +93,11 @@ fn update(node: &Node) -> Fragment {
     Fragment::new().code("scontrol update").word(format!("NodeName={}", node.name))
 }
 
-/// Returns who drained a node that forge did not.
+/// Returns the author of a drain that forge did not make.
 pub fn others(node: &Node) -> Untrusted {
     match node.reason.as_str() {
-        "" => "somebody else, without a reason".into(),
-        reason => format!("somebody else: {reason}").into(),
+        "" => "another user, no reason given".into(),
+        reason => format!("another user: {reason}").into(),
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
         assert!(node("IDLE+DRAIN", "forge 20261121T093015-4f2a").is_ours());
         assert!(!node("IDLE+DRAIN", "bad DIMM").is_ours());
         assert!(!node("IDLE", "forge 20261121T093015-4f2a").is_ours());
-        assert_eq!(others(&node("IDLE+DRAIN", "bad DIMM")).raw(), "somebody else: bad DIMM [root@2026-11-22T15:48:20]");
+        assert_eq!(others(&node("IDLE+DRAIN", "bad DIMM")).raw(), "another user: bad DIMM [root@2026-11-22T15:48:20]");
     }
 
     #[test]
@@ -164,6 +164,6 @@ mod tests {
             read(&output(1, "Node x not found\n")),
             Err("`scontrol` exited with 1: Node x not found".to_owned())
         );
-        assert_eq!(read(&output(0, "")), Err("`scontrol` told of no node".to_owned()));
+        assert_eq!(read(&output(0, "")), Err("`scontrol` printed no node".to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting until a host may be taken out of service: its wave, the budget, the hours.
+//! Waits until a host may be taken out of service: its wave, the budget, the permitted hours.
 
 use super::Shut;
 use crate::engine::cancel::Stop;
@@ -12,7 +12,7 @@ impl HostRun<'_> {
     /// Returns when the host may be taken out of service. From then on it counts as unavailable.
     ///
     /// # Errors
-    /// It will not be its turn in this run.
+    /// The host does not get its turn in this run.
     pub(super) async fn take_turn(&mut self) -> Result<(), Shut> {
         in_hours(self.run)?;
         let (board, host) = (self.run.board, self.host());
@@ -20,7 +20,7 @@ impl HostRun<'_> {
         if !board.may_enter_now(host, wave) {
             self.run.say(Event::AwaitingWindow { host: host.clone(), wave });
         }
-        // A waiting host gives its place among those at work away, else hosts of earlier waves might never begin.
+        // A waiting host gives up its place among the active hosts; otherwise hosts of earlier waves might never start.
         self.run.times.pause(host);
         self.run.window.add_permits(1);
         let entered = tokio::select! {
@@ -55,6 +55,6 @@ fn in_hours(run: &Run<'_>) -> Result<(), Shut> {
     let minute = now.hour() as u16 * 60 + now.minute() as u16;
     match hours.holds(minute) {
         true => Ok(()),
-        false => Err(Shut::Held(format!("windows open {hours}, and it is {:02}:{:02}", now.hour(), now.minute()))),
+        false => Err(Shut::Held(format!("windows open {hours}; it is now {:02}:{:02}", now.hour(), now.minute()))),
     }
 }

@@ -1,4 +1,4 @@
-//! Counts and estimates, with a clock that stands still.
+//! Counts and estimates, with a fixed clock.
 
 use super::*;
 use crate::engine::{Failure, Rebooted};
@@ -91,7 +91,7 @@ fn what_was_left_alone_did_not_run() {
     assert_eq!((work.done(), work.not_run()), (3, 2), "the link broke only while the last one ran");
 }
 
-/// A step over a list that was not known is one step of the plan and several of the run.
+/// A step over a list that was not known is one step in the plan and several in the run.
 #[test]
 fn turns_that_were_planned_as_one_step_are_counted_once() {
     let mut work = Workload::new(&fleet(1, &["each", "b"]), 16, &PastDurations::default());

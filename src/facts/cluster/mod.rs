@@ -1,4 +1,4 @@
-//! Facts of the cluster, which its API tells. No host has them.
+//! Facts of the cluster, read from its API. Hosts do not have them.
 
 mod nodes;
 mod quantity;
@@ -10,18 +10,18 @@ use super::{Shape, Unknown};
 use crate::model::{HostName, Value};
 use crate::probe::{Observation, Probe, Reading};
 
-/// A fact of the cluster as the registry knows it.
+/// A fact of the cluster, as registered.
 pub struct ClusterFact {
     /// The name under `facts.`.
     pub name: &'static str,
-    /// One sentence: what it is and what is asked for it.
+    /// One sentence: meaning and source.
     pub doc: &'static str,
     pub shape: Shape,
     /// Meaning of each field.
     pub fields: &'static [(&'static str, &'static str)],
-    /// The path of the API that is asked.
+    /// The API path that is queried.
     pub path: &'static str,
-    /// Reads what the API told. Never inventing a value.
+    /// Parses the answer of the API. Never invents a value.
     pub parse: fn(&Value) -> Result<Value, Unknown>,
 }
 
@@ -33,12 +33,12 @@ pub fn of_cluster() -> &'static [ClusterFact] {
     &ALL
 }
 
-/// Whether a fact is one of the cluster.
+/// Returns whether a fact belongs to the cluster.
 pub fn is_of_cluster(name: &str) -> bool {
     ALL.iter().any(|fact| fact.name == name)
 }
 
-/// Returns the question behind a fact, put to a host or to the cluster's API; `None` where that does not have it.
+/// Returns the probe of a fact, for a host or for the cluster's API; `None` if that target does not have the fact.
 pub fn question(to: &HostName, name: &str) -> Option<Probe> {
     match (to.is_cluster(), is_of_cluster(name)) {
         (true, true) => Some(Probe::ClusterFact { name: name.to_owned() }),
@@ -47,13 +47,13 @@ pub fn question(to: &HostName, name: &str) -> Option<Probe> {
     }
 }
 
-/// Reads what an observation of the API holds of facts.
+/// Parses the facts in an observation of the API.
 pub(super) fn observed(seen: &Observation) -> impl Iterator<Item = (String, Result<Value, Unknown>)> + '_ {
     ALL.iter().filter_map(|fact| {
         let probe = Probe::ClusterFact { name: fact.name.to_owned() };
         let value = || match seen.get(&probe) {
             Ok(Reading::ClusterFact(told)) => (fact.parse)(told),
-            Ok(_) => Err(Unknown::new("answered with something else")),
+            Ok(_) => Err(Unknown::new("unexpected type of answer")),
             Err(unknown) => Err(unknown),
         };
         seen.has(&probe).then(|| (fact.name.to_owned(), value()))

@@ -1,4 +1,4 @@
-//! `nodes`: every node of the cluster as its API tells it.
+//! `nodes`: every node of the cluster as reported by its API.
 
 use super::{ClusterFact, quantity};
 use crate::facts::Shape;
@@ -8,24 +8,27 @@ use serde_json::json;
 
 pub(super) const FACT: ClusterFact = ClusterFact {
     name: "nodes",
-    doc: "The nodes of the cluster, by name. Which host a node is: the one of its name, or of one of its addresses.",
+    doc: "The nodes of the cluster, by name. The node of a host has the host's name or one of its addresses.",
     shape: Shape::List,
     fields: &[
         ("name", "its name"),
-        ("ready", "whether its kubelet says that it is ready; false too where the API has not heard of it for long"),
-        ("schedulable", "whether it takes new pods: false while it is cordoned"),
+        (
+            "ready",
+            "whether its kubelet reports that it is ready; also false if the API has not heard from the kubelet for long",
+        ),
+        ("schedulable", "whether it accepts new pods: false while it is cordoned"),
         ("labels", "its labels, a map"),
         ("annotations", "its annotations, a map"),
-        ("taints", "its taints: `key`, `value` (empty where it has none) and `effect`"),
+        ("taints", "its taints: `key`, `value` (empty if it has none) and `effect`"),
         (
             "capacity",
-            "what it has of each resource, a map of whole numbers: `1k` is 1000, `1Ki` 1024; what is not whole is unknown",
+            "amount of each resource, a map of whole numbers: `1k` is 1000, `1Ki` 1024; a fractional amount is unknown",
         ),
-        ("allocatable", "what of it pods may ask for: `nvidia.com/gpu`, `rdma/ib`"),
+        ("allocatable", "amount of it that pods may request: `nvidia.com/gpu`, `rdma/ib`"),
         ("kubelet", "version of the kubelet: `v1.30.6`"),
         ("runtime", "the container runtime: `containerd://1.7.22`"),
-        ("kernel", "the kernel that the kubelet was started under"),
-        ("boot_id", "the boot that the kubelet was started in: `facts.boot.id` of the host"),
+        ("kernel", "the kernel under which the kubelet was started"),
+        ("boot_id", "the boot in which the kubelet was started: `facts.boot.id` of the host"),
         ("addresses", "its addresses of the type `InternalIP`"),
     ],
     path: "/api/v1/nodes",
@@ -33,7 +36,7 @@ pub(super) const FACT: ClusterFact = ClusterFact {
 };
 
 fn parse(told: &Value) -> Result<Value, Unknown> {
-    let nodes = told.as_array().ok_or_else(|| Unknown::new("the API answered with no list"))?;
+    let nodes = told.as_array().ok_or_else(|| Unknown::new("the API did not answer with a list"))?;
     let mut nodes = nodes.iter().map(node).collect::<Result<Vec<Value>, Unknown>>()?;
     nodes.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
     Ok(Value::Array(nodes))
@@ -97,19 +100,19 @@ mod tests {
             "name": "gpu-1", "ready": true, "schedulable": true, "labels": { "a": "b" }, "annotations": { "c": "d" },
             "taints": [{ "key": "nvidia.com/gpu", "value": "", "effect": "NoSchedule" }],
             "capacity": { "nvidia.com/gpu": 8, "rdma/ib": 1000, "memory": 2_164_152_377_344_i64 },
-            "allocatable": { "nvidia.com/gpu": 7, "cpu": { "unknown": "`3920m` is not whole" } },
+            "allocatable": { "nvidia.com/gpu": 7, "cpu": { "unknown": "`3920m` is not a whole number" } },
             "kubelet": "v1.30.6", "runtime": "containerd://1.7.22", "kernel": "5.15.0-130-generic", "boot_id": "b-1",
             "addresses": ["10.0.0.1"],
         });
         assert_eq!(nodes[0], expected);
         let other = ["name", "ready", "schedulable", "capacity", "kubelet"].map(|key| nodes[1][key].clone());
-        assert_eq!(json!(other), json!(["gpu-2", false, false, {}, null]), "nodes stand by name");
+        assert_eq!(json!(other), json!(["gpu-2", false, false, {}, null]), "nodes are sorted by name");
     }
 
     #[test]
     fn what_is_no_list_of_nodes_is_unknown() {
         assert_eq!(parse(&json!([])), Ok(json!([])));
-        assert_eq!(parse(&json!({})).unwrap_err().why, "the API answered with no list");
+        assert_eq!(parse(&json!({})).unwrap_err().why, "the API did not answer with a list");
         assert_eq!(parse(&json!([{}])).unwrap_err().why, "a node has no name");
     }
 }

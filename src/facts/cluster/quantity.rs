@@ -1,14 +1,14 @@
-//! Quantities as the API writes them: `8`, `1k`, `263856Mi`, `3920m`.
+//! Quantities in the format of the API: `8`, `1k`, `263856Mi`, `3920m`.
 
 use crate::facts::read::unknown_part;
 use crate::model::Value;
 
-/// Returns the whole number that a quantity is.
+/// Parses a quantity as a whole number.
 ///
 /// # Errors
-/// It is none, or none that is whole: why, as a lowercase fragment.
+/// The text is not a valid quantity or not a whole number: why, as a lowercase fragment.
 pub fn whole(text: &str) -> Result<i64, String> {
-    let no = || format!("`{text}` is no quantity");
+    let no = || format!("`{text}` is not a valid quantity");
     let end = text.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '+' | '-')).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let (sign, digits) = match number.strip_prefix('-') {
@@ -26,11 +26,11 @@ pub fn whole(text: &str) -> Result<i64, String> {
     let (top, bottom) = (mantissa.checked_mul(times).ok_or_else(no)?, over.checked_mul(scale).ok_or_else(no)?);
     match top % bottom {
         0 => i64::try_from(sign * (top / bottom)).map_err(|_| no()),
-        _ => Err(format!("`{text}` is not whole")),
+        _ => Err(format!("`{text}` is not a whole number")),
     }
 }
 
-/// Returns what a unit multiplies with, and divides by.
+/// Returns the factor and the divisor of a unit.
 fn factor(unit: &str) -> Option<(i128, i128)> {
     let by = |base: i128, power: u32| base.checked_pow(power);
     if let Some(power) = unit.strip_prefix(['e', 'E']).filter(|power| !power.is_empty()) {
@@ -51,7 +51,7 @@ fn factor(unit: &str) -> Option<(i128, i128)> {
     }
 }
 
-/// Returns a map of quantities as whole numbers. One that is none is unknown.
+/// Returns a map of quantities as whole numbers. A quantity that is not a whole number is unknown.
 pub(super) fn all(map: Option<&Value>) -> Value {
     let entries = map.and_then(Value::as_object).into_iter().flatten();
     let one = |value: &Value| {
@@ -93,16 +93,16 @@ mod tests {
 
     #[test]
     fn what_is_none_is_not_nothing() {
-        assert_eq!(whole("3920m"), Err("`3920m` is not whole".to_owned()));
-        assert_eq!(whole("1.10"), Err("`1.10` is not whole".to_owned()));
+        assert_eq!(whole("3920m"), Err("`3920m` is not a whole number".to_owned()));
+        assert_eq!(whole("1.10"), Err("`1.10` is not a whole number".to_owned()));
         for text in
             ["", "k", "1kk", "1 k", "x", "1e", "1K", "99E18", "9999999999999999999999999999999999999999", "1.2.3"]
         {
-            assert_eq!(whole(text), Err(format!("`{text}` is no quantity")));
+            assert_eq!(whole(text), Err(format!("`{text}` is not a valid quantity")));
         }
         assert_eq!(
             all(Some(&json!({ "rdma/ib": "1k", "cpu": "3920m", "pods": 110 }))),
-            json!({ "rdma/ib": 1000, "cpu": { "unknown": "`3920m` is not whole" }, "pods": 110 })
+            json!({ "rdma/ib": 1000, "cpu": { "unknown": "`3920m` is not a whole number" }, "pods": 110 })
         );
         assert_eq!(all(None), json!({}));
     }

@@ -11,7 +11,7 @@ pub(super) const FACT: ClusterFact = ClusterFact {
     doc: "The version of the API server.",
     shape: Shape::Map,
     fields: &[
-        ("text", "as it says it: `v1.30.6`, `v1.29.4-eks-036c24b`"),
+        ("text", "as reported: `v1.30.6`, `v1.29.4-eks-036c24b`"),
         ("major", "the first number: `1`"),
         ("minor", "the second number: `30`"),
     ],
@@ -19,7 +19,7 @@ pub(super) const FACT: ClusterFact = ClusterFact {
     parse,
 };
 
-/// The fields `major` and `minor` of the answer are text, with a `+` at some vendors: the version as a whole is read.
+/// The fields `major` and `minor` of the answer are text, with a `+` for some vendors, so the full version is parsed.
 fn parse(told: &Value) -> Result<Value, Unknown> {
     let text = told.get("gitVersion").and_then(Value::as_str);
     let numbers = text.and_then(|text| {
@@ -28,8 +28,8 @@ fn parse(told: &Value) -> Result<Value, Unknown> {
     });
     match (text, numbers) {
         (Some(text), Some((major, minor))) => Ok(json!({ "text": text, "major": major, "minor": minor })),
-        (Some(text), None) => Err(Unknown::new("the API server does not say its version").said(text)),
-        (None, _) => Err(Unknown::new("the API server does not say its version")),
+        (Some(text), None) => Err(Unknown::new("the API server does not report its version").said(text)),
+        (None, _) => Err(Unknown::new("the API server does not report its version")),
     }
 }
 
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn what_is_no_version_is_unknown() {
         let why = |told: Value| parse(&told).unwrap_err().why;
-        assert_eq!(why(json!({})), "the API server does not say its version");
-        assert_eq!(why(json!({ "gitVersion": "unknown" })), "the API server does not say its version");
+        assert_eq!(why(json!({})), "the API server does not report its version");
+        assert_eq!(why(json!({ "gitVersion": "unknown" })), "the API server does not report its version");
     }
 }

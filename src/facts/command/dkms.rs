@@ -1,6 +1,6 @@
-//! `dkms status`: modules that are built on the host, in the forms of its second and third generation.
+//! `dkms status`: modules that are built on the host, in the output formats of dkms 2 and 3.
 
-/// One module of one version, for one kernel or for none yet.
+/// One version of one module, for one kernel or not yet built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub module: String,
@@ -10,11 +10,11 @@ pub struct Entry {
     pub arch: Option<String>,
     /// `added`, `built`, `installed`
     pub state: String,
-    /// What it adds in brackets: `WARNING! Diff between built and installed module!`
+    /// The note in brackets: `WARNING! Diff between built and installed module!`
     pub note: Option<String>,
 }
 
-/// Reads one line; `None` where it has another form.
+/// Parses one line; `None` if it has another format.
 pub fn line(line: &str) -> Option<Entry> {
     let (names, state) = line.split_once(": ")?;
     let mut names: Vec<&str> = names.split(", ").collect();

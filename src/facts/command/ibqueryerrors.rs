@@ -1,14 +1,14 @@
-//! `ibqueryerrors`: counters of the fabric's ports that are beyond their thresholds.
+//! `ibqueryerrors`: counters of the fabric's ports that exceed their thresholds.
 
 use super::number;
 use std::collections::BTreeMap;
 
-/// A port with counters beyond the threshold.
+/// A port with counters above the threshold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Port {
     /// Name of the node: `node-01 mlx5_0`.
     pub node: String,
-    /// GUID of a switch; adapters are told by name.
+    /// GUID of a switch; adapters are identified by name.
     pub switch: Option<String>,
     pub guid: String,
     /// `None` for the sum of all ports of a switch.
@@ -16,15 +16,15 @@ pub struct Port {
     pub counters: BTreeMap<String, u64>,
 }
 
-/// What the whole sweep tells.
+/// The result of the whole sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sweep {
     pub ports: Vec<Port>,
-    /// Nodes that were checked and those with errors. Without this line the sweep did not end.
+    /// Number of checked nodes and of those with errors. Without this line the sweep did not finish.
     pub nodes: Option<(u64, u64)>,
 }
 
-/// Reads the sweep.
+/// Parses the output of the sweep.
 pub fn parse(text: &str) -> Sweep {
     let mut sweep = Sweep::default();
     let mut node = (String::new(), None);

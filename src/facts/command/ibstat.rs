@@ -6,7 +6,7 @@ use super::{number, pair};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Adapter {
     pub name: String,
-    /// `MT4129`; soft devices have none.
+    /// `MT4129`; software devices have none.
     pub kind: Option<String>,
     pub firmware: Option<String>,
     /// `0xc470bd0300cf4964`
@@ -22,17 +22,17 @@ pub struct Port {
     pub state: Option<String>,
     /// `LinkUp`, `Polling`, `Disabled`
     pub physical: Option<String>,
-    /// Gb/s, without the number of lanes: a lane loss does not show here by itself.
+    /// Gb/s, without the number of lanes: this field alone does not show a lost lane.
     pub gbps: Option<f64>,
     pub lid: Option<u64>,
-    /// 0 where no subnet manager was heard of.
+    /// 0 if no subnet manager configured the port.
     pub sm_lid: Option<u64>,
     pub guid: Option<String>,
     /// `InfiniBand` or `Ethernet`
     pub link_layer: Option<String>,
 }
 
-/// Reads the listing; an output without an adapter (`ibpanic: …`) has none.
+/// Parses the listing; output without an adapter (`ibpanic: …`) gives an empty list.
 pub fn parse(text: &str) -> Vec<Adapter> {
     let mut adapters: Vec<Adapter> = Vec::new();
     for line in text.lines().map(str::trim) {

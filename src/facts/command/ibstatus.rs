@@ -21,13 +21,13 @@ pub struct Port {
 }
 
 impl Port {
-    /// Returns whether the port is one of InfiniBand: the link layer tells, never the name of its rate.
+    /// Returns whether this is an InfiniBand port: the link layer decides, never the name of its rate.
     pub fn is_infiniband(&self) -> Option<bool> {
         self.link_layer.as_deref().map(|layer| layer == "InfiniBand")
     }
 }
 
-/// Reads the listing.
+/// Parses the listing.
 pub fn parse(text: &str) -> Vec<Port> {
     let mut ports: Vec<Port> = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -81,7 +81,7 @@ mod tests {
     fn the_rate_of_an_ethernet_port_does_not_make_it_infiniband() {
         let ports = parse(include_str!("../../../tests/samples/ibstatus-roce.txt"));
         let port = &ports[0];
-        assert_eq!(port.rate.as_ref().and_then(|rate| rate.speed.as_deref()), Some("HDR"), "what it prints");
+        assert_eq!(port.rate.as_ref().and_then(|rate| rate.speed.as_deref()), Some("HDR"), "as printed");
         assert_eq!(port.is_infiniband(), Some(false));
         assert_eq!((port.lid, port.sm_lid), (Some(0), Some(0)));
         assert_eq!(parse("Fatal error:  device 'x': sys files not found\n"), []);

@@ -1,4 +1,4 @@
-//! `ibv_devinfo`: the devices that programs see through the verbs library.
+//! `ibv_devinfo`: the devices that are visible to programs through the verbs library.
 
 use super::{number, pair};
 
@@ -16,7 +16,7 @@ pub struct Device {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Port {
     pub number: u64,
-    /// `ACTIVE`, without the prefix `PORT_` and the number behind
+    /// `ACTIVE`, without the prefix `PORT_` and the number after it
     pub state: Option<String>,
     /// Bytes.
     pub max_mtu: Option<u64>,
@@ -25,7 +25,7 @@ pub struct Port {
     pub link_layer: Option<String>,
 }
 
-/// Reads the listing; `No IB devices found` has none.
+/// Parses the listing; `No IB devices found` gives an empty list.
 pub fn parse(text: &str) -> Vec<Device> {
     let mut devices: Vec<Device> = Vec::new();
     for (key, value) in text.lines().filter_map(pair) {

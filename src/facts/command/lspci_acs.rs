@@ -4,28 +4,28 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bridge {
     pub bdf: String,
-    /// The controls that are on: `SrcValid`, `ReqRedir` …
+    /// The enabled controls: `SrcValid`, `ReqRedir` …
     pub on: Vec<String>,
 }
 
 impl Bridge {
-    /// Returns whether it sends traffic between devices below it up to the root.
+    /// Returns whether it redirects traffic between devices below it to the root complex.
     pub fn redirects(&self) -> bool {
         self.on.iter().any(|flag| matches!(flag.as_str(), "SrcValid" | "ReqRedir" | "CmpltRedir"))
     }
 }
 
-/// What the listing tells.
+/// The contents of the listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// Bridges, with the capability or without.
+    /// Number of bridges, with or without the capability.
     pub bridges: usize,
     pub with_acs: Vec<Bridge>,
-    /// Whether capabilities were hidden from the account that asked.
+    /// Whether capabilities were hidden from the account that ran the command.
     pub denied: bool,
 }
 
-/// Reads the listing.
+/// Parses the listing.
 pub fn parse(text: &str) -> Listing {
     let mut listing = Listing { denied: text.contains("<access denied>"), ..Listing::default() };
     let mut bridge: Option<&str> = None;
@@ -53,7 +53,7 @@ mod tests {
         let redirecting: Vec<&str> =
             listing.with_acs.iter().filter(|b| b.redirects()).map(|b| b.bdf.as_str()).collect();
         assert_eq!(redirecting, ["0000:15:01.0"]);
-        assert_eq!(listing.with_acs.len(), 2, "one bridge has no such capability, an adapter is no bridge");
+        assert_eq!(listing.with_acs.len(), 2, "one bridge has no such capability, an adapter is not a bridge");
         assert!(parse("00:01.0 PCI bridge: x\n\tCapabilities: <access denied>\n").denied);
     }
 }

@@ -1,11 +1,11 @@
-//! `mlnx_qos -i IF` and `ethtool -a IF`: what keeps RoCE traffic from being dropped.
+//! `mlnx_qos -i IF` and `ethtool -a IF`: the settings that prevent drops of RoCE traffic.
 
 use super::pair;
 
 /// The settings of one interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Qos {
-    /// `OS controlled`, `Firmware controlled`; older tools do not tell.
+    /// `OS controlled`, `Firmware controlled`; older tools do not report it.
     pub dcbx: Option<String>,
     /// `dscp` or `pcp`
     pub trust: Option<String>,
@@ -13,14 +13,14 @@ pub struct Qos {
     pub pfc: Option<Vec<bool>>,
 }
 
-/// Reads `mlnx_qos -i IF`.
+/// Parses the output of `mlnx_qos -i IF`.
 pub fn parse(text: &str) -> Qos {
     let value =
         |name: &str| text.lines().filter_map(pair).find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
     Qos { dcbx: value("DCBX mode"), trust: value("Priority trust state"), pfc: text.lines().find_map(enabled) }
 }
 
-/// Reads the row of eight digits, with or without a colon behind its name.
+/// Parses the row of eight digits, with or without a colon after its name.
 fn enabled(line: &str) -> Option<Vec<bool>> {
     let cells: Vec<&str> = line.trim().strip_prefix("enabled")?.trim_start_matches(':').split_whitespace().collect();
     let flags: Option<Vec<bool>> = cells
@@ -41,7 +41,7 @@ pub struct Pause {
     pub tx: bool,
 }
 
-/// Reads `ethtool -a IF`; `None` where it does not tell both.
+/// Parses the output of `ethtool -a IF`; `None` unless it contains both.
 pub fn pause(text: &str) -> Option<Pause> {
     let flag = |name: &str| match text.lines().filter_map(pair).find(|(key, _)| *key == name)?.1 {
         "on" => Some(true),
@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(qos, Qos { dcbx: Some("OS controlled".into()), trust: Some("dscp".into()), pfc });
         let old = parse(include_str!("../../../tests/samples/mlnx_qos-pcp.txt"));
         assert_eq!((old.dcbx, old.trust.as_deref(), old.pfc), (None, Some("pcp"), Some(vec![false; 8])));
-        assert_eq!(parse("\tpriority 0 1\n\tenabled  0 0\n"), Qos::default(), "a cut table");
+        assert_eq!(parse("\tpriority 0 1\n\tenabled  0 0\n"), Qos::default(), "a truncated table");
     }
 
     #[test]

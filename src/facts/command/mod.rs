@@ -1,7 +1,7 @@
-//! Parsers of what the trade's daily commands and files print, each for itself and without I/O.
+//! Parsers for the output of common GPU and RDMA commands and files. They are independent and do no I/O.
 //!
-//! They are lenient in spacing and order, and never invent a value: what is not printed is `None`. Each is tested with
-//! recorded output in `tests/samples`, where the index names the source of every sample.
+//! They are lenient about spacing and order, and never invent a value: a value that is not printed is `None`. Each is
+//! tested with recorded output in `tests/samples`, where the index names the source of every sample.
 
 pub mod dkms;
 pub mod ibqueryerrors;

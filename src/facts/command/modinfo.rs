@@ -14,7 +14,7 @@ pub struct Module {
 }
 
 impl Module {
-    /// Returns whether it came with the distribution's kernel (`inbox`, also where it is built in) or was built beside it
+    /// Returns whether it came with the distribution's kernel (`inbox`, also if it is built in) or was built separately
     /// (`ofed`, for the modules of the RDMA stack).
     pub fn origin(&self) -> Option<&'static str> {
         if self.file.contains("/updates/") || self.file.contains("/extra/") || self.file.contains("/weak-updates/") {
@@ -23,7 +23,7 @@ impl Module {
         (self.file.contains("/kernel/") || self.file == "(builtin)").then_some("inbox")
     }
 
-    /// Returns the flavor of an `nvidia` module, by its licence.
+    /// Returns the flavor of an `nvidia` module, by its license.
     pub fn flavor(&self) -> Option<&'static str> {
         match self.license.as_deref()? {
             "NVIDIA" => Some("proprietary"),
@@ -33,7 +33,7 @@ impl Module {
     }
 }
 
-/// Reads the listing; `None` where no module is in it.
+/// Parses the listing; `None` if it contains no module.
 pub fn parse(text: &str) -> Option<Module> {
     let value =
         |name: &str| text.lines().filter_map(pair).find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());

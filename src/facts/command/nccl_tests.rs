@@ -1,33 +1,34 @@
-//! `all_reduce_perf` and its like: how fast GPUs reduce and exchange together.
+//! `all_reduce_perf` and similar tests: the speed of collective operations between GPUs.
 //!
-//! Columns are found by the header: builds differ in whether there is a root, and whether errors or wrong values are counted.
+//! Columns are found by the header: builds differ in whether they have a root column, and whether they count errors or
+//! wrong values.
 
-/// What a run printed.
+/// The output of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
     pub rows: Vec<Row>,
-    /// Whether no value was out of bounds; `None` where the run did not end.
+    /// Whether no value was out of bounds; `None` if the run did not finish.
     pub sound: Option<bool>,
 }
 
-/// One size, out of place.
+/// The out-of-place result for one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
     pub bytes: u64,
     /// Bus bandwidth in GB/s.
     pub busbw: f64,
-    /// Wrong values; `None` where they were not looked for, or only an error is told.
+    /// Number of wrong values; `None` if they were not checked, or only an error is reported.
     pub wrong: Option<u64>,
 }
 
 impl Run {
-    /// Returns the row that counts: that of the largest size. The average that is printed is over small sizes too.
+    /// Returns the relevant row: that of the largest size. The printed average also includes small sizes.
     pub fn largest(&self) -> Option<&Row> {
         self.rows.iter().max_by_key(|row| row.bytes)
     }
 }
 
-/// Reads the listing, also where a launcher puts the rank before each line.
+/// Parses the listing, also if a launcher prints the rank before each line.
 pub fn parse(text: &str) -> Run {
     let mut run = Run::default();
     let mut heads: Vec<&str> = Vec::new();
@@ -45,7 +46,7 @@ pub fn parse(text: &str) -> Run {
     run
 }
 
-/// The first of several columns of a name is the one out of place.
+/// Finds a column by name. The first of several columns with a name is the out-of-place one.
 fn row(heads: &[&str], cells: &[&str]) -> Option<Row> {
     let cell = |name: &str| cells.get(heads.iter().position(|head| *head == name)?).copied();
     let wrong = cell("#wrong").and_then(|cell| cell.parse().ok());

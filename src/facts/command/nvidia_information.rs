@@ -1,19 +1,19 @@
-//! `/proc/driver/nvidia/gpus/*/information`: what the loaded driver knows of one GPU.
+//! `/proc/driver/nvidia/gpus/*/information`: the loaded driver's data about one GPU.
 
 use super::pair;
 
-/// What the file of one GPU tells. A value that the driver does not know yet is `None`.
+/// The contents of one GPU's file. A value that the driver does not know yet is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Information {
     pub model: Option<String>,
     pub uuid: Option<String>,
     pub vbios: Option<String>,
-    /// The firmware of the system processor as written: a version, or `N/A` where it runs none. Some branches label it
+    /// The firmware of the system processor as written: a version, or `N/A` if it runs none. Some branches label it
     /// `GSP Firmware`.
     pub firmware: Option<String>,
 }
 
-/// Reads the file. The driver writes question marks for what it does not know before it has initialized the GPU.
+/// Parses the file. Before the driver has initialized the GPU, it writes question marks for unknown values.
 pub fn parse(text: &str) -> Information {
     let value = |labels: &[&str]| {
         let (_, value) = text.lines().filter_map(pair).find(|(key, _)| labels.contains(key))?;

@@ -1,4 +1,4 @@
-//! `nvidia-smi -q`: the state of each GPU as the management library tells it.
+//! `nvidia-smi -q`: the state of each GPU as reported by the management library.
 
 use super::nvidia_version::is_version;
 use std::collections::BTreeMap;
@@ -11,20 +11,20 @@ pub struct Gpu {
     values: BTreeMap<String, String>,
 }
 
-/// What stands at a place of the listing. A cell without a value is never a zero.
+/// The value of a field of the listing. A cell without a value is never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell<'a> {
     /// The listing has no such line.
     Missing,
     /// The GPU does not have it.
     Absent,
-    /// It could not be told, in the tool's words.
+    /// It could not be read, in the tool's words.
     Failed(&'a str),
     Value(&'a str),
 }
 
 impl<'a> Cell<'a> {
-    /// Reads what stands behind the colon, in its several spellings.
+    /// Parses the text after the colon, in its several spellings.
     pub fn of(text: &'a str) -> Self {
         match text.trim_matches(['[', ']']) {
             "N/A" | "Not Supported" | "" => Self::Absent,
@@ -38,12 +38,12 @@ impl<'a> Cell<'a> {
 }
 
 impl Gpu {
-    /// Returns what stands at a path.
+    /// Returns the value at a path.
     pub fn cell(&self, path: &str) -> Cell<'_> {
         self.values.get(path).map_or(Cell::Missing, |text| Cell::of(text))
     }
 
-    /// Returns the paths below a path and what stands there.
+    /// Returns the paths below a path, with their values.
     pub fn below<'a>(&'a self, path: &'a str) -> impl Iterator<Item = (&'a str, Cell<'a>)> {
         let inside = move |(key, value): (&'a String, &'a String)| {
             Some((key.strip_prefix(path)?.strip_prefix(" / ")?, Cell::of(value)))
@@ -52,14 +52,14 @@ impl Gpu {
     }
 }
 
-/// What the whole listing tells.
+/// The contents of the whole listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     pub driver: Option<String>,
     pub gpus: Vec<Gpu>,
 }
 
-/// Reads the listing: what belongs to what is told by indentation, since several blocks have a `State` or a `Current`.
+/// Parses the listing by its indentation, because several blocks have a `State` or a `Current`.
 pub fn parse(text: &str) -> Listing {
     let mut listing = Listing::default();
     let mut path: Vec<(usize, &str)> = Vec::new();
@@ -99,7 +99,7 @@ impl Gpu {
     }
 }
 
-/// Returns an address as sysfs writes it: the domain has four digits or as many as it needs, letters are small.
+/// Returns an address in the form of sysfs: the domain has four digits or as many as it needs, letters are lowercase.
 pub fn bdf(bus: &str) -> String {
     let bus = bus.trim().to_ascii_lowercase();
     match bus.split_once(':') {
@@ -109,16 +109,16 @@ pub fn bdf(bus: &str) -> String {
     }
 }
 
-/// Returns what an exit status of `nvidia-smi` means, where it means something.
+/// Returns the meaning of an exit status of `nvidia-smi`, if it is a known one.
 pub fn meaning(status: i32) -> Option<&'static str> {
     Some(match status {
-        3 => "the operation is not supported there",
-        4 => "the account may not ask",
+        3 => "the operation is not supported",
+        4 => "permission denied",
         6 => "no GPU was found",
         8 => "a power cable is missing",
         9 => "the driver is not loaded",
         12 => "the management library is missing",
-        13 => "the management library lacks a function: it is of another version",
+        13 => "a function is missing from the management library: version mismatch",
         14 => "the infoROM of a GPU is corrupt",
         15 => "a GPU fell off the bus",
         _ => return None,
@@ -144,8 +144,8 @@ mod tests {
         assert_eq!(gpu.cell("Remapped Rows / Uncorrectable Error"), Cell::Value("0"));
         assert_eq!(gpu.cell("Remapped Rows / Bank Remap Availability Histogram / None"), Cell::Value("0 bank(s)"));
         assert_eq!(gpu.cell("Clocks Event Reasons / HW Slowdown / HW Thermal Slowdown"), Cell::Value("Not Active"));
-        assert_eq!(gpu.cell("Fabric / State"), Cell::Absent, "a PCIe card has none");
-        assert_eq!(gpu.cell("GPU Recovery Action"), Cell::Missing, "the branch does not tell it");
+        assert_eq!(gpu.cell("Fabric / State"), Cell::Absent, "a PCIe card has no fabric");
+        assert_eq!(gpu.cell("GPU Recovery Action"), Cell::Missing, "the branch does not report it");
     }
 
     #[test]

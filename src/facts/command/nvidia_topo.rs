@@ -1,21 +1,21 @@
-//! `nvidia-smi topo -m`: how GPUs and network adapters are joined.
+//! `nvidia-smi topo -m`: how GPUs and network adapters are connected.
 
 use std::collections::BTreeMap;
 
 /// The matrix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// Names of the columns that stand for devices, in order: `GPU0` … `NIC0` …
+    /// Names of the device columns, in order: `GPU0` … `NIC0` …
     pub columns: Vec<String>,
     /// From row and column to `X`, `NV18`, `PIX`, `PXB`, `PHB`, `NODE`, `SYS`.
     pub links: BTreeMap<String, BTreeMap<String, String>>,
-    /// From `NIC0` to the RDMA device it stands for: `mlx5_0`.
+    /// From `NIC0` to the RDMA device that it denotes: `mlx5_0`.
     pub nics: BTreeMap<String, String>,
-    /// From a GPU to its processors, `0-47,96-143`, where the row tells them.
+    /// From a GPU to its processors, `0-47,96-143`, if the row contains them.
     pub cpus: BTreeMap<String, String>,
 }
 
-/// Reads the matrix; `None` where there is no header or a row has fewer cells than it.
+/// Parses the matrix; `None` if there is no header or a row has fewer cells than the header.
 pub fn parse(text: &str) -> Option<Topology> {
     let text = plain(text);
     let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -52,7 +52,7 @@ impl Topology {
     }
 }
 
-/// Takes out escape sequences: the header is underlined.
+/// Removes escape sequences: the header is underlined.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut pieces = text.split("\u{1b}[");
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn older_matrices_name_the_adapters_themselves() {
-        // origin: reconstructed after drivers before 515, with an adapter named by its place
+        // origin: reconstructed after drivers before 515, with an adapter named by its location
         let text = "\tGPU0\tibp24s0\tmlx5_bond_0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\tSYS\t0-47\t0\n\
                     ibp24s0\tPIX\t X \tSYS\nmlx5_bond_0\tSYS\tSYS\t X \n";
         let topology = parse(text).expect("is a matrix");

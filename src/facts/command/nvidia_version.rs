@@ -11,7 +11,7 @@ pub struct Loaded {
     pub open: bool,
 }
 
-/// Reads `/proc/driver/nvidia/version`; `None` where no version stands behind `Kernel Module`.
+/// Parses `/proc/driver/nvidia/version`; `None` if no version follows `Kernel Module`.
 pub fn parse(text: &str) -> Option<Loaded> {
     let line = text.lines().find(|line| line.starts_with("NVRM version:"))?;
     let (before, after) = line.split_once("Kernel Module")?;
@@ -19,15 +19,15 @@ pub fn parse(text: &str) -> Option<Loaded> {
     Some(Loaded { version: version.to_owned(), open: before.trim_end().ends_with("Open") })
 }
 
-/// Returns whether a word is two or three numbers with points between.
+/// Returns whether a word is two or three numbers separated by dots.
 pub fn is_version(word: &str) -> bool {
     let parts: Vec<&str> = word.split('.').collect();
     (2..=3).contains(&parts.len())
         && parts.iter().all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Reads `/proc/driver/nvidia/params`: what was asked for when the module was loaded, by name. It does not tell what
-/// came of it.
+/// Parses `/proc/driver/nvidia/params`: the parameters requested when the module was loaded, by name. They do not show
+/// the effect.
 pub fn params(text: &str) -> BTreeMap<String, String> {
     let pairs = text.lines().filter_map(super::pair);
     pairs.map(|(key, value)| (key.to_owned(), value.trim_matches('"').to_owned())).collect()

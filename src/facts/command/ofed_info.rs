@@ -1,4 +1,4 @@
-//! `ofed_info -s`: which RDMA stack is installed beside the kernel.
+//! `ofed_info -s`: the RDMA stack that is installed in addition to the kernel's own.
 
 /// An installed stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct Stack {
     pub version: String,
 }
 
-/// Reads the line; `None` where it has another form.
+/// Parses the line; `None` if it has another format.
 pub fn parse(text: &str) -> Option<Stack> {
     let stack = |line: &str| {
         let line = line.trim().trim_end_matches(':');

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 pub struct Counters {
     pub lid: Option<u64>,
     pub port: Option<u64>,
-    /// By their names: `SymbolErrorCounter`. Some have a limit at which they stay.
+    /// By name: `SymbolErrorCounter`. Some stop at a limit.
     pub values: BTreeMap<String, u64>,
 }
 
-/// Reads the listing: one entry for each `# Port …` line.
+/// Parses the listing: one entry for each `# Port …` line.
 pub fn parse(text: &str) -> Vec<Counters> {
     let mut ports: Vec<Counters> = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(ports[0].values["CounterSelect"], 0);
         let simulated = parse(include_str!("../../../tests/samples/perfquery-ibsim.txt"));
         assert_eq!((simulated[0].lid, simulated[0].port, simulated[0].values.len()), (Some(4), Some(1), 21));
-        assert_eq!(simulated[0].values["SymbolErrorCounter"], 65535, "it stays at its limit");
+        assert_eq!(simulated[0].values["SymbolErrorCounter"], 65535, "it stops at its limit");
         let extended = parse(include_str!("../../../tests/samples/perfquery-x.txt"));
         assert_eq!(extended.len(), 2);
         assert_eq!((extended[1].port, extended[1].values["PortXmitData"]), (Some(2), 26_006_570_014_026));

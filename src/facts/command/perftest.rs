@@ -1,17 +1,17 @@
-//! `ib_write_bw`, `ib_read_lat` and their like: bandwidth and latency between two adapters.
+//! `ib_write_bw`, `ib_read_lat` and similar tools: bandwidth and latency between two adapters.
 //!
-//! Columns are found by the header, not by their place. What the header calls the unit is compared with the rate of
-//! messages: a server that was not asked for gigabits prints its client's under a header of megabytes.
+//! Columns are found by the header, not by position. The unit in the header is checked against the message rate: a
+//! server that was not started with the option for gigabits prints its client's gigabits under a header of megabytes.
 
-/// One row of a test of bandwidth.
+/// One row of a bandwidth test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
     pub bytes: u64,
-    /// Average in Gb/s. `None` where neither reading of the unit fits the rate of messages.
+    /// Average in Gb/s. `None` if neither unit fits the message rate.
     pub gbits: Option<f64>,
 }
 
-/// One row of a test of latency, in µs.
+/// One row of a latency test, in µs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Latency {
     pub bytes: u64,
@@ -19,27 +19,27 @@ pub struct Latency {
     pub percentile_99: Option<f64>,
 }
 
-/// The largest message whose time tells the latency: beyond it most of the time is what sending it takes.
+/// The largest message size that measures latency: above it, the transfer takes most of the time.
 const SMALL: u64 = 64;
 
 impl Latency {
-    /// Returns whether the row tells a latency at all.
+    /// Returns whether the row measures latency.
     pub fn counts(&self) -> bool {
         self.bytes <= SMALL
     }
 }
 
-/// Returns every row of a test of bandwidth; lines on the processor's clock in between are no rows.
+/// Returns every row of a bandwidth test; lines about the processor's clock in between are skipped.
 pub fn bandwidth(text: &str) -> Vec<Bandwidth> {
     rows(text).iter().filter_map(|row| row.bandwidth()).collect()
 }
 
-/// Returns every row of a test of latency.
+/// Returns every row of a latency test.
 pub fn latency(text: &str) -> Vec<Latency> {
     rows(text).iter().filter_map(|row| row.latency()).collect()
 }
 
-/// Numbers by the heads of their columns.
+/// Numbers by their column headers.
 struct Row<'a>(Vec<(String, &'a str)>);
 
 fn rows(text: &str) -> Vec<Row<'_>> {
@@ -59,7 +59,7 @@ fn rows(text: &str) -> Vec<Row<'_>> {
     rows
 }
 
-/// Puts heads of two words together: `BW peak[Gb/sec]`, `99% percentile[usec]`.
+/// Joins column headers of two words: `BW peak[Gb/sec]`, `99% percentile[usec]`.
 fn joined(words: &[&str]) -> Vec<String> {
     let mut heads: Vec<String> = Vec::new();
     for word in words {
@@ -120,7 +120,7 @@ mod tests {
         let gbits = megabytes[0].gbits.expect("fits the rate");
         assert!((gbits - 87.25).abs() < 0.01, "{gbits}");
         let odd = include_str!("../../../tests/samples/ib_write_bw.txt").replace("0.176230", "0.276230");
-        assert_eq!(bandwidth(&odd)[0].gbits, None, "nobody knows what it means");
+        assert_eq!(bandwidth(&odd)[0].gbits, None, "its unit is unknown");
     }
 
     #[test]

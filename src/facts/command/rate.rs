@@ -7,12 +7,12 @@ pub struct Rate {
     pub gbps: f64,
     /// Lanes in use.
     pub width: Option<u64>,
-    /// What InfiniBand calls the speed of one lane: `NDR`. An Ethernet port prints the name of a like speed, which means
-    /// nothing there.
+    /// InfiniBand's name for the speed of one lane: `NDR`. An Ethernet port prints the name of a similar speed, which
+    /// has no meaning there.
     pub speed: Option<String>,
 }
 
-/// Reads a rate; `None` where it has another form.
+/// Parses a rate; `None` if it has another format.
 pub fn parse(text: &str) -> Option<Rate> {
     let (gbps, rest) = text.trim().split_once(" Gb/sec")?;
     let gbps: f64 = gbps.parse().ok().filter(|gbps: &f64| gbps.is_finite())?;
@@ -25,8 +25,8 @@ pub fn parse(text: &str) -> Option<Rate> {
 }
 
 impl Rate {
-    /// Returns what the width of an InfiniBand port says: `full`, `split` (half of the lanes, which a split cable
-    /// intends) or `lost` (a single lane: the others are gone).
+    /// Classifies the width of an InfiniBand port: `full`, `split` (half of the lanes, as with a split cable) or `lost`
+    /// (a single lane: the others failed).
     pub fn lanes(&self) -> Option<&'static str> {
         match self.width? {
             1 => Some("lost"),
@@ -48,7 +48,7 @@ mod tests {
         assert_eq!(
             lanes("100 Gb/sec (1X NDR)"),
             Some((100.0, Some("lost"), Some("NDR".into()))),
-            "three lanes are gone"
+            "three lanes are lost"
         );
         assert_eq!(lanes("100 Gb/sec (4X EDR)"), Some((100.0, Some("full"), Some("EDR".into()))));
         assert_eq!(lanes("2.5 Gb/sec (1X)"), Some((2.5, Some("lost"), None)));

@@ -1,4 +1,4 @@
-//! `sminfo`: the subnet manager that a port knows.
+//! `sminfo`: the subnet manager of a port.
 
 use super::number;
 
@@ -7,14 +7,14 @@ use super::number;
 pub struct Manager {
     pub lid: u64,
     pub guid: String,
-    /// Counts up while it lives.
+    /// Increases while it runs.
     pub activity: Option<u64>,
     pub priority: Option<u64>,
     /// `master`, `standby`, `discovering`, `not-active`
     pub state: &'static str,
 }
 
-/// Reads the line; `None` where it has another form (`iberror: failed: query`) or an unknown state.
+/// Parses the line; `None` if it has another format (`iberror: failed: query`) or an unknown state.
 pub fn parse(text: &str) -> Option<Manager> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix("sminfo: "))?;
     let words: Vec<&str> = line.split([' ', ',']).filter(|word| !word.is_empty()).collect();

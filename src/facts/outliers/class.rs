@@ -1,4 +1,4 @@
-//! Which hosts are alike.
+//! Groups similar hosts into classes.
 
 use super::{Candidate, Class, LEAST, Untold};
 use crate::facts::why_unknown;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 /// Hosts by class.
 pub struct Sorted<'c, 'a> {
-    /// Classes of enough hosts.
+    /// Classes with enough hosts.
     pub classes: Vec<(Class, Vec<&'c Candidate<'a>>)>,
     pub alone: Vec<Class>,
     /// Hosts whose hardware is unknown.
@@ -47,13 +47,13 @@ fn class(hardware: &str, members: &[&Candidate<'_>]) -> Class {
     }
 }
 
-/// Returns what hardware a host has: its make, and which models of GPU. How many of them is compared, not part of it: a host
-/// that lost one is still like the others.
+/// Returns the hardware of a host: its make, and its GPU models. The number of GPUs is compared but not part of the
+/// class: a host that lost one is still similar to the others.
 fn hardware(host: &Candidate<'_>) -> Result<String, (&'static str, String)> {
     let fact = |name: &'static str| match host.facts.0.get(name) {
         Some(Ok(value)) => Ok(value),
         Some(Err(unknown)) => Err((name, unknown.why.clone())),
-        None => Err((name, "was not asked".to_owned())),
+        None => Err((name, "was not observed".to_owned())),
     };
     let (machine, gpus) = (fact("machine")?, fact("gpus")?);
     let make = ["vendor", "product", "board"].iter().filter_map(|field| machine[*field].as_str());
@@ -62,7 +62,7 @@ fn hardware(host: &Candidate<'_>) -> Result<String, (&'static str, String)> {
     Ok(if parts.is_empty() { "unnamed hardware".to_owned() } else { parts.join(", ") })
 }
 
-/// Returns the model of a GPU by its device id, which is known without a driver.
+/// Returns the model of a GPU by its device id, which is known even without a driver.
 fn model(gpu: &Value) -> String {
     match &gpu["product"] {
         Value::String(product) => product.clone(),

@@ -1,8 +1,9 @@
-//! The odd one out: hosts that are alike, compared with the majority of them, even where nothing is declared.
+//! Outliers: similar hosts are compared with their majority, even if nothing is declared.
 //!
-//! Hosts are alike that have the same hardware (maker's product and board, models of GPUs) and that the inventory treats the
-//! same: the same entries of `apply`. A majority is more than half of all hosts of such a class, the ones that do not tell
-//! included, and a class has at least three hosts. What is unknown is counted and never odd.
+//! Hosts are similar if they have the same hardware (the vendor's product and board, GPU models) and the inventory
+//! treats them the same: the same entries of `apply`. A majority is more than half of all hosts of such a class,
+//! including hosts whose value is unknown, and a class has at least three hosts. Unknown values are counted but are
+//! never outliers.
 
 mod class;
 mod vote;
@@ -12,91 +13,91 @@ use crate::model::{HostName, Untrusted, Value};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Fewer hosts have no majority that would mean something.
+/// Minimum number of hosts for a meaningful majority.
 pub const LEAST: usize = 3;
 
 /// A host to be compared.
 pub struct Candidate<'a> {
     pub host: &'a HostName,
-    /// What the inventory does with it: hosts with the same text are treated the same.
+    /// What the inventory applies to it: hosts with the same text are treated the same.
     pub declared: String,
-    /// Groups of the inventory that it is in.
+    /// The inventory groups that contain it.
     pub groups: &'a [String],
     pub facts: &'a Facts,
 }
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outliers {
     /// Classes that were compared.
     pub classes: Vec<Class>,
-    /// What differs from the majority of its class, rarest first.
+    /// Values that differ from the majority of their class, rarest first.
     pub odd: Vec<Odd>,
-    /// Values without a majority: nothing can be said of them.
+    /// Values without a majority, about which no statement is possible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undecided: Vec<Undecided>,
-    /// What hosts did not tell: never the same as odd, nor as equal.
+    /// Values that hosts did not report: they count neither as outliers nor as equal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<Untold>,
-    /// Hosts that were compared with nobody: fewer than three are like them.
+    /// Hosts that were not compared, because their class has fewer than three hosts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alone: Vec<Class>,
-    /// Values that were compared: one for each place in a fact and class.
+    /// Number of compared values: one for each path in a fact and class.
     pub compared: usize,
 }
 
-/// Hosts that are alike.
+/// A class of similar hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Class {
-    /// What hardware they have in common: `SYS-821GE-TNHR, X13DEG-OAD, H100 SXM`.
+    /// The hardware that they share: `SYS-821GE-TNHR, X13DEG-OAD, H100 SXM`.
     pub hardware: Untrusted,
-    /// Groups of the inventory that all of them are in.
+    /// The inventory groups that contain all of them.
     pub groups: Vec<String>,
     /// In inventory order.
     pub hosts: Vec<HostName>,
 }
 
-/// A place in a fact where some hosts of a class differ from its majority.
+/// A path in a fact where some hosts of a class differ from its majority.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Odd {
     /// Index into `classes`.
     pub class: usize,
     pub fact: String,
-    /// Where in the fact, the fact's name first: `driver.loaded`, `rdma[MT_0000000838].firmware`.
+    /// The path in the fact, starting with the fact's name: `driver.loaded`, `rdma[MT_0000000838].firmware`.
     pub path: Untrusted,
-    /// What the majority has; null where it has no such thing.
+    /// The value of the majority; null if it does not have the item.
     pub common: Value,
-    /// How many hosts have it.
+    /// Number of hosts with that value.
     pub hosts: usize,
-    /// The others, rarest first.
+    /// The other values, rarest first.
     pub odd: Vec<OddValue>,
-    /// Hosts of the class that do not tell.
+    /// Number of hosts of the class whose value is unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unknown: usize,
 }
 
-/// What few hosts have.
+/// A value of a minority of hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OddValue {
     pub value: Value,
     pub hosts: Vec<HostName>,
 }
 
-/// A place in a fact without a majority.
+/// A path in a fact without a majority.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Undecided {
     /// Index into `classes`.
     pub class: usize,
     pub path: Untrusted,
-    /// How many different values there are, among how many hosts that tell.
+    /// Number of different values, and number of hosts whose value is known.
     pub values: usize,
     pub hosts: usize,
 }
 
-/// What hosts of a class did not tell.
+/// A value that hosts of a class did not report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Untold {
-    /// Index into `classes`; absent where the hardware itself is unknown, so that the host is of no class.
+    /// Index into `classes`; absent if the hardware itself is unknown, so that the host belongs to no class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<usize>,
     pub path: Untrusted,
@@ -109,7 +110,7 @@ fn is_zero(count: &usize) -> bool {
 }
 
 impl Odd {
-    /// Returns how many hosts differ.
+    /// Returns the number of hosts that differ.
     pub fn differing(&self) -> usize {
         self.odd.iter().map(|odd| odd.hosts.len()).sum()
     }
@@ -120,7 +121,7 @@ pub fn facts() -> impl Iterator<Item = &'static str> {
     super::all().iter().filter(|fact| !fact.alike.is_empty()).map(|fact| fact.name)
 }
 
-/// Compares hosts, given in inventory order, with the majority of those that are like them.
+/// Compares hosts, given in inventory order, with the majority of their class.
 pub fn find(hosts: &[Candidate<'_>]) -> Outliers {
     let sorted = class::classes(hosts);
     let mut outliers = Outliers { alone: sorted.alone, unknown: sorted.unknown, ..Outliers::default() };
@@ -130,7 +131,8 @@ pub fn find(hosts: &[Candidate<'_>]) -> Outliers {
         vote::compare(index, &members, &mut outliers);
     }
     let Outliers { classes, odd, .. } = &mut outliers;
-    // Ratios by cross-multiplication: few of many come before few of few. Equals stay in order of class and fact.
+    // Compares ratios by cross-multiplication: few of many come before few of few. Equal ratios keep the order of class
+    // and fact.
     odd.sort_by(|a, b| {
         let size = |odd: &Odd| classes[odd.class].hosts.len();
         (a.differing() * size(b)).cmp(&(b.differing() * size(a)))

@@ -1,4 +1,4 @@
-//! Hosts with a few facts, and what is odd among them.
+//! Tests outliers with hosts that have a few facts.
 
 use super::*;
 use crate::probe::Unknown;
@@ -21,7 +21,7 @@ fn compare(hosts: &[Facts]) -> Outliers {
     find(&names.iter().zip(hosts).map(candidate).collect::<Vec<_>>())
 }
 
-/// Returns what is odd in short: `path: common N; value hosts`.
+/// Returns the outliers in short form: `path: common N; value hosts`.
 fn said(outliers: &Outliers) -> Vec<String> {
     let value = |odd: &OddValue| {
         format!("; {} {}", odd.value, odd.hosts.iter().map(HostName::as_str).collect::<Vec<_>>().join(","))
@@ -64,11 +64,11 @@ fn the_unknown_is_counted_and_is_never_odd_nor_a_majority() {
     assert_eq!(said(&outliers), [""; 0]);
     let untold = &outliers.unknown[0];
     assert_eq!((untold.path.raw(), untold.why.raw(), untold.hosts.len()), ("kernel", "permission denied", 1));
-    // Two of three that tell are no majority of five.
+    // Two of three known values are not a majority of five.
     let outliers = compare(&[kernel("6.1"), kernel("6.1"), kernel("5.15"), dark(), dark()]);
     assert_eq!((said(&outliers).len(), outliers.undecided.len()), (0, 1));
     let outliers = compare(&[dark(), dark(), dark()]);
-    // Five of the machine and one of its GPUs.
+    // Five values of the machine and one of its GPUs.
     assert_eq!((outliers.unknown.len(), outliers.unknown[0].hosts.len(), outliers.compared), (1, 3, 6));
 }
 
@@ -79,7 +79,7 @@ fn a_device_of_one_host_is_named_by_its_key() {
     let whole = || host(vec![gpu("a", 16), gpu("b", 16)]);
     let outliers = compare(&[whole(), whole(), host(vec![gpu("a", 16), gpu("b", 8)])]);
     assert_eq!(said(&outliers), ["gpus[b].pcie.width: 16 2; 8 n3"]);
-    // A host that lost one is like the others, and odd only in which it has.
+    // A host that lost one is similar to the others, and an outlier only in the set that it has.
     let outliers = compare(&[whole(), whole(), host(vec![gpu("a", 16)])]);
     assert_eq!(said(&outliers), [r#"gpus: ["a","b"] 2; ["a"] n3"#]);
     assert_eq!(outliers.classes[0].hardware.raw(), "V, P, H100 SXM");
@@ -112,7 +112,8 @@ fn hosts_that_the_inventory_treats_differently_are_not_compared() {
 }
 
 proptest! {
-    /// Whatever hosts tell: who is odd is a minority, common and odd never share a host, and hosts that tell one thing are quiet.
+    /// Whatever hosts report: outliers are a minority, no host has both the common and an outlying value, and hosts
+    /// with a single value produce no findings.
     #[test]
     fn a_majority_is_one(releases in prop::collection::vec(prop::option::of(0u8..3), 0..9)) {
         let host = |release: &Option<u8>| match release {
@@ -131,7 +132,7 @@ proptest! {
         prop_assert_eq!(counted, if releases.len() >= LEAST { silent } else { 0 });
     }
 
-    /// The order in which hosts are given changes nothing but the order in which they are named.
+    /// The order of the given hosts affects only the order in which they are listed.
     #[test]
     fn the_order_of_hosts_means_nothing(releases in prop::collection::vec(0u8..3, 3..9)) {
         let hosts: Vec<Facts> = releases.iter().map(|release| kernel(&release.to_string())).collect();

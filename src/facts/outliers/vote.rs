@@ -1,4 +1,4 @@
-//! The vote of one class over every value that ought to be equal.
+//! Determines the majority of one class for every value that should be equal.
 
 use super::{Candidate, Odd, OddValue, Outliers, Undecided, Untold};
 use crate::facts::alike::{Alike, Rows, Told};
@@ -7,10 +7,10 @@ use crate::model::{HostName, Untrusted, Value};
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What each host of a class has at one place; `None` for a host that has no such place.
+/// The value of each host of a class at one path; `None` for a host without that path.
 type Votes<'a> = Vec<(&'a HostName, Option<Told>)>;
 
-/// Adds what the hosts of a class come to.
+/// Adds the results of one class.
 pub fn compare(class: usize, members: &[&Candidate<'_>], into: &mut Outliers) {
     let mut untold = IndexMap::new();
     for (fact, alike) in all().iter().flat_map(|fact| fact.alike.iter().map(move |alike| (fact, alike))) {
@@ -21,7 +21,7 @@ pub fn compare(class: usize, members: &[&Candidate<'_>], into: &mut Outliers) {
     into.unknown.extend(untold.into_values());
 }
 
-/// Returns every place of a part of a fact, with what each host has there.
+/// Returns every path of a part of a fact, with the value of each host.
 fn places<'a>(fact: &Fact, alike: &Alike, members: &[&Candidate<'a>]) -> Vec<(String, Votes<'a>)> {
     let rows: Vec<(&HostName, Result<Rows, String>)> =
         members.iter().filter_map(|member| Some((member.host, rows(fact, alike, member)?))).collect();
@@ -45,13 +45,13 @@ fn places<'a>(fact: &Fact, alike: &Alike, members: &[&Candidate<'a>]) -> Vec<(St
         .collect()
 }
 
-/// Returns what a host tells of a part of a fact; nothing where the fact was not asked for.
+/// Returns a host's values for a part of a fact; `None` if the fact was not observed.
 fn rows(fact: &Fact, alike: &Alike, member: &Candidate<'_>) -> Option<Result<Rows, String>> {
     let told = member.facts.0.get(fact.name)?;
     Some(told.as_ref().map_err(|unknown| unknown.why.clone()).and_then(|value| alike.rows(value)))
 }
 
-/// One place, and how many hosts the class has.
+/// One path, and the number of hosts of the class.
 struct Ballot {
     class: usize,
     fact: &'static str,
@@ -101,7 +101,7 @@ fn count(ballot: Ballot, votes: &Votes<'_>, untold: &mut IndexMap<(String, Strin
     }
 }
 
-/// Notes that a host does not tell, once for a fact and reason.
+/// Records that a host's value is unknown, once per fact and reason.
 fn note(ballot: &Ballot, host: &HostName, why: &str, untold: &mut IndexMap<(String, String), Untold>) {
     let class = Some(ballot.class);
     let entry = untold.entry((ballot.fact.to_owned(), why.to_owned()));
@@ -111,7 +111,7 @@ fn note(ballot: &Ballot, host: &HostName, why: &str, untold: &mut IndexMap<(Stri
     }
 }
 
-/// Returns a value with the keys of its maps in order: their order on a host means nothing.
+/// Returns a value with the keys of its maps sorted: their order on a host has no meaning.
 fn canonical(value: &Value) -> Value {
     match value {
         Value::Object(map) => {

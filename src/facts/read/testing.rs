@@ -1,9 +1,9 @@
-//! What tests of facts share.
+//! Helpers for the tests of facts.
 
 use super::*;
 use crate::facts::Fact;
 
-/// Parses what a snippet printed with status 0.
+/// Parses the output of a snippet that exited with 0.
 pub(crate) fn parsed(fact: &Fact, stdout: &str) -> Result<Value, Unknown> {
     (fact.parse)(&Output { stdout: stdout.into(), ..Output::default() })
 }
@@ -14,12 +14,12 @@ pub(crate) fn why(fact: &Fact, status: i32, stdout: &str) -> String {
     (fact.parse)(&output).expect_err("is unknown").why
 }
 
-/// Builds what a snippet printed from a text in which `@@` stands for the record separator.
+/// Builds the output of a snippet from a text in which `@@` represents the record separator.
 pub(crate) fn printed(text: &str) -> String {
     text.replace("@@", "\u{1e}")
 }
 
-/// Runs a snippet in `dash` with `prelude` before it and returns what it printed.
+/// Runs a snippet in `dash` after `prelude` and returns its output.
 pub(crate) fn run(prelude: &str, fact: &Fact) -> String {
     let code = format!("{prelude}\n{}", fact.snippet.snippet);
     let output = std::process::Command::new("dash").arg("-c").arg(code).output().expect("dash starts");

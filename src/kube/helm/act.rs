@@ -1,4 +1,4 @@
-//! Brings a release about: what a killed helm left, definitions, the upgrade, and what that does not repair.
+//! Actions on a release: recovery from a killed helm, CRDs, the upgrade, and the repair of remaining drift.
 
 use super::super::{Cluster, KubeError, Say};
 use super::api::{Applied, Apply};
@@ -10,47 +10,47 @@ use crate::model::{SecretStore, Value};
 use crate::probe::{ReleaseAsked, ReleaseState, ReleaseStatus};
 use std::time::Duration;
 
-/// What helm itself needs beside the time that it waits: forge's limit lies that much above helm's.
+/// Extra time for helm in addition to its own wait: forge's limit is that much longer than helm's.
 const BESIDE: Duration = Duration::from_secs(120);
-/// The limit of the API's taking up a new kind.
+/// Time limit for the API to serve a new kind.
 const ESTABLISHED: Duration = Duration::from_secs(30);
-/// How often something is told of a helm that works.
+/// Interval between progress messages of a running helm.
 const TOLD: Duration = Duration::from_secs(10);
 
-/// Something to do with a release.
+/// An action on a release.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReleaseCall {
     pub asked: ReleaseAsked,
     pub deed: Deed,
-    /// Seconds that helm waits, for hooks too.
+    /// Seconds that helm waits, also for hooks.
     pub timeout_s: u64,
-    /// Waits until everything is ready, and rolls back where it does not come to that.
+    /// Whether helm waits until everything is ready, and rolls back otherwise.
     pub wait: bool,
     /// Whether hooks run.
     pub hooks: bool,
-    /// Seconds after which a pending release is one that a killed helm left.
+    /// Age in seconds after which a pending release counts as left by a killed helm.
     pub stale_s: u64,
 }
 
-/// What is to be done.
+/// The kind of action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// An install or an upgrade, then whatever of the live objects that left as it was. With `force`, fields are taken from
-    /// their other owners.
+    /// An install or an upgrade, then the repair of live objects that it did not change. With `force`, fields are taken
+    /// over from other managers.
     Upgrade {
         force: bool,
     },
-    /// Live objects as the release's manifest says: no revision is made and no hook runs.
+    /// Restores live objects to the release's manifest: creates no revision and runs no hook.
     Mend,
     Uninstall,
 }
 
 impl ReleaseCall {
-    /// Returns what it does, for people.
+    /// Returns a description of the action, for people.
     pub fn told(&self) -> String {
         let what = match self.deed {
             Deed::Upgrade { .. } => "helm upgrade --install",
-            Deed::Mend => "mend live objects of",
+            Deed::Mend => "repair live objects of",
             Deed::Uninstall => "helm uninstall",
         };
         format!("{what} {} in {}", self.asked.name, self.asked.namespace)
@@ -58,22 +58,22 @@ impl ReleaseCall {
 }
 
 impl Cluster {
-    /// Looks at a release. Nothing is written, and no revision is made.
+    /// Reads the state of a release. Nothing is written, and no revision is created.
     ///
     /// # Errors
-    /// If helm or the API cannot be asked, or the chart cannot be had or rendered.
+    /// A query of helm or the API fails, or the chart is not available or cannot be rendered.
     pub async fn release(&self, asked: &ReleaseAsked, secrets: &SecretStore) -> Result<ReleaseState, KubeError> {
         Look::at(self, asked, secrets).await?.state().await
     }
 
-    /// Does something with a release, and tells meanwhile how far it is.
+    /// Executes an action on a release and reports progress.
     ///
     /// # Errors
-    /// If helm fails, with what it says; if somebody else's helm is at work; and as [`Cluster::release`].
+    /// Helm fails: its message; another helm process is working on the release; and as [`Cluster::release`].
     pub async fn bring(&self, call: &ReleaseCall, secrets: &SecretStore, say: Say<'_>) -> Result<(), KubeError> {
         let mut work = Work { look: Look::at(self, &call.asked, secrets).await?, call, secrets, say };
         let done = work.all().await;
-        // Charts bring kinds, and an uninstall may take some away.
+        // Charts add kinds, and an uninstall may remove some.
         self.forget().await;
         done
     }
@@ -116,7 +116,7 @@ impl Work<'_> {
         }
     }
 
-    /// Runs a helm that changes something to its end, and says every now and then that it is at work.
+    /// Runs a helm command that changes something, and reports progress until it ends.
     async fn helm(&mut self, args: Vec<String>, input: bool) -> Result<Said, KubeError> {
         let what = format!("helm {}", args.first().map_or("", String::as_str));
         let limit = Duration::from_secs(self.call.timeout_s) + BESIDE;
@@ -145,23 +145,24 @@ impl Work<'_> {
         }
     }
 
-    /// Returns what helm said, with what the cluster says of the release's objects: helm 3 names no cause of what did not become ready.
+    /// Builds the error from helm's message and the warnings of the release's objects: helm 3 does not report why an
+    /// object did not become ready.
     async fn failed(&self, what: &str, error: &str) -> KubeError {
         let objects = &self.look.objects;
         let warnings = objects.warnings(&self.call.asked.name).await.unwrap_or_default();
         let error = KubeError::new(format!("`helm {what}`: {error}"));
         match warnings.is_empty() {
             true => error,
-            false => error.hint(format!("the cluster warns: {}", warnings.join("; "))),
+            false => error.hint(format!("warnings in the cluster: {}", warnings.join("; "))),
         }
     }
 
-    /// Clears what a killed helm left. A release of which nothing was ever deployed is taken away.
+    /// Cleans up after a killed helm. A release that was never deployed is uninstalled.
     async fn recover(&mut self, noted: &Noted) -> Result<(), KubeError> {
         let info = &noted.info;
         if info.age_s < self.call.stale_s {
-            let error = format!("another helm is at work: `{}` since {} s", info.status.name(), info.age_s);
-            return Err(KubeError::new(error).hint("wait for it; `stale_after` says when it counts as killed"));
+            let error = format!("another helm process is running: `{}` for {} s", info.status.name(), info.age_s);
+            return Err(KubeError::new(error).hint("wait until it ends; `stale_after` sets when it counts as killed"));
         }
         let force_conflicts = info.server_side;
         let told = Upgrade { force_conflicts, hooks: false, wait: false, ..self.told() };
@@ -181,14 +182,14 @@ impl Work<'_> {
         self.must(flags::upgrade(self.look.helm.major(), &told), true).await
     }
 
-    /// Brings in definitions that a chart came to have later: helm installs them with the first release only.
+    /// Installs CRDs that a later chart version added: helm installs CRDs with the first release only.
     async fn define(&mut self) -> Result<(), KubeError> {
         let Some(chart) = &self.look.chart else { return Ok(()) };
         for definition in self.look.definitions(chart).await? {
             if self.look.objects.get(definition).await?.is_none() {
-                (self.say)(&format!("defining {}", definition.name()));
+                (self.say)(&format!("installing CRD {}", definition.name()));
                 let how = Apply { manager: "forge", force: false, dry: false };
-                // Where somebody else made it meanwhile, it is theirs as it would be had they come earlier.
+                // A CRD that another user created in the meantime stays as it is, like one from before.
                 let (Applied::Becomes(_) | Applied::Conflict(_)) = self.look.objects.apply(definition, how).await?;
                 self.established(definition).await?;
             }
@@ -212,12 +213,11 @@ impl Work<'_> {
                 }
             }
         };
-        let late =
-            || KubeError::new(format!("`{}` is not served after {} s", definition.name(), ESTABLISHED.as_secs()));
+        let late = || KubeError::new(format!("`{}` not served after {} s", definition.name(), ESTABLISHED.as_secs()));
         tokio::time::timeout(ESTABLISHED, wait).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Looks again, with the kinds that the chart has just brought, and mends.
+    /// Reads the state again, with the kinds that the chart has just added, and repairs drift.
     async fn mend_anew(&mut self) -> Result<(), KubeError> {
         let look = Look::at(self.look.objects.cluster, &self.call.asked, self.secrets).await?;
         let mut again = Work { look, call: self.call, secrets: self.secrets, say: self.say };
@@ -227,7 +227,7 @@ impl Work<'_> {
     async fn mend(&mut self) -> Result<(), KubeError> {
         let Some(noted) = self.look.noted(true).await? else { return Ok(()) };
         for found in self.look.drift(&noted.manifest).await? {
-            (self.say)(&format!("mending {}", found.told.object));
+            (self.say)(&format!("repairing {}", found.told.object));
             self.mend_one(&found).await?;
         }
         Ok(())
@@ -244,12 +244,12 @@ impl Work<'_> {
         let how = Apply { manager: HELM, force: true, dry: false };
         match objects.apply(&object, how).await? {
             Applied::Becomes(_) => Ok(()),
-            Applied::Conflict(_) => Err(KubeError::new(format!("`{}` came back meanwhile", found.told.object))),
+            Applied::Conflict(_) => Err(KubeError::new(format!("`{}` was created in the meantime", found.told.object))),
         }
     }
 }
 
-/// Writes on an object whose it is, as helm does.
+/// Adds helm's ownership metadata to an object, as helm does.
 fn own(object: &mut Value, asked: &ReleaseAsked) {
     let Some(object) = object.as_object_mut() else { return };
     let mut put = |map: &str, key: &str, text: &str| {

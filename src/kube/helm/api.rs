@@ -1,4 +1,4 @@
-//! Objects of a manifest at the cluster's API: where they live, how they are, and what applying them would come to.
+//! Objects of a manifest in the cluster's API: their paths, live state, and the results of an apply.
 
 use super::super::look::holder;
 use super::super::{Cluster, KubeError};
@@ -11,14 +11,14 @@ use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use std::sync::Arc;
 
-/// Warnings that are told of a failure.
+/// Maximum number of warnings that a failure reports.
 const WARNINGS: usize = 3;
 
-/// What the API serves.
+/// The kinds that the API serves.
 #[derive(Debug, Default)]
 pub(in crate::kube) struct Discovered {
     kinds: Vec<Served>,
-    /// Versions whose own server does not answer: what they serve is not known.
+    /// API versions whose own server does not answer: their kinds are unknown.
     silent: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ struct Served {
     namespaced: bool,
 }
 
-/// How an apply is meant.
+/// The options of an apply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Apply<'a> {
     pub manager: &'a str,
@@ -39,15 +39,15 @@ pub(super) struct Apply<'a> {
     pub dry: bool,
 }
 
-/// What an apply came to.
+/// The result of an apply.
 pub(super) enum Applied {
     Becomes(Value),
-    /// Somebody else owns fields that it sets: their paths and owners, as the API words them.
+    /// Other managers own fields that it sets: their paths and owners, as in the message of the API.
     Conflict(Vec<(String, String)>),
 }
 
 impl Discovered {
-    /// Asks which kinds the API serves.
+    /// Queries the kinds that the API serves.
     pub async fn of(cluster: &Cluster) -> Result<Self, KubeError> {
         let client = cluster.client();
         let (core, groups) =
@@ -59,7 +59,7 @@ impl Discovered {
             let served = cluster.ask(client.list_api_group_resources(version)).await;
             served.map_err(|_| version.clone())
         });
-        // A group whose own server is away concerns only who needs it.
+        // A group whose own server is down affects only charts that need it.
         let mut found = Self::default();
         for answer in future::join_all(asked).await {
             match answer {
@@ -71,7 +71,7 @@ impl Discovered {
         Ok(found)
     }
 
-    /// Returns what charts are told of it: `apps/v1`, `apps/v1/Deployment`, sorted.
+    /// Returns the API versions for charts: `apps/v1`, `apps/v1/Deployment`, sorted.
     pub fn apis(&self) -> Vec<String> {
         let both = |served: &Served| [served.version.clone(), format!("{}/{}", served.version, served.kind)];
         let mut apis: Vec<String> = self.kinds.iter().flat_map(both).collect();
@@ -84,7 +84,7 @@ impl Discovered {
         self.kinds.iter().find(|served| served.version == object.api_version() && served.kind == object.kind())
     }
 
-    /// Returns where the object's kind is; `None` where the API does not know it.
+    /// Returns the path of the object's kind; `None` if the API does not serve it.
     fn collection(&self, object: &Object, home: &str) -> Option<String> {
         let served = self.find(object)?;
         let root = if served.version.contains('/') { "/apis" } else { "/api" };
@@ -112,12 +112,12 @@ fn served(list: APIResourceList) -> Vec<Served> {
 pub(super) struct Objects<'c> {
     pub cluster: &'c Cluster,
     pub served: Arc<Discovered>,
-    /// The release's namespace: of what names none itself.
+    /// The release's namespace, for objects without a namespace.
     pub home: &'c str,
 }
 
 impl Objects<'_> {
-    /// Returns whether the API knows the object's kind.
+    /// Reports whether the API serves the object's kind.
     pub fn knows(&self, object: &Object) -> bool {
         self.served.find(object).is_some()
     }
@@ -125,20 +125,20 @@ impl Objects<'_> {
     fn request(&self, object: &Object) -> Result<Request, KubeError> {
         let path = self.served.collection(object, self.home);
         path.map(Request::new).ok_or_else(|| {
-            KubeError::new(format!("the API knows no `{}` of `{}`", object.kind(), object.api_version()))
+            KubeError::new(format!("the API serves no `{}` of `{}`", object.kind(), object.api_version()))
         })
     }
 
-    /// Returns the live object, `None` where there is none.
+    /// Returns the live object; `None` if it does not exist.
     pub async fn get(&self, object: &Object) -> Result<Option<Value>, KubeError> {
         if self.served.silent.iter().any(|version| version == object.api_version()) {
-            return Err(KubeError::new(format!("the API of `{}` does not answer", object.api_version())));
+            return Err(KubeError::new(format!("the API of `{}` does not respond", object.api_version())));
         }
         if !self.knows(object) {
             return Ok(None);
         }
         let request = self.request(object)?.get(object.name(), &::kube::api::GetParams::default());
-        let request = request.map_err(|error| KubeError::new(format!("no request can be made: {error}")))?;
+        let request = request.map_err(|error| KubeError::new(format!("invalid request: {error}")))?;
         let ask = async {
             match self.cluster.client().request::<Value>(request).await {
                 Ok(value) => Ok(Some(value)),
@@ -149,12 +149,12 @@ impl Objects<'_> {
         self.cluster.ask(ask).await
     }
 
-    /// Applies the object as it was printed, or says what that would come to.
+    /// Applies the object with its original text, or as a dry run.
     pub async fn apply(&self, object: &Object, how: Apply<'_>) -> Result<Applied, KubeError> {
         let params = PatchParams { dry_run: how.dry, force: how.force, ..PatchParams::apply(how.manager) };
         let request = self.request(object)?.patch(object.name(), &params, &Patch::Apply(&Value::Null));
-        let request = request.map_err(|error| KubeError::new(format!("no request can be made: {error}")))?;
-        // The API reads YAML itself: what it says is then of the very text that helm applies.
+        let request = request.map_err(|error| KubeError::new(format!("invalid request: {error}")))?;
+        // The API parses YAML itself: so its answer is about the exact text that helm applies.
         let request = request.map(|_| object.text.clone().into_bytes());
         let ask = async {
             match self.cluster.client().request::<Value>(request).await {
@@ -169,7 +169,7 @@ impl Objects<'_> {
         self.cluster.ask(ask).await
     }
 
-    /// Returns the last warnings of the namespace about what has the release's name in its own.
+    /// Returns the latest warnings in the namespace about objects whose names contain the release's name.
     pub async fn warnings(&self, release: &str) -> Result<Vec<String>, KubeError> {
         let events: ::kube::Api<Event> = ::kube::Api::namespaced(self.cluster.client().clone(), self.home);
         let params = ListParams::default().fields("type=Warning").limit(500);
@@ -187,16 +187,16 @@ impl Objects<'_> {
         Ok(warnings)
     }
 
-    /// Puts an object in the place of the live one, which must not have moved since it was read.
+    /// Replaces the live object, which must not have changed since it was read.
     pub async fn replace(&self, object: &Object, value: &Value, manager: &str) -> Result<(), KubeError> {
         let params = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
         let request = self.request(object)?.replace(object.name(), &params, value.to_string().into_bytes());
-        let request = request.map_err(|error| KubeError::new(format!("no request can be made: {error}")))?;
+        let request = request.map_err(|error| KubeError::new(format!("invalid request: {error}")))?;
         self.cluster.ask(self.cluster.client().request::<Value>(request)).await.map(drop)
     }
 }
 
-/// Reads who owns what, as an API words its refusal.
+/// Reads fields and their owners from a conflict of the API.
 fn conflicts(status: &::kube::core::Status) -> Vec<(String, String)> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let read = causes

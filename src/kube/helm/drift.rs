@@ -1,4 +1,4 @@
-//! What a live object has that its manifest does not say, and the object that it should be. Pure.
+//! Differences between a live object and its manifest, and the repaired object. Pure.
 
 use super::fields::{Difference, Path, differences};
 use super::managed::{self, Added};
@@ -7,7 +7,7 @@ use super::secrets::Teller;
 use crate::model::Value;
 use crate::probe::{LiveObject, ObjectChange, ObjectMove};
 
-/// Fields that another apply moves by itself, or that only the API keeps.
+/// Fields that every apply changes, or that the API manages itself.
 const KEPT: &[&[&str]] = &[
     &["metadata", "generation"],
     &["metadata", "managedFields"],
@@ -16,7 +16,7 @@ const KEPT: &[&[&str]] = &[
     &["status"],
 ];
 
-/// What differs between a live object and what applying its manifest would make of it.
+/// Differences between a live object and the result of applying its manifest.
 #[derive(Debug, PartialEq)]
 pub(super) struct Drifted {
     pub changed: Vec<Difference>,
@@ -24,7 +24,7 @@ pub(super) struct Drifted {
 }
 
 impl Drifted {
-    /// Compares. `becomes` is what the API says that an apply by a manager that owns nothing would come to.
+    /// Compares. `becomes` is the result of a dry-run apply by a manager that owns no fields.
     pub fn of(object: &Object, live: &Value, becomes: &Value) -> Self {
         let kept = |path: &Path| KEPT.iter().any(|keys| path.is_below(keys));
         let changed = differences(live, becomes).into_iter().filter(|difference| !kept(&difference.path)).collect();
@@ -35,7 +35,7 @@ impl Drifted {
         self.changed.is_empty() && self.added.is_empty()
     }
 
-    /// Returns the object as it should be, to stand in the place of `live` as it was seen.
+    /// Returns the repaired object, to replace `live` if that has not changed since.
     pub fn mended(&self, live: &Value, becomes: &Value) -> Value {
         let mut value = becomes.clone();
         self.added.iter().for_each(|added| added.path.remove(&mut value));
@@ -47,7 +47,7 @@ impl Drifted {
         value
     }
 
-    /// Tells of it; `None` where there is nothing to tell.
+    /// Returns the differences for display; `None` if there are none.
     pub fn told(&self, object: &Object, home: &str, live: &Value, teller: &Teller<'_>) -> Option<LiveObject> {
         let changed = self
             .changed

@@ -1,4 +1,4 @@
-//! Which fields of two values differ, and what their paths are called.
+//! Differing fields of two values, and the display of their paths.
 
 use crate::model::Value;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
     Key(String),
-    /// The item of a list whose fields have these values.
+    /// The list item whose fields have these values.
     Item(serde_json::Map<String, Value>),
     At(usize),
 }
 
-/// Where a field stands in an object.
+/// The path of a field in an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Path(pub Vec<Step>);
 
@@ -24,7 +24,7 @@ pub(super) struct Difference {
     pub to: Option<Value>,
 }
 
-/// Fields by which items of a list are told apart, in the order in which they are tried.
+/// Fields that identify items of a list, in the order in which they are tried.
 const NAMES: [&str; 4] = ["name", "key", "type", "mountPath"];
 
 impl Path {
@@ -36,12 +36,12 @@ impl Path {
         self.then(Step::Key(key.to_owned()))
     }
 
-    /// Returns the value that stands there.
+    /// Returns the value at the path.
     pub fn find<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         self.0.iter().try_fold(value, |value, step| step.of(value))
     }
 
-    /// Takes out what stands there.
+    /// Removes the value at the path.
     pub fn remove(&self, value: &mut Value) {
         let Some((last, before)) = self.0.split_last() else { return };
         let Some(parent) = before.iter().try_fold(value, |value, step| step.of_mut(value)) else { return };
@@ -58,13 +58,13 @@ impl Path {
         }
     }
 
-    /// Returns whether it lies below one of those keys, or is one.
+    /// Reports whether the path starts with these keys.
     pub fn is_below(&self, keys: &[&str]) -> bool {
         self.0.len() >= keys.len()
             && self.0.iter().zip(keys).all(|(step, key)| matches!(step, Step::Key(own) if own == key))
     }
 
-    /// Returns the keys of its steps; an item's are left out.
+    /// Returns the keys of its steps, without those of list items.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|step| match step {
             Step::Key(key) => Some(key.as_str()),
@@ -102,7 +102,7 @@ impl Step {
     }
 }
 
-/// Returns whether an item has every one of those fields.
+/// Reports whether an item has all of these fields.
 pub(super) fn has(item: &Value, wanted: &serde_json::Map<String, Value>) -> bool {
     wanted.iter().all(|(key, value)| item.get(key) == Some(value))
 }
@@ -134,7 +134,7 @@ fn told(wanted: &serde_json::Map<String, Value>) -> String {
     pairs.collect::<Vec<_>>().join(",")
 }
 
-/// Returns every field that differs, in the order of the first value, then of the second.
+/// Returns every differing field, in the order of the first value, then of the second.
 pub(super) fn differences(from: &Value, to: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     compare(&Path::default(), Some(from), Some(to), &mut found);
@@ -173,7 +173,7 @@ fn lists(path: &Path, from: &[Value], to: &[Value], found: &mut Vec<Difference>)
     }
 }
 
-/// Returns a step for each item, where all of them are told apart by that field.
+/// Returns a step for each item, if that field identifies all of them uniquely.
 fn names(items: &[Value], name: &str) -> Option<Vec<Step>> {
     let step = |item: &Value| {
         let value = item.get(name)?.as_str()?;

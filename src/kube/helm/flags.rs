@@ -1,9 +1,9 @@
-//! Arguments of each call. Flags were renamed between helm 3 and 4; nothing secret is ever among them.
+//! Arguments of each call. Flags were renamed between helm 3 and 4; none of them contains a secret.
 
-/// The label that says that forge installed a release, or took it over.
+/// The label of releases that forge installed or took over.
 pub(super) const OURS: &str = "forge.release/managed";
 
-/// What an install or an upgrade is told.
+/// Options of an install or an upgrade.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Upgrade<'a> {
     pub name: &'a str,
@@ -11,10 +11,10 @@ pub(super) struct Upgrade<'a> {
     /// A folder or a file on this machine.
     pub chart: &'a str,
     pub timeout_s: u64,
-    /// Until everything is ready; rolled back where it does not come to that.
+    /// Waits until everything is ready, and rolls back otherwise.
     pub wait: bool,
     pub hooks: bool,
-    /// Takes fields from their other owners. Helm 4 only, where the server applies.
+    /// Takes over fields from other managers. Helm 4 only, with server-side apply.
     pub force_conflicts: bool,
 }
 
@@ -26,7 +26,7 @@ fn timeout(seconds: u64) -> String {
     format!("--timeout={seconds}s")
 }
 
-/// Every release of every namespace, whatever its status. Helm 4 has no `--all`, and needs none.
+/// Lists every release of every namespace, whatever its status. Helm 4 has no `--all`, and needs none.
 pub(super) fn list(major: u32, ours: bool) -> Vec<String> {
     let mut args = words(&["list", "--all-namespaces", "--max", "0", "--output", "json"]);
     args.extend((major == 3).then(|| "--all".to_owned()));
@@ -34,7 +34,7 @@ pub(super) fn list(major: u32, ours: bool) -> Vec<String> {
     args
 }
 
-/// One of `metadata`, `values` and `manifest`. A manifest is printed as it is.
+/// Reads one of `metadata`, `values` and `manifest`. A manifest is printed as YAML.
 pub(super) fn get(what: &str, name: &str, namespace: &str) -> Vec<String> {
     let mut args = words(&["get", what, name, "--namespace", namespace]);
     args.extend(if what == "manifest" { words(&[]) } else { words(&["--output", "json"]) });
@@ -45,7 +45,7 @@ pub(super) fn history(name: &str, namespace: &str) -> Vec<String> {
     words(&["history", name, "--namespace", namespace, "--output", "json"])
 }
 
-/// What a template is rendered for: without these helm assumes a server of its own choice.
+/// Options of rendering: without them, helm assumes a server version of its own choice.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Template<'a> {
     pub name: &'a str,
@@ -68,7 +68,7 @@ pub(super) fn template(template: &Template<'_>) -> Vec<String> {
     args
 }
 
-/// An upgrade that changes nothing: what it prints holds the very manifest that the true one would apply.
+/// An upgrade as a dry run: its output contains the manifest that the actual upgrade would apply.
 pub(super) fn rehearsal(upgrade: &Upgrade<'_>) -> Vec<String> {
     let Upgrade { name, namespace, chart, .. } = upgrade;
     let mut args = words(&["upgrade", name, chart, "--namespace", namespace, "--values", "-"]);
@@ -92,7 +92,7 @@ pub(super) fn upgrade(major: u32, upgrade: &Upgrade<'_>) -> Vec<String> {
     args
 }
 
-/// Back to the revision before, where a killed helm left a pending one.
+/// Rolls back to the previous revision, after a killed helm left a pending one.
 pub(super) fn rollback(major: u32, upgrade: &Upgrade<'_>) -> Vec<String> {
     let mut args = words(&["rollback", upgrade.name, "--namespace", upgrade.namespace, "--no-hooks"]);
     args.push(timeout(upgrade.timeout_s));
@@ -108,7 +108,7 @@ pub(super) fn uninstall(upgrade: &Upgrade<'_>) -> Vec<String> {
     args
 }
 
-/// One of `chart` and `crds`.
+/// Shows one of `chart` and `crds`.
 pub(super) fn show(what: &str, chart: &str) -> Vec<String> {
     words(&["show", what, chart])
 }

@@ -1,4 +1,4 @@
-//! `managedFields`: who owns a field of a live object, and what was added by somebody else.
+//! Field ownership of live objects: the owner of a field, and fields that were added manually.
 
 use super::super::fields::is_hand;
 use super::fields::{Path, Step, has};
@@ -6,13 +6,13 @@ use super::observe::HELM;
 use crate::model::Value;
 use crate::probe::FieldOwner;
 
-/// Fields that are no part of what anybody declares.
+/// Fields that are never declared.
 const NOISE: &[&[&str]] = &[
     &["status"],
     &["metadata", "finalizers"],
     &["metadata", "ownerReferences"],
     &["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"],
-    // A restart is an act, and no state that is to be kept.
+    // A restart is an action, not desired state.
     &["spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"],
 ];
 
@@ -31,8 +31,8 @@ fn entries(live: &Value) -> impl Iterator<Item = Entry<'_>> {
     })
 }
 
-/// Returns who set the field at `path` last. It is not told of helm itself: a value that is not its own came by a way
-/// that the API notes no owner for.
+/// Returns the last manager of the field at `path`; `None` if it is helm itself: a value that differs from helm's was
+/// set in a way for which the API records no owner.
 pub(super) fn owner(live: &Value, path: &Path) -> Option<FieldOwner> {
     let owners = entries(live).filter(|entry| owns(entry.fields, live, &path.0));
     let last = owners.max_by(|a, b| a.manager.time.cmp(&b.manager.time))?.manager;
@@ -41,7 +41,7 @@ pub(super) fn owner(live: &Value, path: &Path) -> Option<FieldOwner> {
 
 fn owns(fields: &Value, live: &Value, path: &[Step]) -> bool {
     let Some((step, rest)) = path.split_first() else { return true };
-    // Whoever owns a whole owns what is in it.
+    // The owner of a whole value owns every field in it.
     if fields.as_object().is_some_and(serde_json::Map::is_empty) {
         return true;
     }
@@ -58,7 +58,7 @@ fn keys(text: &str) -> Option<serde_json::Map<String, Value>> {
     serde_json::from_str(text).ok()
 }
 
-/// A field that the manifest does not speak of.
+/// A field that is not in the manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Added {
     pub path: Path,
@@ -66,8 +66,8 @@ pub(super) struct Added {
     pub by: FieldOwner,
 }
 
-/// Returns the fields that somebody added by hand to a live object, and that `declared` does not speak of. Controllers set
-/// fields since that is what they are for.
+/// Returns the fields of a live object that were added manually and are not in `declared`. Controllers set fields as
+/// part of their function, so theirs do not count.
 pub(super) fn added(live: &Value, declared: &Value) -> Vec<Added> {
     let mut found = Vec::new();
     for entry in entries(live).filter(|entry| is_hand(entry.manager.name.raw())) {
@@ -101,12 +101,12 @@ fn walk(path: &Path, fields: &Value, live: &Value, declared: Option<&Value>, fou
     }
 }
 
-/// Labels and annotations are told one by one, and go when the last of them goes.
+/// Reports whether the key is a map whose entries are listed individually; the map disappears with its last entry.
 fn is_bag(key: &str) -> bool {
     matches!(key, "f:labels" | "f:annotations")
 }
 
-/// Reads one key of a set of fields: `f:NAME`, `k:{…}`, `v:…`.
+/// Parses one key of a field set: `f:NAME`, `k:{…}`, `v:…`.
 fn step(key: &str, live: &Value) -> Option<Step> {
     match key.split_once(':')? {
         ("f", name) => Some(Step::Key(name.to_owned())),
@@ -162,7 +162,7 @@ mod tests {
         );
         let one = declared(json!([{ "name": "main", "image": "i", "env": [{ "name": "A", "value": "1" }] }]));
         assert_eq!(told(&one)[1], r#"spec.containers[name=main].env[name=X] {"name":"X","value":"1"} kubectl-edit"#);
-        // What is declared is not added, whoever owns it.
+        // A declared field is not an addition, whoever owns it.
         let both = declared(json!([{ "name": "main", "env": [{ "name": "X", "value": "2" }] }]));
         assert_eq!(told(&both).len(), 1);
     }

@@ -1,4 +1,4 @@
-//! Manifests: documents of objects, as helm prints them.
+//! Manifests: helm's output as objects.
 
 use super::super::KubeError;
 use crate::model::Value;
@@ -7,7 +7,7 @@ use crate::probe::Hook;
 /// One object of a manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Object {
-    /// As it was printed: what is applied, so that nothing is lost between two readers of YAML.
+    /// The original text. It is applied unchanged, so that different YAML parsers cannot matter.
     pub text: String,
     pub value: Value,
 }
@@ -32,12 +32,12 @@ impl Object {
         self.text_at("/metadata/name")
     }
 
-    /// Returns the namespace that it names itself.
+    /// Returns the object's own namespace, if it has one.
     pub fn namespace(&self) -> Option<&str> {
         Some(self.text_at("/metadata/namespace")).filter(|namespace| !namespace.is_empty())
     }
 
-    /// Returns what people are shown: `Deployment tiny`, with its namespace where that is not `home`.
+    /// Returns the displayed name: `Deployment tiny`, with the namespace if that is not `home`.
     pub fn title(&self, home: &str) -> String {
         match self.namespace().filter(|namespace| *namespace != home) {
             Some(namespace) => format!("{} {namespace}/{}", self.kind(), self.name()),
@@ -45,7 +45,7 @@ impl Object {
         }
     }
 
-    /// Returns what two manifests call the same object: another version of an API is no other object.
+    /// Returns the identity of the object in two manifests: another API version is still the same object.
     pub fn key(&self, home: &str) -> (String, String, String, String) {
         let group = self.api_version().split_once('/').map_or("", |(group, _)| group);
         let namespace = self.namespace().unwrap_or(home);
@@ -62,12 +62,12 @@ impl Object {
         self.hook_events().is_some()
     }
 
-    /// Returns what runs beside an install or an upgrade; `None` for an ordinary object.
+    /// Returns the hook; `None` for an ordinary object.
     pub fn hook(&self, home: &str) -> Option<Hook> {
         Some(Hook { object: self.title(home), events: self.hook_events()? })
     }
 
-    /// Returns what a definition of a custom resource adds to what the API serves: `a.b/v1`, `a.b/v1/Kind`.
+    /// Returns the API versions that a CRD adds: `a.b/v1`, `a.b/v1/Kind`.
     pub fn apis(&self) -> Vec<String> {
         let (group, kind) = (self.text_at("/spec/group"), self.text_at("/spec/names/kind"));
         let versions = self.value.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
@@ -76,14 +76,14 @@ impl Object {
     }
 }
 
-/// Reads a manifest. Documents that hold nothing are left out; lists are taken apart.
+/// Parses a manifest. Empty documents are left out; lists are split into their items.
 ///
 /// # Errors
-/// If a document is no object of an API.
+/// A document is not an object of an API.
 pub(super) fn objects(text: &str) -> Result<Vec<Object>, KubeError> {
     let documents = documents(text).into_iter().map(|text| {
-        let value = super::super::yaml::read(&text)
-            .map_err(|error| KubeError::new(format!("a manifest cannot be read: {error}")))?;
+        let value =
+            super::super::yaml::read(&text).map_err(|error| KubeError::new(format!("invalid manifest: {error}")))?;
         Ok(Object { text, value })
     });
     let objects = documents.collect::<Result<Vec<_>, KubeError>>()?;
@@ -91,13 +91,13 @@ pub(super) fn objects(text: &str) -> Result<Vec<Object>, KubeError> {
     match objects.iter().find(|object| object.kind().is_empty() || object.name().is_empty()) {
         Some(object) => {
             let line = object.text.lines().next().unwrap_or_default().to_owned();
-            Err(KubeError::new(format!("a manifest holds what is no object: `{line}`")))
+            Err(KubeError::new(format!("the manifest has a document that is not an object: `{line}`")))
         }
         None => Ok(objects),
     }
 }
 
-/// Cuts at lines of three dashes: inside of text blocks, which are indented, there are none at the margin.
+/// Splits at lines of three dashes. Those in text blocks are indented, so they do not match.
 fn documents(text: &str) -> Vec<String> {
     let mut documents = vec![String::new()];
     for line in text.lines() {
@@ -113,7 +113,7 @@ fn documents(text: &str) -> Vec<String> {
     documents
 }
 
-/// Takes a `List` apart.
+/// Splits a `List` into its items.
 fn apart(object: Object) -> Vec<Object> {
     let items = match object.kind().ends_with("List") {
         true => object.value.get("items").and_then(Value::as_array).cloned(),
@@ -142,8 +142,9 @@ mod tests {
 
     #[test]
     fn what_is_no_object_is_an_error() {
-        assert_eq!(objects("just text\n").unwrap_err().message, "a manifest holds what is no object: `just text`");
-        assert!(objects("a: [\n").unwrap_err().message.starts_with("a manifest cannot be read: "));
+        let message = "the manifest has a document that is not an object: `just text`";
+        assert_eq!(objects("just text\n").unwrap_err().message, message);
+        assert!(objects("a: [\n").unwrap_err().message.starts_with("invalid manifest: "));
     }
 
     #[test]

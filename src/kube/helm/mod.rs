@@ -1,8 +1,8 @@
 //! Charts and releases, through the `helm` program of this machine.
 //!
-//! Architecture Invariants: which cluster is meant is said in every call. Nothing secret is an argument: values go
-//! through stdin. What helm prints is read from stdout alone. A helm that changes something is never killed: it has a
-//! limit of its own, and what it prints goes to files, so that it can end after forge itself has ended.
+//! Architecture Invariants: every call names its cluster. No secret is an argument: values go through stdin. Only
+//! stdout is parsed. A helm that changes something is never killed: it has a time limit of its own, and its output goes
+//! to files, so that it can finish after forge itself has exited.
 
 mod act;
 mod api;

@@ -1,4 +1,4 @@
-//! How a release is, and how it differs from what is declared. Nothing is written, and no revision is made.
+//! The state of a release, and its differences from the declaration. Nothing is written, and no revision is created.
 
 use super::super::clean::with_secrets;
 use super::super::{Cluster, KubeError};
@@ -20,17 +20,17 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use secrecy::SecretString;
 use tokio::sync::OnceCell;
 
-/// A manager that owns no field: what it would apply is what the manifest says, and nothing else goes.
+/// A manager that owns no field: its apply results in the values of the manifest and removes nothing.
 const NOBODY: &str = "forge-drift";
-/// The manager by which helm applies.
+/// Helm's field manager.
 pub(super) const HELM: &str = "helm";
-/// Objects asked about at a time.
+/// Maximum number of concurrent object queries.
 const AT_ONCE: usize = 8;
 
-/// A live object that is not as its manifest says.
+/// A live object that differs from its manifest.
 pub(super) struct Found {
     pub object: Object,
-    /// `None` where it is missing.
+    /// `None` if it is missing.
     pub seen: Option<Seen>,
     pub told: LiveObject,
 }
@@ -41,7 +41,7 @@ pub(super) struct Seen {
     pub drifted: Drifted,
 }
 
-/// One release, and all that is needed to look at it.
+/// One release, with everything needed to observe it.
 pub(super) struct Look<'c> {
     pub helm: &'c Helm,
     pub objects: Objects<'c>,
@@ -49,11 +49,11 @@ pub(super) struct Look<'c> {
     pub secrets: &'c SecretStore,
     pub chart: Option<Chart>,
     kube_version: String,
-    /// Read by the first who asks: each reading is a process.
+    /// Cached: each read is a process.
     definitions: OnceCell<Vec<Object>>,
 }
 
-/// What helm has noted.
+/// Helm's record of a release.
 pub(super) struct Noted {
     pub info: ReleaseInfo,
     pub manifest: Vec<Object>,
@@ -61,7 +61,7 @@ pub(super) struct Noted {
 }
 
 impl<'c> Look<'c> {
-    /// Makes ready to look: finds helm, what the API serves, and the chart.
+    /// Prepares an observation: finds helm, the kinds that the API serves, and the chart.
     pub async fn at(
         cluster: &'c Cluster,
         asked: &'c ReleaseAsked,
@@ -80,15 +80,15 @@ impl<'c> Look<'c> {
         Teller { secrets: self.secrets }
     }
 
-    /// Returns the declared values with secrets in them.
+    /// Returns the declared values with their secrets.
     pub fn values(&self) -> Result<SecretString, KubeError> {
         Ok(SecretString::from(self.declared()?.to_string()))
     }
 
     fn declared(&self) -> Result<Value, KubeError> {
-        // A secret stands inside a JSON string: it is escaped as one.
+        // Placeholders are replaced in the parsed value, because a secret needs escaping in JSON text.
         let values: Value = serde_json::from_str(&self.asked.values)
-            .map_err(|error| KubeError::new(format!("the declared values are not JSON: {error}")))?;
+            .map_err(|error| KubeError::new(format!("the declared values are not valid JSON: {error}")))?;
         Ok(with_secrets(&values, self.secrets))
     }
 
@@ -108,7 +108,7 @@ impl<'c> Look<'c> {
         listed.name == self.asked.name && listed.namespace == self.asked.namespace
     }
 
-    /// Returns the release as helm has noted it.
+    /// Returns helm's record of the release.
     pub async fn noted(&self, ours: bool) -> Result<Option<Noted>, KubeError> {
         let (name, namespace) = (&self.asked.name, &self.asked.namespace);
         let said = self.helm.ask(&flags::history(name, namespace), None).await?;
@@ -134,7 +134,7 @@ impl<'c> Look<'c> {
         }))
     }
 
-    /// Renders the chart. Hooks are among the objects.
+    /// Renders the chart, including hooks.
     async fn rendered(&self, chart: &Chart, is_upgrade: bool) -> Result<Vec<Object>, KubeError> {
         let apis = self.apis(chart).await?;
         let template = Template {
@@ -157,7 +157,7 @@ impl<'c> Look<'c> {
         }
     }
 
-    /// What the API serves, with what it will serve once the chart's own definitions are there.
+    /// Returns the API versions that the cluster serves, including those of the chart's own CRDs.
     async fn apis(&self, chart: &Chart) -> Result<Vec<String>, KubeError> {
         let mut apis = self.objects.served.apis();
         for definition in self.definitions(chart).await? {
@@ -168,13 +168,13 @@ impl<'c> Look<'c> {
         Ok(apis)
     }
 
-    /// Returns the definitions of custom resources in the chart's folder `crds`.
+    /// Returns the CRDs in the chart's folder `crds`.
     pub async fn definitions(&self, chart: &Chart) -> Result<&[Object], KubeError> {
         let read = || async { objects(&self.asked("show crds", &flags::show("crds", chart.path.as_str())).await?) };
         self.definitions.get_or_try_init(read).await.map(Vec::as_slice)
     }
 
-    /// Returns the manifest that an upgrade would apply, where helm can tell: with what it looks up, and for this very server.
+    /// Returns the manifest of a dry-run upgrade, with lookups, for this server; `None` if helm fails.
     async fn rehearsed(&self, chart: &Chart) -> Result<Option<Vec<Object>>, KubeError> {
         let (name, namespace) = (self.asked.name.as_str(), self.asked.namespace.as_str());
         let upgrade = Upgrade { name, namespace, chart: chart.path.as_str(), ..Upgrade::default() };
@@ -186,7 +186,7 @@ impl<'c> Look<'c> {
         objects(&rehearsed.manifest).map(Some)
     }
 
-    /// Returns the live objects that are not as the manifest says.
+    /// Returns the live objects that differ from the manifest.
     pub async fn drift(&self, manifest: &[Object]) -> Result<Vec<Found>, KubeError> {
         let looks = stream::iter(manifest).map(|object| self.live(object)).buffered(AT_ONCE);
         let found: Vec<Option<Found>> = looks.try_collect().await?;
@@ -200,7 +200,7 @@ impl<'c> Look<'c> {
             Applied::Becomes(becomes) => becomes,
             Applied::Conflict(_) => {
                 return Err(KubeError::new(format!(
-                    "{} moves: it cannot be compared",
+                    "{} keeps changing and cannot be compared",
                     object.title(self.objects.home)
                 )));
             }
@@ -210,7 +210,7 @@ impl<'c> Look<'c> {
         Ok(told.map(|told| Found { object: object.clone(), seen: Some(Seen { live, becomes, drifted }), told }))
     }
 
-    /// Returns the fields that applying those objects would take from somebody else.
+    /// Returns the fields that applying these objects would take over from other managers.
     async fn conflicts(&self, rendered: &[Object]) -> Result<Vec<Conflict>, KubeError> {
         let ordinary = rendered.iter().filter(|object| !object.is_hook() && self.objects.knows(object));
         let ask = |object| async move {
@@ -228,7 +228,7 @@ impl<'c> Look<'c> {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Returns everything that is known of the release.
+    /// Returns the complete state of the release.
     pub async fn state(&self) -> Result<ReleaseState, KubeError> {
         let (all, ours) = tokio::try_join!(self.list(false), self.list(true))?;
         let is_ours = ours.iter().any(|listed| self.is_it(listed));
@@ -288,7 +288,7 @@ impl<'c> Look<'c> {
         let compare = |wanted: &[Object]| drift::manifests(&noted.manifest, wanted, self.objects.home, &self.teller());
         state.manifest = compare(&wanted);
         if !state.manifest.is_empty() && !noted.info.status.is_pending() {
-            // Templates may look at the cluster, which only a rehearsal lets them.
+            // Templates may look up objects in the cluster, which only works in a dry-run upgrade.
             wanted = self.rehearsed(chart).await?.unwrap_or(wanted);
             state.manifest = compare(&wanted);
         }
@@ -345,7 +345,7 @@ fn info(metadata: &Metadata, revisions: &[Revision], ours: bool) -> ReleaseInfo 
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the age of what another helm began is told by the clock")]
+#[expect(clippy::disallowed_methods, reason = "the age of another helm's operation needs the clock")]
 fn age_s(began: jiff::Timestamp) -> u64 {
     u64::try_from(jiff::Timestamp::now().as_second() - began.as_second()).unwrap_or(0)
 }

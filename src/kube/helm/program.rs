@@ -1,4 +1,4 @@
-//! Runs the `helm` program: one cluster, a home of its own, and an end that is waited for.
+//! Runs the `helm` program: with one cluster and a home of its own, and waits until it ends.
 
 use super::super::KubeError;
 use super::version::{HelmVersion, helm_version};
@@ -14,12 +14,12 @@ use std::time::Duration;
 use tempfile::{NamedTempFile, TempDir};
 use tokio::process::Command;
 
-/// Bytes read of what it prints. The largest known answer, an upgrade of volcano as JSON, has 2.8 MB.
+/// Size limit of its output in bytes. The largest known output, an upgrade of volcano as JSON, has 2.8 MB.
 const CAP: u64 = 32 * 1024 * 1024;
-/// The limit of one question.
+/// The time limit of one query.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Variables that change what helm does, beside the three folders that are set: none of them was declared.
+/// Variables that change helm's behavior, in addition to the three folders that forge sets: none of them is declared.
 const VARIABLES: &[&str] = &[
     "HELM_BIN",
     "HELM_BURST_LIMIT",
@@ -47,27 +47,27 @@ const VARIABLES: &[&str] = &[
     "KUBECONFIG",
 ];
 
-/// Returns every variable that helm is not given as it stands in the environment.
+/// Returns every variable that forge removes or replaces in helm's environment.
 pub fn helm_variables() -> Vec<&'static str> {
     VARIABLES.iter().chain(&["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"]).copied().collect()
 }
 
-/// Variables by which Go's programs go through a proxy. The API is reached without one, as by forge itself.
+/// Proxy variables of Go programs. Helm connects to the API without a proxy, like forge itself.
 const PROXIES: &[&str] =
     &["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"];
 
-/// Which cluster helm is to talk to.
+/// The cluster for helm.
 #[derive(Clone, Debug)]
 pub(in crate::kube) struct Login {
     pub kubeconfig: Utf8PathBuf,
     pub context: String,
-    /// Environment variables that hold secrets of the inventory.
+    /// Environment variables with secrets of the inventory.
     pub withheld: Arc<BTreeSet<String>>,
-    /// Where the kubeconfig was made for this: it goes with the last who holds it.
+    /// The temporary kubeconfig, if one was written: it is deleted with its last owner.
     pub _made: Option<Arc<NamedTempFile>>,
 }
 
-/// The program, with a cluster and a home.
+/// The helm program, with a cluster and a home.
 #[derive(Debug)]
 pub(in crate::kube) struct Helm {
     pub version: HelmVersion,
@@ -76,50 +76,50 @@ pub(in crate::kube) struct Helm {
     home: TempDir,
 }
 
-/// What a helm said as it ended.
+/// The output of a finished helm.
 #[derive(Debug)]
 pub(in crate::kube) struct Said {
     pub ok: bool,
     pub stdout: String,
-    /// The last line that is no warning, secrets masked.
+    /// The last line that is not a warning, secrets masked.
     pub error: String,
 }
 
 impl Helm {
-    /// Looks which helm there is. No cluster is contacted.
+    /// Finds helm and its version. No cluster is contacted.
     ///
     /// # Errors
-    /// As [`helm_version`], and if there is no place for its folders.
+    /// As [`helm_version`], and if its folders cannot be created.
     pub async fn open(program: &Utf8Path, login: Login) -> Result<Self, KubeError> {
         let version = helm_version(program, &login.withheld).await?;
         let home = tempfile::Builder::new().prefix("forge-helm-").tempdir();
-        let home = home.map_err(|error| KubeError::new(format!("helm has no place for its folders: {error}")))?;
+        let home = home.map_err(|error| KubeError::new(format!("cannot create a folder for helm: {error}")))?;
         Ok(Self { version, program: program.to_owned(), login, home })
     }
 
-    /// Returns the folder that goes when forge ends.
+    /// Returns its temporary folder, which is deleted when forge exits.
     ///
     /// # Errors
-    /// Where its path is no text.
+    /// The path is not UTF-8.
     pub fn home(&self) -> Result<&Utf8Path, KubeError> {
         let path = Utf8Path::from_path(self.home.path());
-        path.ok_or_else(|| KubeError::new("the folder for temporary files has a name that is no text"))
+        path.ok_or_else(|| KubeError::new("the path of the folder for temporary files is not UTF-8"))
     }
 
     pub fn major(&self) -> u32 {
         self.version.major
     }
 
-    /// Asks, and ends a helm that does not answer in time. `input` is read by it from stdin.
+    /// Runs a query, and kills helm if it does not end in time. Helm reads `input` from stdin.
     pub async fn ask(&self, args: &[String], input: Option<&SecretString>) -> Result<Said, KubeError> {
         let mut run = self.prepare(args, input)?;
         run.command.kill_on_drop(true);
         run.end(LIMIT, &SecretStore::default())
             .await?
-            .ok_or_else(|| KubeError::new(format!("`helm {}` did not end within {} s", verb(args), LIMIT.as_secs())))
+            .ok_or_else(|| KubeError::new(format!("`helm {}` timed out after {} s", verb(args), LIMIT.as_secs())))
     }
 
-    /// Changes something. Who waits for it may go away: it is never ended by forge, only by its own limit.
+    /// Runs a change. Even if the caller stops waiting, forge never kills it: only its own time limit ends it.
     pub async fn change(
         &self,
         args: &[String],
@@ -128,21 +128,21 @@ impl Helm {
         secrets: &SecretStore,
     ) -> Result<Said, KubeError> {
         let mut run = self.prepare(args, input)?;
-        // A Ctrl-C at the terminal is for forge, which lets what it began end.
+        // Ctrl-C at the terminal is for forge, which lets running changes finish.
         run.command.process_group(0);
         run.end(limit, secrets).await?.ok_or_else(|| {
-            KubeError::new(format!("`helm {}` is still at work after {} s", verb(args), limit.as_secs()))
-                .hint("it was left alone: the next run waits for it, or finishes what it began")
+            KubeError::new(format!("`helm {}` is still running after {} s", verb(args), limit.as_secs()))
+                .hint("it was not killed: run again, which waits for it or recovers the release")
         })
     }
 
-    /// Fetches a chart: the only call that goes to the network, through the machine's proxy.
+    /// Fetches a chart: the only command that uses the network, through the machine's proxy.
     pub async fn fetch(&self, args: &[String], limit: Duration) -> Result<Said, KubeError> {
         let mut run = self.bare(args, None)?;
         run.command.kill_on_drop(true);
         run.end(limit, &SecretStore::default())
             .await?
-            .ok_or_else(|| KubeError::new(format!("`helm {}` did not end within {} s", verb(args), limit.as_secs())))
+            .ok_or_else(|| KubeError::new(format!("`helm {}` timed out after {} s", verb(args), limit.as_secs())))
     }
 
     fn prepare(&self, args: &[String], input: Option<&SecretString>) -> Result<Run, KubeError> {
@@ -169,7 +169,7 @@ impl Helm {
     }
 }
 
-/// A helm that is about to start.
+/// A prepared helm command.
 struct Run {
     command: Command,
     stdout: File,
@@ -177,18 +177,18 @@ struct Run {
 }
 
 impl Run {
-    /// Starts it and waits; `None` when it did not end in time.
+    /// Starts it and waits; `None` if it did not end in time.
     async fn end(mut self, limit: Duration, secrets: &SecretStore) -> Result<Option<Said>, KubeError> {
         let mut child =
-            self.command.spawn().map_err(|error| KubeError::new(format!("`helm` cannot start: {error}")))?;
+            self.command.spawn().map_err(|error| KubeError::new(format!("cannot start `helm`: {error}")))?;
         let Ok(ended) = tokio::time::timeout(limit, child.wait()).await else { return Ok(None) };
-        let ended = ended.map_err(|error| KubeError::new(format!("`helm` was lost: {error}")))?;
+        let ended = ended.map_err(|error| KubeError::new(format!("cannot wait for `helm`: {error}")))?;
         let error = last_line(&secrets.scrub(&text(&mut self.stderr)?), ended);
         Ok(Some(Said { ok: ended.success(), stdout: text(&mut self.stdout)?, error }))
     }
 }
 
-/// Returns the line that says why: helm writes warnings before it, also where all is well.
+/// Returns the line with the error: helm prints warnings before it, and also on success.
 fn last_line(stderr: &str, ended: std::process::ExitStatus) -> String {
     let mut lines = stderr.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines.clone().rev().find(|line| line.starts_with("Error: ")).or_else(|| lines.next_back());
@@ -202,29 +202,30 @@ fn verb(args: &[String]) -> &str {
     args.first().map_or("", String::as_str)
 }
 
-/// Returns what a helm reads from stdin: a file without a name, so that no other program finds it.
+/// Returns helm's stdin: an unnamed file, so that no other program finds it.
 fn stdin(input: &SecretString) -> Result<Stdio, KubeError> {
     let mut file = nameless()?;
     let written = file.write_all(input.expose_secret().as_bytes()).and_then(|()| file.rewind());
-    written.map_err(|error| KubeError::new(format!("values for helm cannot be written: {error}")))?;
+    written.map_err(|error| KubeError::new(format!("cannot write values for helm: {error}")))?;
     Ok(file.into())
 }
 
 fn nameless() -> Result<File, KubeError> {
-    tempfile::tempfile().map_err(|error| KubeError::new(format!("no temporary file for helm: {error}")))
+    tempfile::tempfile().map_err(|error| KubeError::new(format!("cannot create a temporary file for helm: {error}")))
 }
 
 fn again(file: &File) -> Result<Stdio, KubeError> {
-    let file = file.try_clone().map_err(|error| KubeError::new(format!("no temporary file for helm: {error}")))?;
+    let file = file.try_clone();
+    let file = file.map_err(|error| KubeError::new(format!("cannot open a temporary file for helm: {error}")))?;
     Ok(file.into())
 }
 
 fn text(file: &mut File) -> Result<String, KubeError> {
     let mut bytes = Vec::new();
     let read = file.rewind().and_then(|()| file.take(CAP + 1).read_to_end(&mut bytes));
-    read.map_err(|error| KubeError::new(format!("what helm said cannot be read: {error}")))?;
+    read.map_err(|error| KubeError::new(format!("helm's output cannot be read: {error}")))?;
     match bytes.len() as u64 > CAP {
-        true => Err(KubeError::new(format!("helm says more than {} MB", CAP / 1024 / 1024))),
+        true => Err(KubeError::new(format!("helm printed more than {} MB", CAP / 1024 / 1024))),
         false => Ok(String::from_utf8_lossy(&bytes).into_owned()),
     }
 }

@@ -1,11 +1,11 @@
-//! What helm prints, typed. Unknown fields are left alone, missing ones are an error.
+//! Helm's output, typed. Unknown fields are ignored, missing ones are an error.
 
 use super::super::KubeError;
 use crate::model::Value;
 use crate::probe::ReleaseStatus;
 use serde::Deserialize;
 
-/// One line of `helm list`: a release and its last revision.
+/// One entry of `helm list`: a release and its last revision.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Listed {
     pub name: String,
@@ -13,23 +13,23 @@ pub(super) struct Listed {
     /// A number as text.
     pub revision: String,
     pub status: String,
-    /// The chart's name and version with a dash between them, either of which may hold dashes.
+    /// The chart's name and version, joined by a dash. Both may contain dashes.
     pub chart: String,
 }
 
-/// `helm get metadata`.
+/// The output of `helm get metadata`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Metadata {
     pub chart: String,
     pub version: String,
     pub revision: u64,
     pub status: String,
-    /// `ssa` or `csa`; helm 3 has only the latter and does not say so.
+    /// `ssa` or `csa`. Helm 3 supports only `csa` and does not report it.
     #[serde(default, rename = "applyMethod")]
     pub apply_method: String,
 }
 
-/// One revision of `helm history`.
+/// One entry of `helm history`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Revision {
     pub revision: u64,
@@ -39,35 +39,35 @@ pub(super) struct Revision {
     pub description: String,
 }
 
-/// The part of a rehearsed upgrade that is read: it holds every template of the chart beside it.
+/// The manifest in the output of a dry-run upgrade. The output also has every template of the chart.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Rehearsed {
     pub manifest: String,
 }
 
-/// What a chart says of itself.
+/// The `Chart.yaml` of a chart.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct ChartFile {
     pub name: String,
     pub version: String,
 }
 
-/// Reads what `helm WHAT` printed.
+/// Parses the output of `helm WHAT`.
 ///
 /// # Errors
-/// If it is not what that prints.
+/// The output does not have the expected form.
 pub(super) fn json<T: for<'de> Deserialize<'de>>(what: &str, text: &str) -> Result<T, KubeError> {
-    serde_json::from_str(text).map_err(|error| KubeError::new(format!("`helm {what}` says what is not known: {error}")))
+    serde_json::from_str(text).map_err(|error| KubeError::new(format!("unexpected output of `helm {what}`: {error}")))
 }
 
-/// Reads a release's own values. None are `null` for helm, and `{}` for who writes them.
+/// Parses a release's own values. Helm prints `null` for no values; inventories write `{}`.
 pub(super) fn values(text: &str) -> Result<Value, KubeError> {
     let values: Value = json("get values", text)?;
     Ok(if values.is_null() { Value::Object(serde_json::Map::new()) } else { values })
 }
 
 impl Listed {
-    /// Returns the version of the chart where it is the one of that name.
+    /// Returns the version of the chart if it has that name.
     pub fn version_of(&self, chart: &str) -> Option<&str> {
         let version = self.chart.strip_prefix(chart)?.strip_prefix('-')?;
         let number = version.strip_prefix('v').unwrap_or(version);
@@ -81,7 +81,7 @@ impl Revision {
     }
 }
 
-/// Returns whether helm says that there is no such release.
+/// Reports whether helm's error is that the release does not exist.
 pub(super) fn is_absent(error: &str) -> bool {
     error.contains("release: not found")
 }

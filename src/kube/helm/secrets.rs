@@ -1,19 +1,19 @@
-//! Keeps secrets out of what is told of fields: a value that is one, or may be one, is left out.
+//! Keeps secrets out of displayed fields: leaves out values that are or may be secret.
 
 use super::fields::{Difference, Path};
 use crate::model::{SecretStore, Value};
 use crate::probe::{FieldChange, FieldOwner};
 
-/// Words of keys whose values are not shown, whoever wrote them: what a release holds was not always declared as a secret.
+/// Suffixes of keys whose values are never shown: values in a release may be secret without being declared so.
 const WORDS: [&str; 6] = ["password", "passwd", "token", "secret", "credential", "apikey"];
 
-/// Makes fields fit to be told.
+/// Formats field changes without secrets.
 pub(super) struct Teller<'s> {
     pub secrets: &'s SecretStore,
 }
 
 impl Teller<'_> {
-    /// Tells of a field of an object of `kind`; an empty kind for values.
+    /// Formats a change of a field in an object of `kind`; `kind` is empty for values.
     pub fn tell(&self, kind: &str, difference: &Difference, by: Option<FieldOwner>) -> FieldChange {
         let Difference { path, from, to } = difference;
         let secret = hidden(kind, path) || [from, to].into_iter().flatten().any(|value| self.holds(value));
@@ -21,7 +21,7 @@ impl Teller<'_> {
         FieldChange { path: path.to_string(), from: text(from), to: text(to), secret, by }
     }
 
-    /// Returns whether a value has a secret in it. What stood in its place before was one too.
+    /// Reports whether a value contains a secret. Then the previous value counts as secret, too.
     fn holds(&self, value: &Value) -> bool {
         match value {
             Value::String(text) => SecretStore::mentions(text) || self.secrets.scrub(text) != *text,
@@ -38,7 +38,7 @@ fn hidden(kind: &str, path: &Path) -> bool {
     data || keys.last().is_some_and(|key| is_word(key))
 }
 
-/// `password`, `adminPassword`, `api_key`: not `secretName`, which only names one.
+/// Reports whether the key names a secret: `password`, `adminPassword`, `api_key`; `secretName` only refers to one.
 fn is_word(key: &str) -> bool {
     let key: String = key.to_ascii_lowercase().replace(['_', '-'], "");
     WORDS.iter().any(|word| key.ends_with(word))

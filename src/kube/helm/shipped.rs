@@ -1,15 +1,15 @@
-//! Charts that ship inside forge: kept in the program, and laid into a folder where helm can read them.
+//! Built-in charts: embedded in the program, and written to a folder where helm can read them.
 
 use super::super::KubeError;
 use camino::{Utf8Path, Utf8PathBuf};
 
-/// A chart of the program itself.
+/// A built-in chart.
 #[derive(Debug)]
 pub struct ShippedChart {
     pub name: &'static str,
-    /// As its `Chart.yaml` says it.
+    /// As in its `Chart.yaml`.
     pub version: &'static str,
-    /// Path inside of the chart, and text.
+    /// Path in the chart, and content.
     files: &'static [(&'static str, &'static str)],
 }
 
@@ -26,7 +26,7 @@ macro_rules! chart {
     };
 }
 
-/// Every chart that ships, by name.
+/// Every built-in chart, by name.
 const CHARTS: &[ShippedChart] = &[chart!("rdma-shared-device-plugin", "1.0.0":
     "Chart.yaml",
     "templates/config.yaml",
@@ -34,16 +34,16 @@ const CHARTS: &[ShippedChart] = &[chart!("rdma-shared-device-plugin", "1.0.0":
     "values.yaml",
 )];
 
-/// Returns the charts that ship.
+/// Returns the built-in charts.
 pub fn shipped_charts() -> &'static [ShippedChart] {
     CHARTS
 }
 
-/// Lays a chart under `home`, whole or not at all, and returns its folder. What lies there already is taken: the program that
-/// laid it is this one.
+/// Writes a chart under `home`, completely or not at all, and returns its folder. An existing folder is reused: the
+/// same program wrote it.
 ///
 /// # Errors
-/// If none of that name ships, or it cannot be written.
+/// There is no built-in chart of that name, or it cannot be written.
 pub(super) fn lay(name: &str, home: &Utf8Path) -> Result<Utf8PathBuf, KubeError> {
     let chart = CHARTS.iter().find(|chart| chart.name == name);
     let chart = chart.ok_or_else(|| KubeError::new(format!("no chart `{name}` ships with forge")))?;
@@ -51,7 +51,7 @@ pub(super) fn lay(name: &str, home: &Utf8Path) -> Result<Utf8PathBuf, KubeError>
     if folder.is_dir() {
         return Ok(folder);
     }
-    let lost = |error: std::io::Error| KubeError::new(format!("the chart `{name}` cannot be laid out: {error}"));
+    let lost = |error: std::io::Error| KubeError::new(format!("the chart `{name}` cannot be written: {error}"));
     let new = tempfile::Builder::new().prefix(".new-").tempdir_in(home).map_err(lost)?;
     for (path, text) in chart.files {
         let path = new.path().join(path);

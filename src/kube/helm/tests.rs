@@ -1,4 +1,4 @@
-//! What helm printed on a real cluster, read; and a stand-in for helm that says how it was called.
+//! Parsing of recorded helm output, and a fake helm that records its arguments.
 
 use super::super::KubeError;
 use super::drift::manifests;
@@ -15,7 +15,7 @@ use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-/// Bytes that helm printed: `tests/helm`, from helm 3.19.0 and 4.1.4 at a kube-apiserver 1.33.
+/// Recorded helm output: `tests/helm`, from helm 3.19.0 and 4.1.4 with a kube-apiserver 1.33.
 macro_rules! sample {
     ($name:literal) => {
         include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/helm/", $name))
@@ -109,7 +109,7 @@ fn fields(what: &ObjectMove) -> Vec<&str> {
     }
 }
 
-/// A helm that prints what a script says, in a folder of its own.
+/// Creates a fake helm from a script, in a folder of its own.
 async fn stand_in(script: &str) -> (tempfile::TempDir, Helm) {
     let folder = tempfile::tempdir().unwrap();
     let program = Utf8PathBuf::from_path_buf(folder.path().join("helm")).unwrap();
@@ -118,7 +118,7 @@ async fn stand_in(script: &str) -> (tempfile::TempDir, Helm) {
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let login =
         Login { kubeconfig: "/etc/kube".into(), context: "prod".into(), withheld: Default::default(), _made: None };
-    // Another test's fork may still have the program open for writing.
+    // A fork of another test may still have the program open for writing.
     for _ in 0..50 {
         match Helm::open(&program, login.clone()).await {
             Ok(helm) => return (folder, helm),
@@ -174,7 +174,7 @@ async fn a_helm_that_changes_something_is_never_ended() {
     let (folder, helm) = stand_in("sleep 2; echo late; echo warn >&2; touch HERE/done").await;
     let args = flags::uninstall(&Upgrade { name: "r", namespace: "n", ..Upgrade::default() });
     let error = helm.change(&args, None, Duration::from_millis(300), &SecretStore::default()).await.unwrap_err();
-    assert_eq!(error.message, "`helm uninstall` is still at work after 0 s");
+    assert_eq!(error.message, "`helm uninstall` is still running after 0 s");
     drop(helm);
     for _ in 0..100 {
         if folder.path().join("done").exists() {
@@ -182,7 +182,7 @@ async fn a_helm_that_changes_something_is_never_ended() {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("it was ended");
+    panic!("it was killed");
 }
 
 #[tokio::test]
@@ -200,5 +200,5 @@ async fn the_home_is_its_own_and_nothing_of_the_environment_gets_through() {
 async fn an_endless_answer_is_not_read_to_its_end() {
     let (_folder, helm) = stand_in("head -c 40000000 /dev/zero").await;
     let error: KubeError = helm.ask(&flags::list(4, false), None).await.unwrap_err();
-    assert_eq!(error.message, "helm says more than 32 MB");
+    assert_eq!(error.message, "helm printed more than 32 MB");
 }

@@ -1,4 +1,4 @@
-//! The `helm` program of this machine.
+//! Finds the `helm` program of this machine and its version.
 
 use super::super::KubeError;
 use camino::Utf8Path;
@@ -7,23 +7,23 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// The limit of a question that asks no cluster.
+/// The time limit of a query that contacts no cluster.
 const LIMIT: Duration = Duration::from_secs(10);
-const HINT: &str = "install Helm 3 or 4 on this machine, and have it on the PATH";
+const HINT: &str = "install Helm 3 or 4 on this machine, in a directory on the PATH";
 
-/// Which helm there is. Flags and formats differ between majors.
+/// The version of helm. Flags and formats differ between major versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelmVersion {
-    /// As it says itself: `v3.19.0`.
+    /// As helm prints it: `v3.19.0`.
     pub text: String,
     pub major: u32,
 }
 
-/// Asks the `helm` of this machine for its version. It contacts nobody for that. `withheld` are the environment variables
-/// that hold secrets.
+/// Queries the version of the `helm` of this machine, which contacts no cluster. `withheld` are the environment
+/// variables with secrets.
 ///
 /// # Errors
-/// If there is none, if it does not say its version, or if that is of a major that forge does not know.
+/// Helm is not found, does not print its version, or has a major version that forge does not support.
 pub async fn helm_version(program: &Utf8Path, withheld: &BTreeSet<String>) -> Result<HelmVersion, KubeError> {
     let mut helm = Command::new(program);
     withheld.iter().for_each(|name| {
@@ -31,14 +31,14 @@ pub async fn helm_version(program: &Utf8Path, withheld: &BTreeSet<String>) -> Re
     });
     helm.args(["version", "--template", "{{.Version}}"]).stdin(Stdio::null()).kill_on_drop(true);
     let ended = tokio::time::timeout(LIMIT, helm.output()).await;
-    let output = ended.map_err(|_| KubeError::new("`helm version` does not end"))?;
+    let output = ended.map_err(|_| KubeError::new(format!("`helm version` timed out after {} s", LIMIT.as_secs())))?;
     let output = output.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => KubeError::new("there is no `helm` on this machine").hint(HINT),
-        kind => KubeError::new(format!("`helm` cannot be started: {kind}")),
+        std::io::ErrorKind::NotFound => KubeError::new("`helm` not found on this machine").hint(HINT),
+        kind => KubeError::new(format!("cannot start `helm`: {kind}")),
     })?;
-    // Warnings go to stderr, also where all is well.
+    // Warnings go to stderr, also on success.
     read(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| {
-        KubeError::new(format!("`helm version` does not tell one of Helm 3 or 4 ({})", output.status)).hint(HINT)
+        KubeError::new(format!("`helm version` did not print a version of Helm 3 or 4 ({})", output.status)).hint(HINT)
     })
 }
 

@@ -1,4 +1,4 @@
-//! Logs of pods: what has to stand in them, what may not, and their last lines for people.
+//! Logs of pods: required patterns, forbidden patterns, and the last lines for people.
 
 use super::{JobCall, Logs};
 use crate::kube::Cluster;
@@ -6,17 +6,17 @@ use crate::kube::api::Refusal;
 use crate::model::Value;
 use regex::Regex;
 
-/// What one container printed.
+/// The log of one container.
 #[derive(Debug)]
 pub(super) struct Printed {
     pub pod: String,
     pub container: String,
-    /// Or why it cannot be had.
+    /// The log, or why it could not be read.
     pub text: Result<String, String>,
 }
 
 impl Cluster {
-    /// Returns what every container of pods printed.
+    /// Reads the logs of all containers of the pods.
     pub(super) async fn printed(&self, pods: &[Value]) -> Vec<Printed> {
         let mut all = Vec::new();
         for pod in pods {
@@ -36,23 +36,23 @@ fn no_log(refusal: &Refusal) -> String {
     refusal.words()
 }
 
-/// Returns why the logs are not as they have to be.
+/// Returns why the logs do not meet the requirements.
 pub(super) fn unfit(call: &JobCall, printed: &[Printed]) -> Option<String> {
     let Logs { expect, deny, each, .. } = &call.logs;
     if expect.is_empty() && deny.is_empty() {
         return None;
     }
     if printed.is_empty() {
-        return Some("no pod of it is left whose log could be read".to_owned());
+        return Some("no pod is left whose log could be read".to_owned());
     }
     if let Some((one, why)) = printed.iter().find_map(|one| Some((one, one.text.as_ref().err()?))) {
-        return Some(format!("the log of pod {} cannot be read: {why}", one.pod));
+        return Some(format!("log of pod {} cannot be read: {why}", one.pod));
     }
     let has = |one: &Printed, pattern: &Regex| one.text.as_ref().is_ok_and(|text| pattern.is_match(text));
     for text in deny {
         let Ok(pattern) = pattern(text) else { return Some(unread(text)) };
         if let Some(one) = printed.iter().find(|one| has(one, &pattern)) {
-            return Some(format!("the log of pod {} has what may not stand there: `{text}`", one.pod));
+            return Some(format!("log of pod {} matches the denied `{text}`", one.pod));
         }
     }
     for text in expect {
@@ -61,9 +61,9 @@ pub(super) fn unfit(call: &JobCall, printed: &[Printed]) -> Option<String> {
         match (each, lacking.as_slice()) {
             (true, [first, rest @ ..]) => {
                 let more = if rest.is_empty() { String::new() } else { format!(" and of {} more", rest.len()) };
-                return Some(format!("`{text}` does not stand in the log of pod {first}{more}"));
+                return Some(format!("`{text}` not found in the log of pod {first}{more}"));
             }
-            (false, all) if all.len() == printed.len() => return Some(format!("`{text}` stands in the log of no pod")),
+            (false, all) if all.len() == printed.len() => return Some(format!("`{text}` not found in any pod's log")),
             _ => {}
         }
     }
@@ -71,26 +71,26 @@ pub(super) fn unfit(call: &JobCall, printed: &[Printed]) -> Option<String> {
 }
 
 fn unread(text: &str) -> String {
-    format!("`{text}` is no regular expression")
+    format!("invalid regular expression `{text}`")
 }
 
-/// Lines are matched one by one: `^` and `$` are their ends.
+/// Compiles a pattern for single lines: `^` and `$` match at line ends.
 pub(super) fn pattern(text: &str) -> Result<Regex, regex::Error> {
     regex::RegexBuilder::new(text).multi_line(true).build()
 }
 
-/// Returns the last lines of each log, under its name.
+/// Returns the last lines of each log, with a header.
 pub(super) fn tails(printed: &[Printed], lines: usize) -> String {
     let mut told = String::new();
     for one in printed {
         told.push_str(&format!("pod {}, container {}:\n", one.pod, one.container));
         match &one.text {
-            Ok(text) if text.trim().is_empty() => told.push_str("  it printed nothing\n"),
+            Ok(text) if text.trim().is_empty() => told.push_str("  (empty log)\n"),
             Ok(text) => {
                 let all: Vec<&str> = text.lines().collect();
                 all[all.len().saturating_sub(lines)..].iter().for_each(|line| told.push_str(&format!("  {line}\n")));
             }
-            Err(why) => told.push_str(&format!("  no log: {why}\n")),
+            Err(why) => told.push_str(&format!("  log not available: {why}\n")),
         }
     }
     told
@@ -134,11 +134,11 @@ mod tests {
         let told = |expect: &[&str], deny: &[&str], each| unfit(&call(expect, deny, each), &ranks);
         assert_eq!(
             told(&["Using network IB"], &[], true).unwrap(),
-            "`Using network IB` does not stand in the log of pod p1 and of 1 more"
+            "`Using network IB` not found in the log of pod p1 and of 1 more"
         );
         assert_eq!(told(&["Using network IB"], &[], false), None);
-        assert_eq!(told(&["GDRDMA"], &[], false).unwrap(), "`GDRDMA` stands in the log of no pod");
-        let denied = "the log of pod p1 has what may not stand there: `Using network Socket$`";
+        assert_eq!(told(&["GDRDMA"], &[], false).unwrap(), "`GDRDMA` not found in any pod's log");
+        let denied = "log of pod p1 matches the denied `Using network Socket$`";
         assert_eq!(told(&[], &["Using network Socket$"], true).unwrap(), denied);
         assert_eq!(told(&[], &["^Using"], true), None);
     }
@@ -148,14 +148,14 @@ mod tests {
         let mut ranks = printed(&["Using network IB"]);
         ranks.push(Printed { pod: "p9".into(), container: "c".into(), text: Err("no kubelet".into()) });
         let why = unfit(&call(&[], &["Socket"], true), &ranks);
-        assert_eq!(why.unwrap(), "the log of pod p9 cannot be read: no kubelet");
-        assert_eq!(unfit(&call(&["a"], &[], true), &[]).unwrap(), "no pod of it is left whose log could be read");
+        assert_eq!(why.unwrap(), "log of pod p9 cannot be read: no kubelet");
+        assert_eq!(unfit(&call(&["a"], &[], true), &[]).unwrap(), "no pod is left whose log could be read");
         assert_eq!(unfit(&call(&[], &[], true), &[]), None);
     }
 
     #[test]
     fn the_last_lines_are_told() {
         assert_eq!(tails(&printed(&["1\n2\n3\n"]), 2), "pod p0, container c:\n  2\n  3\n");
-        assert_eq!(tails(&printed(&["\n"]), 2), "pod p0, container c:\n  it printed nothing\n");
+        assert_eq!(tails(&printed(&["\n"]), 2), "pod p0, container c:\n  (empty log)\n");
     }
 }

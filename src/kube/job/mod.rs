@@ -1,4 +1,4 @@
-//! Workloads that prove something: made under a name of their own, watched to their end, and always taken away.
+//! Workloads as proofs: each is created under a name of its own, watched until it ends, and always deleted.
 
 mod logs;
 mod run;
@@ -15,46 +15,46 @@ pub use sign::{Sign, Signs};
 use crate::model::Value;
 use crate::probe::ObjectId;
 
-/// A workload, and what it has to come to.
+/// A workload, and the expected outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobCall {
-    /// Its declared name, to which each run adds something of its own.
+    /// Its declared name; each run appends a suffix.
     pub id: ObjectId,
-    /// As it is made but for name and labels. Placeholders stand in it for secrets.
+    /// The object as it is created, except name and labels. Placeholders stand for secrets.
     pub object: Value,
-    /// Digest of what is declared: what is kept of a success.
+    /// Digest of the declaration, recorded with a success.
     pub digest: String,
     pub aim: Aim,
     pub logs: Logs,
 }
 
-/// What it has to come to.
+/// The expected outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Aim {
-    /// An end, within so many seconds.
+    /// It ends, within this many seconds.
     Ends { signs: Signs, within_s: u64 },
-    /// None: for so many seconds no pod of it may run, and somebody has to say why.
+    /// No pod of it starts for this many seconds, and the cluster reports why.
     StaysPending { for_s: u64, signs: Signs },
 }
 
-/// What has to stand in its pods' logs, and what may not: regular expressions.
+/// Regular expressions that the logs of its pods must match, or must not match.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Logs {
     pub expect: Vec<String>,
     pub deny: Vec<String>,
-    /// Whether each pod has to say it, or one is enough.
+    /// Whether the log of each pod must match, or one is enough.
     pub each: bool,
-    /// How many of the last lines are shown after a failure.
+    /// Number of last lines that a failure shows.
     pub tail: usize,
 }
 
 impl JobCall {
-    /// Returns what it does, for people.
+    /// Returns a description of the call, for people.
     pub fn told(&self) -> String {
         match &self.aim {
-            Aim::Ends { within_s, .. } => format!("run {}, at most {within_s} s, and take it away", self.id),
+            Aim::Ends { within_s, .. } => format!("run {}, at most {within_s} s, and delete it", self.id),
             Aim::StaysPending { for_s, .. } => {
-                format!("make {}, see that it stays pending for {for_s} s, and take it away", self.id)
+                format!("create {}, check that it stays pending for {for_s} s, and delete it", self.id)
             }
         }
     }

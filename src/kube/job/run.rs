@@ -1,4 +1,4 @@
-//! One run of a workload: made, watched, told, taken away, whatever becomes of it.
+//! One run of a workload: created, watched, reported, and deleted whatever the outcome.
 
 use super::shape::{RUN, mark, of_run};
 use super::store::pods;
@@ -13,39 +13,39 @@ use crate::probe::{ObjectId, Proven};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often it is looked how far it is.
+/// Interval between observations.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Looks in a row that may fail: an API server restarts.
+/// Maximum number of consecutive failed observations: an API server may restart.
 const LAPSES: usize = 10;
-/// How long its pods may take to leave.
+/// Time limit for its pods to terminate.
 const LEAVING: Duration = Duration::from_secs(120);
 
-/// Whether the user wants to stop.
+/// Reports whether the user wants to stop.
 pub type Stopped<'s> = &'s (dyn Fn() -> bool + Send + Sync);
 
-/// A workload that a run made.
+/// A workload that this run created.
 struct Made<'c> {
     call: &'c JobCall,
     id: ObjectId,
     uid: String,
     place: Place,
     namespace: String,
-    /// Finds its pods.
+    /// Selects its pods.
     selector: String,
 }
 
-/// How it ended, as far as that is known.
+/// The outcome, if known.
 enum End {
     Good(String),
     Bad { why: String, seen: Seen },
 }
 
 impl Writer {
-    /// Runs a workload and takes it away again. Returns what it came to.
+    /// Runs a workload and deletes it. Returns a description of the outcome.
     ///
     /// # Errors
-    /// It failed, did not end in time, or was not as it has to be: why, with the last lines of its logs; the user stopped it;
-    /// or the API refuses.
+    /// The workload failed, did not end in time, or did not have the expected outcome: the reason, with the last lines
+    /// of its logs; the user stopped it; or the API refuses a request.
     pub(in crate::kube) async fn prove(
         &self,
         call: &JobCall,
@@ -56,7 +56,7 @@ impl Writer {
         self.held()?;
         let server = self.looker.cluster.server();
         let refused = |refusal: Refusal| refusal.error(server);
-        // What was proven once is not any more, until it is again.
+        // An earlier proof is void until the new run succeeds.
         self.looker.keep(&call.id, None).await.map_err(refused)?;
         let made = self.make(call, secrets).await.map_err(refused)?;
         let end = self.watch(&made, say, stopped).await;
@@ -80,7 +80,7 @@ impl Writer {
         let unserved = || own(&format!("the API serves no `{}` of `{}`", call.id.kind, call.id.api_version));
         let place = place.ok_or_else(unserved)?;
         let object = of_run(&call.object, &mark(&self.looker.name, &call.id), self.run());
-        let id = ObjectId::of(&object).ok_or_else(|| own("an object without kind or name"))?;
+        let id = ObjectId::of(&object).ok_or_else(|| own("an object has no kind or no name"))?;
         let there = cluster.create(&place, &id, &revealed(&object, secrets), false).await?;
         Ok(Made {
             call,
@@ -92,12 +92,12 @@ impl Writer {
         })
     }
 
-    /// Looks until it is told how it ends. A look that fails is no end.
+    /// Observes the workload until the outcome is known. A failed observation is not an outcome.
     async fn watch(&self, made: &Made<'_>, say: Say<'_>, stopped: Stopped<'_>) -> Result<End, Refusal> {
         let (began, mut lapses, mut told) = (Instant::now(), 0, String::new());
         loop {
             match self.look(made).await {
-                Ok(None) => return Ok(bad("it is gone: somebody deleted it", Seen::default())),
+                Ok(None) => return Ok(bad("another user deleted it", Seen::default())),
                 Ok(Some(seen)) => {
                     lapses = 0;
                     if seen.state() != told {
@@ -122,7 +122,7 @@ impl Writer {
         Ok(Some(Seen { object, pods }))
     }
 
-    /// Returns the end that was seen, if it is one.
+    /// Returns the outcome, if the workload has one.
     async fn end(&self, made: &Made<'_>, seen: Seen, took: Duration, stopped: bool) -> Option<End> {
         let (signs, limit_s) = match &made.call.aim {
             Aim::Ends { signs, within_s } => (signs, *within_s),
@@ -134,11 +134,12 @@ impl Writer {
             _ if failed => Some(bad("it failed", seen)),
             Aim::Ends { .. } if succeeded => Some(self.good(made, seen, took).await),
             Aim::StaysPending { .. } if succeeded || seen.begun().is_some() => {
-                let pod = seen.begun().and_then(|pod| pod["metadata"]["name"].as_str()).unwrap_or("of it").to_owned();
-                Some(bad(&format!("it was to stay pending, and pod {pod} began"), seen))
+                let pod = seen.begun().and_then(|pod| pod["metadata"]["name"].as_str());
+                let what = pod.map_or_else(|| "it".to_owned(), |pod| format!("pod {pod}"));
+                Some(bad(&format!("expected to stay pending, but {what} started"), seen))
             }
-            _ if stopped => Some(bad("it was stopped with the run", seen)),
-            Aim::Ends { .. } if over => Some(bad(&format!("it has not ended within {limit_s} s"), seen)),
+            _ if stopped => Some(bad("stopped with the run", seen)),
+            Aim::Ends { .. } if over => Some(bad(&format!("not finished within {limit_s} s"), seen)),
             Aim::StaysPending { .. } if over => Some(self.stayed(made, seen, limit_s).await),
             _ => None,
         }
@@ -157,7 +158,7 @@ impl Writer {
         End::Good(format!("succeeded after {} s{on}", took.as_secs()))
     }
 
-    /// What nobody looks at stays pending too: somebody has to say why it does.
+    /// Requires a reason for the pending state: a workload without a scheduler stays pending, too.
     async fn stayed(&self, made: &Made<'_>, seen: Seen, for_s: u64) -> End {
         let reasons = self.looker.cluster.reasons(&seen, &made.namespace).await;
         match reasons.first() {
@@ -173,7 +174,7 @@ impl Writer {
         if let Some(first) = reasons.first() {
             message.push_str(&format!(": {first}"));
         }
-        // Of those that went well the last lines say little, where others did not.
+        // If some pods failed, only their logs are shown: the last lines of successful pods say little.
         let failed: Vec<Value> = seen
             .pods
             .iter()
@@ -188,7 +189,7 @@ impl Writer {
         KubeError::new(message).said(said)
     }
 
-    /// Deletes it and waits until its pods have left: until then they hold what they asked for.
+    /// Deletes it and waits until its pods are gone: until then they occupy the requested resources.
     async fn take_away(&self, made: &Made<'_>) -> Result<(), Refusal> {
         let cluster = &self.looker.cluster;
         match cluster.delete(&made.place, &made.id, &made.uid).await {
@@ -202,7 +203,7 @@ impl Writer {
             if !there && left.is_empty() {
                 return Ok(());
             }
-            // Those that nobody collects are told to go.
+            // Pods that no garbage collector removes are deleted directly.
             for pod in left.iter().filter(|pod| !there && pod["metadata"]["deletionTimestamp"].is_null()) {
                 let Some(id) = ObjectId::of(&with_kind(pod)) else { continue };
                 let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
@@ -214,13 +215,13 @@ impl Writer {
             if Instant::now() >= end {
                 let what = left.first().and_then(|pod| pod["metadata"]["name"].as_str());
                 let what = what.map_or_else(|| made.id.to_string(), |pod| format!("pod {pod}"));
-                return Err(own(&format!("{what} is still there {} s after it was told to go", LEAVING.as_secs())));
+                return Err(own(&format!("{what} still exists {} s after it was deleted", LEAVING.as_secs())));
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// Forgets what was proven.
+    /// Discards the recorded proof.
     pub(in crate::kube) async fn unprove(&self, id: &ObjectId) -> Result<(), Refusal> {
         self.looker.keep(id, None).await
     }
@@ -230,7 +231,7 @@ fn bad(why: &str, seen: Seen) -> End {
     End::Bad { why: why.to_owned(), seen }
 }
 
-/// Items of a list do not say of which kind they are.
+/// Adds `apiVersion` and `kind`: items of a list have neither.
 fn with_kind(pod: &Value) -> Value {
     let mut pod = pod.clone();
     pod["apiVersion"] = "v1".into();

@@ -1,21 +1,21 @@
-//! A workload as one run makes it: under a name of its own, with labels by which it and its pods are found again.
+//! The object of one run of a workload: with a name of its own, and labels that identify it and its pods.
 
 use crate::model::{Value, hex};
 use crate::probe::ObjectId;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-/// Which declaration it is of.
+/// The label with the declaration.
 pub(super) const JOB: &str = "forge/job";
-/// Which run made it.
+/// The label with the run.
 pub(super) const RUN: &str = "forge/run";
 
-/// Returns the label's value for a workload of the inventory's cluster: two inventories may name theirs alike.
+/// Returns the label's value for a workload of the inventory's cluster: two inventories may use the same workload name.
 pub(super) fn mark(cluster: &str, id: &ObjectId) -> String {
     hex(&Sha256::digest(format!("{cluster} {}", id.claim()).as_bytes()))[..16].to_owned()
 }
 
-/// Returns the workload of a run.
+/// Returns the object for one run.
 pub(super) fn of_run(object: &Value, mark: &str, run: &str) -> Value {
     let mut object = object.clone();
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
@@ -32,7 +32,7 @@ fn label(object: &mut Value, mark: &str, run: &str) {
     }
 }
 
-/// Finds what pods are made from: whatever has a `spec` with containers.
+/// Finds pod templates: every object whose `spec` has containers.
 fn templates(value: &mut Value, found: &mut impl FnMut(&mut Value)) {
     match value {
         Value::Object(map) => {

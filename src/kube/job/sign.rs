@@ -1,18 +1,18 @@
-//! By what of a workload its end is told.
+//! Fields of a workload that show whether it succeeded or failed.
 
 use crate::kube::clean::is_true;
 use crate::model::Value;
 
-/// Something that holds of an object, or does not.
+/// A check on an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sign {
     /// A condition of its status is `True`.
     Condition(String),
-    /// What stands at a JSON pointer is one of these.
+    /// The value at a JSON pointer is one of these.
     Value { pointer: String, is: Vec<String> },
 }
 
-/// How a success is told, and how a failure.
+/// The checks for success and for failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signs {
     pub succeeded: Sign,
@@ -31,7 +31,7 @@ impl Sign {
 }
 
 impl Signs {
-    /// Returns the signs of kinds that are known.
+    /// Returns the checks of a known kind.
     pub fn known(api_version: &str, kind: &str) -> Option<Self> {
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let conditions = |good: &str, bad: &str| Self {

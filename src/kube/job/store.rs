@@ -1,4 +1,4 @@
-//! What a cluster keeps of workloads that prove it: a ConfigMap for each inventory, and labels on what runs make.
+//! Records of proofs in the cluster: a ConfigMap for each inventory, and labels on the objects that runs create.
 
 use super::shape::{JOB, RUN, mark};
 use crate::kube::Onlooker;
@@ -9,16 +9,16 @@ use crate::probe::{Left, ObjectId, ProofState, Proven};
 use serde_json::{Map, json};
 
 impl Onlooker {
-    /// Returns what was proven last, and what runs left.
+    /// Returns the last recorded proof, and the objects that runs left behind.
     pub(in crate::kube) async fn proof(&self, id: &ObjectId, served: &Served) -> Result<ProofState, Refusal> {
         let kept = self.cluster.read_own("ConfigMap", &name_of("proven", &self.name)).await?;
         let text = kept.as_ref().and_then(|map| map["data"].get(key_of(&id.claim()))?.as_str());
-        // One that cannot be read proves nothing.
+        // An unreadable record proves nothing.
         let proven = text.and_then(|text| serde_json::from_str::<Proven>(text).ok());
         Ok(ProofState { proven, left: self.left(id, served).await? })
     }
 
-    /// Returns what runs made of it that is still there: first the workload itself, then pods.
+    /// Returns the objects of earlier runs that still exist: first the workload itself, then pods.
     pub(super) async fn left(&self, id: &ObjectId, served: &Served) -> Result<Vec<Left>, Refusal> {
         let selector = format!("{JOB}={}", mark(&self.name, id));
         let mut left = Vec::new();
@@ -44,7 +44,7 @@ impl Onlooker {
         Ok(items.iter().map(one).collect())
     }
 
-    /// Keeps what was proven; `None` forgets it.
+    /// Records a proof; `None` discards it.
     pub(super) async fn keep(&self, id: &ObjectId, proven: Option<&Proven>) -> Result<(), Refusal> {
         let (place, map) = self.cluster.own_object("ConfigMap", &name_of("proven", &self.name));
         let text = proven.and_then(|proven| serde_json::to_string(proven).ok());
@@ -61,7 +61,7 @@ impl Onlooker {
     }
 }
 
-/// Where pods are.
+/// Returns the collection of pods.
 pub(super) fn pods() -> Place {
     Place::new("v1", "pods", true)
 }

@@ -1,4 +1,4 @@
-//! Runs against a server that keeps what it is given, and says of a workload and its pods what the test says.
+//! Runs against a server that stores objects, and reports the workload and pod status that the test defines.
 
 use super::{Aim, JobCall, Logs, Signs};
 use crate::artifact::server::{Reply, Request};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What the API says of a workload once it is there.
+/// The status that the API reports for a workload once it exists.
 #[derive(Clone, Default)]
 struct Play {
     status: Value,
@@ -111,7 +111,7 @@ fn pod(name: &str, phase: &str) -> Value {
 
 struct Done {
     said: Result<String, KubeError>,
-    /// Workloads that are there afterwards.
+    /// Number of workloads that exist afterwards.
     left: usize,
     proof: ProofState,
 }
@@ -174,10 +174,7 @@ async fn a_success_whose_logs_say_otherwise_is_none() {
     };
     let done = run(&call(expecting("Using network IB"), ends), play, false).await;
     let error = done.said.unwrap_err();
-    assert!(
-        error.message.contains("it succeeded, but `Using network IB` does not stand in the log of pod a"),
-        "{error}"
-    );
+    assert!(error.message.contains("it succeeded, but `Using network IB` not found in the log of pod a"), "{error}");
     assert_eq!(error.said.as_deref(), Some("pod a, container main:\n  NCCL INFO Using network Socket\n"));
     assert_eq!((done.left, done.proof.proven), (0, None));
 }
@@ -200,23 +197,23 @@ async fn a_gang_that_waits_too_long_says_why_and_goes() {
     let done = run(&call(Logs::default(), ends), play(vec![group.clone()]), false).await;
     let told = done.said.unwrap_err().message;
     assert!(
-        told.ends_with(&format!("it has not ended within 2 s: its pod group waits: NotEnoughResources: {message}")),
+        told.ends_with(&format!("not finished within 2 s: pod group not scheduled: NotEnoughResources: {message}")),
         "{told}"
     );
     assert_eq!(done.left, 0);
-    // Turned round, this is what is wanted; another one's group says nothing.
+    // The other way round, this is the expected outcome; another job's group gives no reason.
     let waits = |signs| Aim::StaysPending { signs, for_s: 1 };
     let done = run(&call(Logs::default(), waits), play(vec![group]), false).await;
     assert_eq!(
         done.said.unwrap(),
-        format!("Job ml/gang stayed pending for 1 s: its pod group waits: NotEnoughResources: {message}")
+        format!("Job ml/gang stayed pending for 1 s: pod group not scheduled: NotEnoughResources: {message}")
     );
     assert!(done.proof.proven.is_some() && done.left == 0);
     let done = run(&call(Logs::default(), waits), play(vec![other]), false).await;
     assert!(done.said.unwrap_err().message.contains("it stays pending, but nobody says why"));
     let running = Play { pods: vec![pod("a", "Running")], status: state("Running"), ..Play::default() };
     let done = run(&call(Logs::default(), waits), running, false).await;
-    assert!(done.said.unwrap_err().message.contains("it was to stay pending, and pod a began"));
+    assert!(done.said.unwrap_err().message.contains("expected to stay pending, but pod a started"));
     assert_eq!(done.left, 0);
 }
 
@@ -226,7 +223,7 @@ async fn what_the_user_stops_goes_too() {
     let logs = Logs { tail: 1, ..Logs::default() };
     let done = run(&call(logs, |signs| Aim::Ends { signs, within_s: 600 }), play, true).await;
     let error = done.said.unwrap_err();
-    assert!(error.message.contains("it was stopped with the run"), "{error}");
+    assert!(error.message.contains("stopped with the run"), "{error}");
     assert_eq!(error.said.as_deref(), Some("pod a, container main:\n  2\n"));
     assert_eq!((done.left, done.proof.proven), (0, None));
 }

@@ -1,4 +1,4 @@
-//! Why a workload is as it is: what it says of itself, its group, its pods, and the events about them.
+//! Reasons for the state of a workload: its own status, its group, its pods, and their events.
 
 use super::store::pods;
 use crate::kube::Cluster;
@@ -6,10 +6,10 @@ use crate::kube::api::{Place, Refusal, Served};
 use crate::model::Value;
 use crate::probe::ObjectId;
 
-/// Of more reasons than these only the first are told.
+/// Maximum number of reasons that are reported.
 const TOLD: usize = 6;
 
-/// A workload as it is now.
+/// The observed state of a workload.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub object: Value,
@@ -17,13 +17,13 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Returns a pod that has begun.
+    /// Returns a pod that has started.
     pub fn begun(&self) -> Option<&Value> {
         let phase = |pod: &&Value| matches!(text(pod, "/status/phase"), "Running" | "Succeeded" | "Failed");
         self.pods.iter().find(phase)
     }
 
-    /// Returns where its pods ran.
+    /// Returns the nodes of its pods.
     pub fn nodes(&self) -> Vec<String> {
         let mut nodes: Vec<String> = self.pods.iter().map(|pod| text(pod, "/spec/nodeName").to_owned()).collect();
         nodes.retain(|node| !node.is_empty());
@@ -32,7 +32,7 @@ impl Seen {
         nodes
     }
 
-    /// Returns in a few words how far it is, for whoever waits.
+    /// Returns a short progress description.
     pub fn state(&self) -> String {
         let own = ["/status/state/phase", "/status/phase"].map(|pointer| text(&self.object, pointer));
         let own = own.into_iter().find(|phase| !phase.is_empty()).unwrap_or("made");
@@ -55,7 +55,7 @@ fn list<'v>(value: &'v Value, pointer: &str) -> impl Iterator<Item = &'v Value> 
     value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Puts a reason before what it says.
+/// Formats a reason and its message.
 fn said(reason: &str, message: &str) -> String {
     match (reason, message) {
         (reason, "") => reason.to_owned(),
@@ -65,7 +65,7 @@ fn said(reason: &str, message: &str) -> String {
 }
 
 impl Cluster {
-    /// Returns the reasons why it does not go on, or failed, the weightiest first.
+    /// Returns the reasons why it does not progress, or failed, the most important first.
     pub(super) async fn reasons(&self, seen: &Seen, namespace: &str) -> Vec<String> {
         let mut all = of_itself(&seen.object);
         all.extend(self.of_groups(&seen.object, namespace).await.unwrap_or_default());
@@ -82,7 +82,7 @@ impl Cluster {
         told
     }
 
-    /// A gang of Volcano's waits as a group.
+    /// Returns the reasons of Volcano's pod groups: a gang is scheduled as a group.
     async fn of_groups(&self, object: &Value, namespace: &str) -> Result<Vec<String>, Refusal> {
         let group = ObjectId {
             api_version: "scheduling.volcano.sh/v1beta1".to_owned(),
@@ -105,7 +105,7 @@ impl Cluster {
         Ok(last.map(|event| said(text(event, "/reason"), text(event, "/message"))).collect())
     }
 
-    /// Returns its pods.
+    /// Lists its pods.
     pub(super) async fn pods_where(&self, namespace: &str, selector: &str) -> Result<Vec<Value>, Refusal> {
         self.every(&pods(), Some(namespace), Some(selector), None).await
     }
@@ -123,7 +123,7 @@ fn of_group(group: &Value) -> Vec<String> {
     let stuck =
         list(group, "/status/conditions").filter(|found| found["type"] == "Unschedulable" && found["status"] == "True");
     stuck
-        .map(|found| format!("its pod group waits: {}", said(text(found, "/reason"), text(found, "/message"))))
+        .map(|found| format!("pod group not scheduled: {}", said(text(found, "/reason"), text(found, "/message"))))
         .collect()
 }
 
@@ -132,19 +132,20 @@ fn of_pod(pod: &Value) -> Vec<String> {
     let unplaced =
         list(pod, "/status/conditions").filter(|found| found["type"] == "PodScheduled" && found["status"] == "False");
     let mut all: Vec<String> =
-        unplaced.map(|found| format!("pod {name} finds no node: {}", text(found, "/message"))).collect();
+        unplaced.map(|found| format!("pod {name} not scheduled: {}", text(found, "/message"))).collect();
     let containers = list(pod, "/status/initContainerStatuses").chain(list(pod, "/status/containerStatuses"));
     for status in containers {
         let container = text(status, "/name");
         let (reason, message) = (text(status, "/state/waiting/reason"), text(status, "/state/waiting/message"));
         if !matches!(reason, "" | "ContainerCreating" | "PodInitializing") {
-            all.push(format!("container {container} of pod {name} waits: {}", said(reason, message)));
+            all.push(format!("container {container} of pod {name} is waiting: {}", said(reason, message)));
         }
         let code = status.pointer("/state/terminated/exitCode").and_then(Value::as_i64).unwrap_or(0);
         if code != 0 {
             let (reason, message) =
                 (text(status, "/state/terminated/reason"), text(status, "/state/terminated/message"));
-            all.push(format!("container {container} of pod {name} ended with {code}: {}", said(reason, message)));
+            let why = said(reason, message);
+            all.push(format!("container {container} of pod {name} exited with code {code}: {why}"));
         }
     }
     if text(pod, "/status/phase") == "Failed" {
@@ -174,9 +175,9 @@ mod tests {
             },
         });
         let told = [
-            "pod a finds no node: 0/2 nodes are available: 2 Insufficient rdma/ib.",
-            "container main of pod a waits: ErrImagePull: not found",
-            "container last of pod a ended with 137: OOMKilled",
+            "pod a not scheduled: 0/2 nodes are available: 2 Insufficient rdma/ib.",
+            "container main of pod a is waiting: ErrImagePull: not found",
+            "container last of pod a exited with code 137: OOMKilled",
         ];
         assert_eq!(of_pod(&pod), told);
     }
@@ -185,7 +186,7 @@ mod tests {
     fn a_gang_that_waits_is_told_by_its_group() {
         let message = "1/3 tasks in gang unschedulable: pod group is not ready, 3 Pending, 3 minAvailable";
         let group = json!({ "status": { "conditions": [{ "type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": message }] } });
-        assert_eq!(of_group(&group), [format!("its pod group waits: NotEnoughResources: {message}")]);
+        assert_eq!(of_group(&group), [format!("pod group not scheduled: NotEnoughResources: {message}")]);
         let scheduled = json!({ "status": { "conditions": [{ "type": "Unschedulable", "status": "False" }, { "type": "Scheduled", "status": "True" }] } });
         assert_eq!(of_group(&scheduled), Vec::<String>::new());
     }

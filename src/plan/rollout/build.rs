@@ -1,4 +1,4 @@
-//! From what is declared and what is planned to the portions it goes out in.
+//! Builds the rollout from the inventory and the planned hosts.
 
 use super::waves::waves;
 use super::{Quorum, Rollout};
@@ -7,7 +7,7 @@ use crate::model::{HostName, Verdict};
 use crate::plan::{HostPlan, Reach};
 use std::collections::BTreeSet;
 
-/// Returns in which portions `hosts` change. Percentages are of all of them.
+/// Returns the rollout of `hosts`. Percentages are of all machines among them.
 pub(in crate::plan) fn rollout(project: &Project, hosts: &[HostPlan]) -> Rollout {
     let declared = &project.rollout;
     let machines = hosts.iter().filter(|host| !host.host.is_cluster()).count();
@@ -32,8 +32,8 @@ pub(in crate::plan) fn rollout(project: &Project, hosts: &[HostPlan]) -> Rollout
     }
 }
 
-/// Returns the hosts that are taken out of service, those first that an earlier run did not bring back: nobody else is
-/// taken out before they were tried.
+/// Returns the hosts that are taken out of service. Those that an earlier run did not bring back come first: no other
+/// host is taken out of service before they were tried.
 fn windows(hosts: &[HostPlan]) -> Vec<HostName> {
     let mut windows: Vec<&HostPlan> = hosts.iter().filter(|host| host.window.is_some() && host.acts()).collect();
     windows.sort_by_key(|host| !is_left_open(host));
@@ -44,13 +44,13 @@ fn is_left_open(host: &HostPlan) -> bool {
     host.window.as_ref().is_some_and(|window| window.left_open.is_some())
 }
 
-/// Whether a host is out of service and, as far as can be told, stays so.
+/// Returns whether a host is out of service and, as far as is known, stays out.
 fn is_out(host: &HostPlan) -> bool {
     host.reach != Reach::Observed || (is_left_open(host) && !gets_through(host))
 }
 
-/// Returns the hosts that receive all their changes first: the first changing ones, in plan order. Before all others come
-/// those that are out of service anyway, behind them those that cannot get through.
+/// Returns the hosts that receive all their changes first: the first changing ones, in plan order. Hosts that are
+/// already out of service come first; hosts that cannot succeed come last.
 fn canaries(declared: &config::Rollout, hosts: &[HostPlan], machines: usize) -> Vec<HostName> {
     let Some(share) = declared.canary else { return Vec::new() };
     let mut changing: Vec<&HostPlan> = hosts.iter().filter(|host| host.changes() && !host.host.is_cluster()).collect();
@@ -63,7 +63,7 @@ fn gets_through(host: &HostPlan) -> bool {
     host.refused.is_none() && !host.steps.iter().any(|step| step.waits_for.is_some() || hindered(step.verdict))
 }
 
-/// Returns the declared quorums, for as far as hosts of theirs are taken out of service.
+/// Returns the declared quorums that contain a host which is taken out of service.
 fn quorum(project: &Project, windows: &[HostName]) -> Vec<Quorum> {
     let windows: BTreeSet<&HostName> = windows.iter().collect();
     let hosts = |group: &str| project.groups.get(group).into_iter().flatten().cloned().collect::<BTreeSet<_>>();

@@ -1,7 +1,7 @@
-//! In which portions a plan goes out: canaries, waves, budgets.
+//! The rollout of a plan: canaries, waves, budgets.
 //!
-//! Architecture Invariant: who may take a host out of service when is decided here, by a pure function of the plan and
-//! of how far the run is. The engine asks it and waits; it decides nothing by itself.
+//! Architecture Invariant: this module alone decides which host may be taken out of service when, by a pure function of
+//! the plan and the progress of the run. The engine queries it and waits; it makes no such decision itself.
 
 mod build;
 #[cfg(test)]
@@ -17,36 +17,36 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// In which portions a plan goes out.
+/// The order and the limits in which a plan is applied to hosts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rollout {
-    /// Hosts that receive all their changes before any other is written to.
+    /// Hosts that receive all their changes before any other host is changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub canaries: Vec<HostName>,
-    /// Hosts that are taken out of service, in portions that follow each other; canaries first.
+    /// Hosts that are taken out of service, in consecutive waves; canaries first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waves: Vec<Vec<HostName>>,
     /// How many hosts may be out of service at once.
     pub max_unavailable: usize,
-    /// How many hosts may restart one service at once; any number without it.
+    /// How many hosts may restart one service at once; unlimited if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_restarting: Option<usize>,
-    /// How many hosts may fail before no other begins; any number without it.
+    /// How many hosts may fail before no further host starts; unlimited if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_failed: Option<usize>,
-    /// Hosts that do not answer, or whose window was left open and cannot be closed: they use up `max_unavailable` from
-    /// the start.
+    /// Hosts that are unreachable, or whose window was left open and cannot be closed: they count against
+    /// `max_unavailable` from the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unavailable: Vec<HostName>,
-    /// Sets of hosts of which no two may be out of service at once.
+    /// Groups of hosts. No two hosts of a group may be out of service at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quorum: Vec<Quorum>,
-    /// When windows may open, by the clock of the machine that forge runs on: `22:00-05:00`.
+    /// Hours in which windows may open, by the clock of the machine that forge runs on: `22:00-05:00`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hours: Option<String>,
 }
 
-/// A group of which no two hosts may be out of service at once.
+/// A group. No two of its hosts may be out of service at once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Quorum {
     pub group: String,
@@ -54,7 +54,7 @@ pub struct Quorum {
 }
 
 impl Rollout {
-    /// Returns which wave takes a host out of service, from 0.
+    /// Returns the number of the wave that takes a host out of service, from 0.
     pub fn wave_of(&self, host: &HostName) -> Option<usize> {
         self.waves.iter().position(|wave| wave.contains(host))
     }

@@ -1,4 +1,4 @@
-//! Whole rollouts, played through without hosts: sizes × budgets × outcomes.
+//! Simulates whole rollouts without hosts: sizes × budgets × outcomes.
 
 use super::waves::waves;
 use super::{Progress, Quorum, Rollout, Turn, Waited};
@@ -6,14 +6,14 @@ use crate::model::HostName;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What becomes of a host in its window.
+/// The outcome of a host in its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It comes back as it should.
+    /// It returns to service.
     Sound,
     /// It goes out of service and stays there.
     Lost,
-    /// Its devices are held: nothing happens to it.
+    /// Its devices are in use: the host is not changed.
     Busy,
 }
 
@@ -45,19 +45,20 @@ fn rollout(hosts: usize, canaries: usize, most: usize, silent: usize, quorum: &[
     }
 }
 
-/// What a rollout came to: who began in which order, how many were out of service at most, who never began and why.
+/// The result of a rollout: which hosts began in which order, how many were out of service at most, which never began
+/// and why.
 #[derive(Debug, Default)]
 struct Played {
     began: Vec<HostName>,
     most: usize,
     never: BTreeMap<HostName, String>,
-    /// Pairs of hosts that were inside at once.
+    /// Pairs of hosts whose windows were open at the same time.
     together: BTreeSet<(HostName, HostName)>,
-    /// Whether a host began while one of an earlier wave was not over.
+    /// Whether a host began before all hosts of the earlier waves were done.
     overtook: bool,
 }
 
-/// Plays a rollout: whoever may begin does, then one of those inside (the `pick`th) comes out.
+/// Simulates a rollout: every host that may begin does, then one host with an open window (the `pick`th) leaves it.
 fn play(plan: &Rollout, fates: &dyn Fn(&HostName) -> Fate, pick: usize) -> Played {
     let mut played = Played::default();
     let mut progress = Progress::default();
@@ -89,7 +90,7 @@ fn play(plan: &Rollout, fates: &dyn Fn(&HostName) -> Fate, pick: usize) -> Playe
             progress.down.insert(host);
         }
     }
-    panic!("{open:?} wait for ever: {plan:?} {progress:?}");
+    panic!("{open:?} wait forever: {plan:?} {progress:?}");
 }
 
 fn turn(plan: &Rollout, host: &HostName, progress: &Progress) -> Turn {
@@ -118,12 +119,12 @@ fn out(plan: &Rollout, progress: &Progress) -> usize {
     plan.unavailable.len() + progress.inside.len() + progress.down.len()
 }
 
-/// One row: hosts, canaries, budget, silent hosts; the hosts that are lost and those that are busy; then the sizes of
-/// the waves, how many begin, and how many never do.
+/// One row: hosts, canaries, budget, unreachable hosts; the lost hosts and the busy hosts; then the sizes of the waves,
+/// the number of hosts that begin, and the number that never do.
 type Row = (usize, usize, usize, usize, &'static [usize], &'static [usize], &'static [usize], usize, usize);
 
 const TABLE: &[Row] = &[
-    // Nothing to do.
+    // No hosts.
     (0, 0, 1, 0, &[], &[], &[], 0, 0),
     // One host.
     (1, 0, 1, 0, &[], &[], &[1], 1, 0),
@@ -145,12 +146,12 @@ const TABLE: &[Row] = &[
     (5, 0, 2, 0, &[4], &[], &[2, 2, 1], 5, 0),
     // More canaries than may be out of service.
     (5, 3, 2, 0, &[], &[], &[2, 1, 2], 5, 0),
-    // Silent hosts use the budget up.
+    // Unreachable hosts use up the budget.
     (4, 0, 2, 1, &[], &[], &[1, 1, 1, 1], 4, 0),
     (4, 0, 2, 1, &[1], &[], &[1, 1, 1, 1], 2, 2),
     (4, 0, 2, 2, &[], &[], &[1, 1, 1, 1], 0, 4),
     (4, 1, 2, 3, &[], &[], &[1, 1, 1, 1], 0, 4),
-    // Nothing may be out of service.
+    // No host may be out of service.
     (2, 0, 0, 0, &[], &[], &[1, 1], 0, 2),
 ];
 
@@ -192,7 +193,7 @@ fn a_quorum_is_spread_over_waves() {
     assert_eq!(shown, [vec!["n0", "n3", "n4"], vec!["n1", "n5"], vec!["n2"]]);
 }
 
-/// A host that an earlier run left out of service counts against all others, but may be brought back.
+/// A host that an earlier run left out of service counts against the budget of all others, but may be brought back.
 #[test]
 fn who_is_out_of_service_already_may_come_back() {
     let mut plan = rollout(3, 0, 1, 0, &[]);
@@ -207,7 +208,7 @@ fn who_is_out_of_service_already_may_come_back() {
     assert_eq!(turn(&plan, &name(1), &progress), Turn::Never(why.to_owned()));
 }
 
-/// A host that is held up for hours does not hold the others up, and comes when it is free.
+/// A host that is busy for hours does not delay the others, and follows once it is free.
 #[test]
 fn nobody_waits_for_a_busy_host() {
     let plan = rollout(3, 0, 1, 0, &[]);
@@ -221,7 +222,8 @@ fn nobody_waits_for_a_busy_host() {
     assert_eq!(turn(&plan, &name(0), &progress), Turn::Go);
 }
 
-/// Whom somebody inside waits for does not stand in line; where there is no room for it, nobody waits for ever.
+/// A host that a host with an open window waits for skips the queue. If the budget has no room for it, no host waits
+/// forever.
 #[test]
 fn who_is_waited_for_comes_first_or_never() {
     let plan = rollout(3, 0, 2, 0, &[]);
@@ -230,14 +232,14 @@ fn who_is_waited_for_comes_first_or_never() {
     let last = |progress: &Progress, wanted, stuck| plan.turn(&name(2), 1, progress, || Waited { wanted, stuck });
     assert_eq!((last(&progress, false, true), last(&progress, true, true)), (Turn::Wait, Turn::Go));
     progress.inside.insert(name(1));
-    let why = "hosts inside their windows wait for this one, and `max_unavailable` (2) leaves it no room";
+    let why = "hosts inside their windows wait for this one, but `max_unavailable` (2) leaves no room for it";
     assert_eq!(last(&progress, true, true), Turn::Never(why.to_owned()));
-    assert_eq!(last(&progress, true, false), Turn::Wait, "somebody inside still gets on");
+    assert_eq!(last(&progress, true, false), Turn::Wait, "a host inside its window still makes progress");
 }
 
 proptest! {
-    /// Whatever becomes of the hosts: never more than the budget at once, canaries first, every host once, no two of a
-    /// quorum together, and nobody waits for ever.
+    /// Whatever the outcomes of the hosts: never more than the budget at once, canaries first, every host once, no two
+    /// of a quorum together, and no host waits forever.
     #[test]
     fn no_rollout_breaks_its_promises(
         hosts in 0usize..24,

@@ -1,26 +1,26 @@
-//! Whether a host may be taken out of service now.
+//! Decides whether a host may be taken out of service now.
 
 use super::Rollout;
 use crate::model::HostName;
 use std::collections::BTreeSet;
 
-/// How far a run is, as far as windows go.
+/// The progress of a run's windows.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// Hosts whose window is open.
     pub inside: BTreeSet<HostName>,
-    /// Hosts that went out of service in this run and did not come back as they should, or were lost.
+    /// Hosts that went out of service in this run and did not return to service, or were lost.
     pub down: BTreeSet<HostName>,
-    /// Hosts that are done with their window, or with the run.
+    /// Hosts that have finished their window or the run.
     pub past: BTreeSet<HostName>,
-    /// Hosts that wait for somebody who holds their devices: others need not wait for them.
+    /// Hosts whose devices another process uses, so that they wait: other hosts need not wait for them.
     pub busy: BTreeSet<HostName>,
-    /// How many of the first waves are over.
+    /// Number of leading waves that are over.
     pub over: usize,
 }
 
 impl Progress {
-    /// A host is done with the run: if its window is open, it stays out of service.
+    /// Records that a host has finished the run. If its window is open, it stays out of service.
     pub fn close(&mut self, host: &HostName, plan: &Rollout) {
         if self.inside.remove(host) {
             self.down.insert(host.clone());
@@ -30,7 +30,7 @@ impl Progress {
         self.count(plan);
     }
 
-    /// Counts the waves that are over by now. A wave that was over stays so: a host that was busy then follows later.
+    /// Counts the waves that are over. A wave stays over even if one of its hosts was busy: that host follows later.
     pub fn count(&mut self, plan: &Rollout) {
         let over = |host: &HostName| self.past.contains(host) || self.busy.contains(host);
         while plan.waves.get(self.over).is_some_and(|wave| wave.iter().all(over)) {
@@ -39,29 +39,29 @@ impl Progress {
     }
 }
 
-/// Who waits for a host that asks for its window.
+/// The hosts that wait for a host that requests its window.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Waited {
-    /// Whether a host inside its window does, be it through others.
+    /// Whether a host inside its window waits for it, directly or through others.
     pub wanted: bool,
-    /// Whether everybody inside waits for hosts outside.
+    /// Whether every host inside its window waits for hosts outside of theirs.
     pub stuck: bool,
 }
 
-/// What becomes of a host that asks for its window.
+/// The decision about a host that requests its window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
     Go,
     Wait,
-    /// It will not be its turn in this run: why, as a lowercase fragment.
+    /// Its window will not open in this run: why, as a lowercase fragment.
     Never(String),
 }
 
 impl Rollout {
-    /// Returns whether `host`, which is one of `wave`, may be taken out of service now. Who waits for it is only asked
-    /// where it matters.
+    /// Returns whether `host`, which is part of `wave`, may be taken out of service now. Calls `waited` only if its
+    /// result matters.
     pub fn turn(&self, host: &HostName, wave: usize, progress: &Progress, waited: impl FnOnce() -> Waited) -> Turn {
-        // Taking out a host that is out of service already makes it no more of them.
+        // A host that is already out of service does not increase the number of such hosts.
         let others = self.unavailable.iter().filter(|other| *other != host);
         let out: BTreeSet<&HostName> = others.chain(&progress.down).collect();
         if let Some(why) = self.spent(&out).or_else(|| self.quorum_lost(host, &out)) {
@@ -72,13 +72,13 @@ impl Rollout {
         if free && wave <= progress.over {
             return Turn::Go;
         }
-        // Whom others inside wait for does not stand in line.
+        // A host that a host inside its window waits for skips the queue.
         match waited() {
             Waited { wanted: false, .. } => Turn::Wait,
             Waited { wanted: true, .. } if free => Turn::Go,
             Waited { stuck: false, .. } => Turn::Wait,
             Waited { stuck: true, .. } => Turn::Never(format!(
-                "hosts inside their windows wait for this one, and `max_unavailable` ({}) leaves it no room",
+                "hosts inside their windows wait for this one, but `max_unavailable` ({}) leaves no room for it",
                 self.max_unavailable
             )),
         }

@@ -1,12 +1,12 @@
-//! Hosts in portions: never more than the budget in one, canaries in portions of their own before all others, and
-//! never two of a quorum together.
+//! Divides hosts into waves: never more than the budget in one wave, canaries in separate waves before all others, and
+//! never two hosts of a quorum together.
 
 use super::Quorum;
 use crate::model::HostName;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the portions of `hosts`, in their order: each host stands in the first one after the canaries that has room
-/// and none of its quorum. With no room at all there is one host in each: nothing of that may begin, but it is planned.
+/// Returns the waves of `hosts`, in their order: each host is in the first wave after the canaries that has room and no
+/// other host of its quorum. Without any room, each wave has one host: none may begin, but they are planned.
 pub(super) fn waves(
     hosts: &[HostName],
     canaries: &BTreeSet<HostName>,
@@ -21,7 +21,7 @@ pub(super) fn waves(
 
 fn portions(hosts: &[&HostName], room: usize, quorum: &[Quorum]) -> Vec<Vec<HostName>> {
     let mut waves: Vec<Vec<HostName>> = Vec::new();
-    // What is full is not looked at again, and of each quorum it is known where its next host may stand.
+    // Skips full waves, and tracks for each quorum the first wave that its next host may join.
     let (mut full, mut next): (usize, BTreeMap<usize, usize>) = (0, BTreeMap::new());
     for host in hosts {
         let own: Vec<usize> = (0..quorum.len()).filter(|at| quorum[*at].hosts.contains(*host)).collect();

@@ -1,4 +1,4 @@
-//! Which changes belong to a host's window.
+//! Determines which changes belong to a host's window.
 
 use super::{Stop, is_open};
 use crate::config::{Project, Reboots};
@@ -6,26 +6,27 @@ use crate::model::{Disruption, StepId, Verdict};
 use crate::plan::{Case, Policy, StepPlan, Turn};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a first look at a host's steps found of its window. The second look needs it: services that stop meanwhile
-/// must start again, and what is tied to a change that is held back is held back with it.
+/// The state of a host's window after a first pass over its steps. The second pass needs it: services that stop
+/// meanwhile must start again, and a change that is tied to a held-back change is held back with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scope {
     /// Recipes whose changes belong to the window because of the version that they share with another one.
     pub tied: BTreeSet<String>,
     /// Units that stop, with the recipe that changes meanwhile.
     pub stops: Vec<Stop>,
-    /// Modules that are unloaded, likewise.
+    /// Modules that are unloaded, with the recipe that changes meanwhile.
     pub unloads: Vec<Stop>,
-    /// Recipes that must have the version of one with a change that is held back, with that change.
+    /// Recipes that must have the version of a recipe with a held-back change, with that change.
     pub shut: BTreeMap<String, StepId>,
-    /// A step that keeps the window from closing again, so that it is not opened, and what is wrong with it.
+    /// A step because of which the window could not close again, so that it is not opened, and what is wrong with the
+    /// step.
     pub futile: Option<(StepId, &'static str)>,
-    /// The most that may be disturbed, for which nothing of the host is held back.
+    /// The highest disruption that is not held back.
     most: Disruption,
 }
 
 impl Scope {
-    /// Returns what is known before a first look.
+    /// Returns the state before the first pass.
     pub fn unknown(policy: Policy) -> Self {
         Self {
             tied: BTreeSet::new(),
@@ -37,7 +38,7 @@ impl Scope {
         }
     }
 
-    /// Returns what the steps of a first look call for.
+    /// Returns the state that the steps of the first pass require.
     pub fn of(case: &Case<'_>, turns: &[Turn<'_>], steps: &[StepPlan], policy: Policy) -> Self {
         let scope = Self::within(case, steps, policy.max_disruption);
         match scope.keeps_open(case, turns, steps) {
@@ -63,8 +64,9 @@ impl Scope {
         Self { tied, stops, unloads, shut, futile: None, most }
     }
 
-    /// Returns a step on which the window could not close again. After a reboot the whole host must be proven, else
-    /// the recipes of the window. A window that an earlier run left open takes the host out of service no more.
+    /// Returns a step because of which the window could not close again. After a reboot the whole host must be proven,
+    /// otherwise only the recipes of the window. If an earlier run left a window open, the host is already out of
+    /// service, so no step counts.
     fn keeps_open<'s>(&self, case: &Case<'_>, turns: &[Turn<'_>], steps: &'s [StepPlan]) -> Option<&'s StepPlan> {
         let stuck = |step: &&StepPlan| stuck(step).is_some();
         if super::left_open(case.seen).is_some() || !steps.iter().any(|step| stuck(&step)) {
@@ -80,12 +82,12 @@ impl Scope {
         steps.iter().filter(stuck).find(counts)
     }
 
-    /// Returns whether hosts may reboot to bring steps into force.
+    /// Returns whether hosts may reboot to make steps effective.
     pub fn may_reboot(&self, project: &Project) -> bool {
         project.rollout.reboot == Reboots::Allow && self.most >= Disruption::D3
     }
 
-    /// Returns why a step that could run is left alone.
+    /// Returns why a step that could run is held back.
     pub fn held(&self, step: &StepPlan) -> Option<String> {
         let class = class(step);
         let most = self.most;
@@ -101,7 +103,7 @@ impl Scope {
         }
     }
 
-    /// Returns whether the second look comes to something else than the first.
+    /// Returns whether the second pass can differ from the first.
     pub fn matters(&self) -> bool {
         !self.stops.is_empty() || !self.unloads.is_empty() || !self.shut.is_empty() || self.futile.is_some()
     }
@@ -121,10 +123,10 @@ fn during<'s>(stops: &'s [Stop], name: &str) -> Option<&'s str> {
     stops.iter().find(|stop| stop.name == name).map(|stop| stop.during.as_str())
 }
 
-/// Returns the recipes that must have the version of one that the policy holds back a step of.
+/// Returns the recipes that must have the version of a recipe of which the policy holds back a step.
 fn shut(project: &Project, steps: &[StepPlan], most: Disruption) -> BTreeMap<String, StepId> {
     let mut shut = BTreeMap::new();
-    // Of what is held back in this look, only the class says so: nothing is tied yet.
+    // In this pass, a step is held back only because of its class: nothing is tied yet.
     let over = |step: &&StepPlan| (step.acts() || step.held.is_some()) && class(step) > most;
     for step in steps.iter().filter(over).filter(|step| class(step) >= Disruption::D2) {
         let own = step.id.recipe.to_string();
@@ -135,7 +137,7 @@ fn shut(project: &Project, steps: &[StepPlan], most: Disruption) -> BTreeMap<Str
     shut
 }
 
-/// Returns `core` and the recipes that must have the version of one of it, be it through others.
+/// Returns `core` and the recipes that must have the version of one of its recipes, directly or through others.
 fn closure(project: &Project, core: &BTreeSet<String>) -> BTreeSet<String> {
     let mut all = core.clone();
     loop {
@@ -148,30 +150,30 @@ fn closure(project: &Project, core: &BTreeSet<String>) -> BTreeSet<String> {
     }
 }
 
-/// Returns the most that a step may disturb.
+/// Returns the highest disruption that a step may cause.
 pub fn class(step: &StepPlan) -> Disruption {
     step.envelope.as_ref().map_or(step.disruption, |envelope| envelope.disruption.max(step.disruption))
 }
 
-/// Returns what a step declares to bring it into force.
+/// Returns the ways in which a step declares to become effective.
 pub fn ways<'t>(turn: &'t Turn<'_>) -> impl Iterator<Item = &'t str> {
     turn.step.effective.iter().flat_map(|effective| effective.by.iter().map(String::as_str))
 }
 
-/// Returns whether a reboot brings a step into force: the step declares it, or its kind says so.
+/// Returns whether a reboot makes a step effective, according to the step's declaration or its kind.
 pub fn is_by_reboot(turn: &Turn<'_>, step: &StepPlan) -> bool {
     step.by_reboot || (!turn.expanded.absent && ways(turn).any(|way| way == "reboot"))
 }
 
-/// Returns whether what a step is about is configured first and in force only later.
+/// Returns whether the resource of a step is configured first and effective only later.
 pub fn waits_for_effect(turn: &Turn<'_>, step: &StepPlan) -> bool {
     step.by_reboot || (!turn.expanded.absent && turn.step.effective.is_some())
 }
 
-/// The steps of one host, seen from its window.
+/// Classifies the steps of one host with respect to its window.
 pub(super) struct Members<'m> {
     scope: &'m Scope,
-    /// Whether the policy lets a reboot bring steps into force.
+    /// Whether the policy allows a reboot to make steps effective.
     reboots: bool,
 }
 
@@ -180,20 +182,20 @@ impl<'m> Members<'m> {
         Self { scope, reboots: scope.may_reboot(case.ground.project) }
     }
 
-    /// Whether a step takes its host out of service, or must have the version of one that does.
+    /// Returns whether a step takes its host out of service, or must have the version of one that does.
     pub fn is_member(&self, turn: &Turn<'_>, step: &StepPlan) -> bool {
         let tied = || self.scope.tied.contains(&turn.instance.recipe.name);
         step.acts() && (class(step) >= Disruption::D2 || tied())
     }
 
-    /// Whether a reboot is to bring a step into force.
+    /// Returns whether a reboot is planned to make a step effective.
     pub fn awaits(&self, turn: &Turn<'_>, step: &StepPlan) -> bool {
         self.reboots && is_open(step) && is_by_reboot(turn, step)
     }
 }
 
-/// Returns the word for what keeps a step from being brought about in this run, be it in a window. A `one` step that may
-/// have been done on hosts which are not in this run says nothing of this host.
+/// Returns the word for the state that prevents a step in this run, even in a window. A `one` step that may have run on
+/// hosts which are not in this run says nothing about this host.
 fn stuck(step: &StepPlan) -> Option<&'static str> {
     let own = step.waits_for.is_none() && step.scope != crate::model::Scope::One;
     match step.verdict {
@@ -203,7 +205,7 @@ fn stuck(step: &StepPlan) -> Option<&'static str> {
     }
 }
 
-/// Returns why the window of a host is not opened in which a step cannot be brought about.
+/// Returns why the window of a host is not opened if one of its steps cannot be completed.
 pub fn futile(step: &StepId, word: &str) -> String {
     format!("not taken out of service: `{step}` is {word}, so the host would not come back")
 }
@@ -229,7 +231,7 @@ fn add(names: &[String], during: &str, into: &mut Vec<Stop>) {
     }
 }
 
-/// Returns whether the host is declared to be a node of Slurm.
+/// Returns whether the host is declared as a Slurm node.
 pub(super) fn is_slurm_node(case: &Case<'_>) -> bool {
     let slurm = case.ground.project.rollout.slurm.as_ref();
     slurm.is_some_and(|(group, _)| group == "all" || case.host.groups.contains(group))

@@ -1,8 +1,8 @@
-//! A host's window: the changes that take it out of service, as one transaction. What belongs to it, what stops
-//! meanwhile, and which reboots it needs.
+//! A host's window: the changes that take it out of service, as one transaction. This module determines the changes in
+//! it, the units that stop meanwhile, and the reboots it needs.
 //!
-//! All of it follows from the steps as they were judged; nothing is remembered of earlier runs but a mark on the host
-//! that a window was left open.
+//! All of it follows from the evaluated steps. The only state from earlier runs is a mark on the host that a window was
+//! left open.
 
 mod members;
 mod stage;
@@ -21,38 +21,38 @@ use serde::{Deserialize, Serialize};
 use stage::{Node, stages};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a host notes that its window is open.
+/// The file in which a host records that its window is open.
 pub const MARK: &str = "/var/lib/forge/window.json";
 
-/// The changes of a host that take it out of service, and what goes with them.
+/// The changes that take a host out of service, with the stops, reboots and drains that they need.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
     /// The steps that make it necessary, and those that are tied to them by a version.
     pub steps: Vec<StepId>,
-    /// Units that are stopped while it is open. They are started again by the steps that declare them running.
+    /// Units that are stopped while it is open. The steps that declare them running start them again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stops: Vec<Stop>,
     /// Kernel modules that are unloaded while it is open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unloads: Vec<Stop>,
-    /// In their order. A host reboots no oftener than this.
+    /// In order. A host does not reboot more often than this.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reboots: Vec<Reboot>,
-    /// Whether the host is a node of Slurm that is drained first.
+    /// Whether the host is a Slurm node that is drained first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub slurm: bool,
-    /// The node of Kubernetes that is drained first, where the host is declared to be one.
+    /// The Kubernetes node that is drained first, if the host is declared to be one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<NodeSeen>,
-    /// What that node must offer before it is given back: `nvidia.com/gpu 8`.
+    /// The resources that the node must offer before it is uncordoned: `nvidia.com/gpu 8`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub returns: Vec<String>,
-    /// The run that left it open, if one did: it is closed in any case.
+    /// The run that left it open, if any: such a window is closed in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_open: Option<Untrusted>,
 }
 
-/// Something that may not run while a recipe changes.
+/// A unit or module that must not run while a recipe changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Stop {
     /// A unit with its type, or a module.
@@ -61,12 +61,13 @@ pub struct Stop {
     pub during: String,
 }
 
-/// One reboot, for all steps that wait for one by then.
+/// One reboot, shared by all steps that wait for one at that point.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Reboot {
-    /// The steps that it brings into force.
+    /// The steps that take effect by it.
     pub steps: Vec<StepId>,
-    /// Whether nothing else may bring them into force before: else it happens only where they are not by then.
+    /// Whether nothing else can make them effective before. If false, the host reboots only if they are not effective
+    /// by then.
     pub certain: bool,
 }
 
@@ -76,7 +77,7 @@ pub(super) struct Opened {
     pub stages: BTreeMap<StepIndex, Stage>,
 }
 
-/// Finds the window that a host's steps call for.
+/// Determines the window that a host's steps require.
 pub(super) fn open(
     case: &Case<'_>,
     turns: &[Turn<'_>],
@@ -126,7 +127,7 @@ fn window(
         reboot.certain |= step.by_reboot || ways(turn).all(|way| way == "reboot");
         reboot.steps.push(step.id.clone());
     }
-    // A selection of steps cannot tell whether all that belongs to a window is in place: it closes none.
+    // A run with a selection of steps cannot check everything that belongs to a window, so it closes none.
     let closes = window.left_open.is_some() && case.ground.filter.is_empty();
     let needed = !window.steps.is_empty() || !window.reboots.is_empty() || closes;
     window.slurm = needed && members::is_slurm_node(case);
@@ -136,8 +137,8 @@ fn window(
     needed.then_some(window)
 }
 
-/// Returns the run that left a window open on a host, or its node drained before it opened one. A mark that cannot be
-/// read is one all the same.
+/// Returns the run that left a window open on a host, or that drained its node before it opened one. An unreadable mark
+/// counts too.
 pub fn left_open(seen: &HostSeen) -> Option<Untrusted> {
     let Some(mark) = &seen.window else { return seen.left_drained().cloned() };
     let mark = serde_json::from_str::<Value>(mark.raw()).ok();
@@ -145,16 +146,16 @@ pub fn left_open(seen: &HostSeen) -> Option<Untrusted> {
     Some(run.unwrap_or_else(|| "that is not known".to_owned()).into())
 }
 
-/// Returns what is to be told of a host's node where no window is planned: that it is still drained, or may be.
+/// Returns the warning for a host without a planned window whose node is, or may be, still drained.
 pub(super) fn node_left(seen: &HostSeen) -> Option<Warning> {
     let (why, hint) = match seen.node.as_ref()? {
         NodeSeen::Unknown { why } => (
-            format!("its node of Kubernetes, which an earlier run may have left drained, is not known: {}", why.raw()),
+            format!("its Kubernetes node could not be read; an earlier run may have left it drained: {}", why.raw()),
             None,
         ),
         NodeSeen::Node { name, left: Some(run) } => (
-            format!("its node {} of Kubernetes is still drained by run {}", name.raw(), run.raw()),
-            Some("an apply without `--step` and `--skip` gives it back".to_owned()),
+            format!("its Kubernetes node {} is still drained by run {}", name.raw(), run.raw()),
+            Some("run `forge apply` without `--step` and `--skip` to uncordon it".to_owned()),
         ),
         _ => return None,
     };
@@ -162,13 +163,13 @@ pub(super) fn node_left(seen: &HostSeen) -> Option<Warning> {
 }
 
 impl Window {
-    /// Returns the recipes that change, or come into force, while it is open.
+    /// Returns the recipes that change or take effect while it is open.
     pub fn recipes(&self) -> BTreeSet<&str> {
         let awaited = self.reboots.iter().flat_map(|reboot| &reboot.steps);
         self.steps.iter().chain(awaited).map(|id| &*id.recipe).collect()
     }
 
-    /// Returns whether the host reboots whatever else happens.
+    /// Returns whether the host reboots in any case.
     pub fn reboots_certainly(&self) -> bool {
         self.reboots.iter().any(|reboot| reboot.certain)
     }
@@ -179,7 +180,7 @@ impl Window {
     }
 }
 
-/// Returns the unit that a step declares to run, if it is one that does.
+/// Returns the unit that a step declares as running, if any.
 pub fn runs_unit(turn: &Turn<'_>) -> Option<String> {
     let State::Resource(resource) = &turn.expanded.state else { return None };
     let desired = resource.desired();
@@ -188,7 +189,7 @@ pub fn runs_unit(turn: &Turn<'_>) -> Option<String> {
     text("name").filter(|_| runs).map(str::to_owned)
 }
 
-/// Returns the module that a step declares to be loaded, if it is one that does.
+/// Returns the module that a step declares as loaded, if any.
 fn loads_module(turn: &Turn<'_>) -> Option<String> {
     let State::Resource(resource) = &turn.expanded.state else { return None };
     let desired = resource.desired();
@@ -196,8 +197,8 @@ fn loads_module(turn: &Turn<'_>) -> Option<String> {
     desired.get("name").and_then(Value::as_str).filter(|_| loads).map(str::to_owned)
 }
 
-/// Returns the ruling of what is there now and goes while the window is open, a service that stops or a module that is
-/// unloaded: it is brought back.
+/// Plans to restore a resource that matches now but goes away while the window is open: a service that stops or a
+/// module that is unloaded.
 pub(super) fn brought_back(turn: &Turn<'_>, ruling: Ruling, scope: &Scope) -> Ruling {
     if ruling.judgement.verdict != Verdict::Ok || (scope.stops.is_empty() && scope.unloads.is_empty()) {
         return ruling;
@@ -205,13 +206,13 @@ pub(super) fn brought_back(turn: &Turn<'_>, ruling: Ruling, scope: &Scope) -> Ru
     let unit = runs_unit(turn);
     let module = loads_module(turn);
     if let Some(recipe) = unit.as_deref().and_then(|unit| scope.stopped_during(unit)) {
-        let reason = format!("runs now; it is stopped while `{recipe}` changes, and started again");
+        let reason = format!("running; will be stopped while `{recipe}` changes, then started again");
         let change = Change::new("state", Some("stopped"), Some("running"));
         return back(ruling, recipe, reason, change, Disruption::D1);
     }
     match module.as_deref().and_then(|module| scope.unloaded_during(module)) {
         Some(recipe) => {
-            let reason = format!("loaded now; it is unloaded while `{recipe}` changes, and loaded again");
+            let reason = format!("loaded; will be unloaded while `{recipe}` changes, then loaded again");
             let change = Change::new("loaded", Some("not loaded"), Some("loaded"));
             back(ruling, recipe, reason, change, Disruption::D0)
         }
@@ -228,7 +229,8 @@ fn back(ruling: Ruling, recipe: &str, reason: String, change: Change, disruption
     }
 }
 
-/// Enters when each step runs. What runs after a reboot is judged again then: a reboot may change what it reads.
+/// Sets the stage of each step. A step that runs after a reboot is evaluated again then: a reboot may change the state
+/// that it reads.
 pub(super) fn enter_stages(turns: &[Turn<'_>], steps: &mut [StepPlan], stages: &BTreeMap<StepIndex, Stage>) {
     for (turn, step) in turns.iter().zip(steps) {
         step.stage = stages.get(&turn.index).copied().unwrap_or_default();
@@ -245,7 +247,7 @@ pub(super) fn enter_stages(turns: &[Turn<'_>], steps: &mut [StepPlan], stages: &
     }
 }
 
-/// Returns whether a step is one that waits for its effect, or would.
+/// Returns whether a step waits to become effective, or will.
 pub(super) fn is_open(step: &StepPlan) -> bool {
     step.acts() || (step.verdict == Verdict::Pending && step.waits_for.is_none())
 }

@@ -1,4 +1,4 @@
-//! When a step runs, as seen from the window of its host: before it opens, while it is open, after it was closed.
+//! When a step runs relative to the window of its host: before it opens, while it is open, after it is closed.
 
 use crate::graph::{Edge, Graph, StepIndex, Why};
 use crate::model::Phase;
@@ -7,16 +7,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// When a step runs. Ordered as it happens.
+/// When a step runs. In chronological order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Beside other hosts: the host stays in service, or has no window at all.
+    /// In parallel with other hosts: the host stays in service, or has no window.
     #[default]
     Before,
-    /// While the window is open, after so many reboots.
+    /// While the window is open, after this number of reboots.
     Inside(u32),
-    /// Once the window was closed: it waits for other hosts, which may wait for this one.
+    /// After the window is closed: the step waits for other hosts, which may wait for this one.
     After,
 }
 
@@ -26,20 +26,20 @@ impl Stage {
     }
 }
 
-/// What decides when a step runs.
+/// The properties that decide when a step runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
     pub index: StepIndex,
     /// Whether it belongs to the window by itself.
     pub member: bool,
-    /// Whether a reboot is to bring it into force.
+    /// Whether a reboot is planned to make it effective.
     pub awaits: bool,
     /// Whether it waits for other hosts.
     pub crosses: bool,
 }
 
-/// Returns when each step runs. `nodes` are the steps of a host in the order of its graph. No step runs in an earlier
-/// stage than one that it waits for, and what needs a step to be effective runs after the reboot that makes it so.
+/// Returns when each step runs. `nodes` are the steps of a host in graph order. No step runs in an earlier stage than a
+/// step that it waits for, and a step that needs another one to be effective runs after the reboot that makes it so.
 pub fn stages(graph: &Graph, nodes: &[Node]) -> BTreeMap<StepIndex, Stage> {
     let mut rounds = Rounds { graph, nodes, known: BTreeMap::new() };
     for node in nodes {
@@ -56,7 +56,7 @@ pub fn stages(graph: &Graph, nodes: &[Node]) -> BTreeMap<StepIndex, Stage> {
     nodes.iter().map(|node| (node.index, stage(node))).collect()
 }
 
-/// After how many reboots a step runs, and after how many it is in force; `None` outside of the window.
+/// The number of reboots after which a step runs, and after which it is effective; `None` outside of the window.
 #[derive(Clone, Copy)]
 struct Round {
     own: Option<u32>,
@@ -76,7 +76,7 @@ impl Rounds<'_> {
         others.chain(own).max()
     }
 
-    /// Returns the round that an edge lets its end begin in.
+    /// Returns the earliest round in which an edge allows its target to begin.
     fn through(&self, edge: &Edge) -> Option<u32> {
         let round = self.known.get(&self.begins(edge)?)?;
         match edge.why {
@@ -89,8 +89,8 @@ impl Rounds<'_> {
         above(self.graph, edge, |step| self.known.contains_key(&step))
     }
 
-    /// Returns what runs when the window was closed: what waits for other hosts, and what waits for that, unless
-    /// the window itself waits for it.
+    /// Returns the steps that run after the window is closed: those that wait for other hosts, and their dependents,
+    /// unless the window itself waits for them.
     fn late(&self) -> BTreeSet<StepIndex> {
         let wanted = self.wanted();
         let mut late = BTreeSet::new();
@@ -103,7 +103,7 @@ impl Rounds<'_> {
         late
     }
 
-    /// Returns the steps of the window with all that they wait for.
+    /// Returns the steps of the window with all their dependencies.
     fn wanted(&self) -> BTreeSet<StepIndex> {
         let mut wanted: BTreeSet<StepIndex> =
             self.nodes.iter().filter(|node| node.member || node.awaits).map(|node| node.index).collect();
@@ -209,7 +209,7 @@ mod tests {
         let found = of(&graph(&links), &["driver/pkg"], &[], &["nccl/test"]);
         let driver = ("driver/pkg", Stage::Inside(0));
         assert_eq!(found, named(&[driver, ("nccl/test", Stage::After), ("late/x", Stage::After)]));
-        // Unless the window cannot do without it.
+        // Unless the window depends on it.
         let found = of(&graph(&links), &["driver/pkg", "late/x"], &[], &["nccl/test"]);
         assert!(found.iter().all(|(_, stage)| *stage == Stage::Inside(0)), "{found:?}");
     }

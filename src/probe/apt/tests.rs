@@ -1,4 +1,4 @@
-//! Recorded answers about apt's offers, and what they are read as.
+//! Tests that parse recorded answers about apt's offers.
 
 use super::*;
 use crate::probe::section::End;
@@ -30,7 +30,7 @@ fn candidate_and_offers_are_read_newest_first() {
     let libc = "2.36-9+deb12u14";
     assert_eq!(candidates, [Some("2.0-1"), Some("5.2.15-2+b13"), None, Some(libc), None, None]);
     assert_eq!(states[0].available, ["2.0-1", "1.1-1", "1.0-1"]);
-    assert_eq!(states[1].available, [""; 0], "what only dpkg's status holds is not offered");
+    assert_eq!(states[1].available, [""; 0], "a version that is only in dpkg's status is not offered");
 }
 
 #[test]

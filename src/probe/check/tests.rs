@@ -1,4 +1,4 @@
-//! Recorded answers about a recipe's own checks, and what they are read as.
+//! Tests that parse recorded answers about a recipe's own checks.
 
 use super::*;
 use crate::probe::section::testing::{answers, printed};
@@ -54,7 +54,7 @@ fn the_limit_of_the_run_holds_for_checks_that_name_none() {
 #[test]
 fn a_host_that_does_not_let_checks_be_confined_makes_them_unknown() {
     let unbegun = |stderr: &str| Raw { end: End::Exited(1), began: false, stderr: stderr.into(), ..printed("") };
-    let why = "unconfined: the host does not let the check run where it can write nothing";
+    let why = "unconfined: the host cannot run the check without write access";
     for (stderr, said) in [
         ("forge-unconfined `unshare` is missing\n", "`unshare` is missing"),
         ("unshare: unshare failed: Operation not permitted\n", "unshare failed: Operation not permitted"),

@@ -1,4 +1,4 @@
-//! A recording reads back as what was seen, and holds no key.
+//! A recording replays the observation, and contains no key.
 
 use super::*;
 use crate::model::SecretStore;
@@ -39,7 +39,7 @@ fn probes() -> BTreeSet<Probe> {
     .into()
 }
 
-/// Asks this machine, with one check that outlasts its limit.
+/// Probes this machine, with one check that exceeds its limit.
 fn observe() -> Observation {
     let mut probes = probes();
     probes = probes
@@ -109,7 +109,7 @@ fn the_key_of_a_host_is_left_out_and_that_is_told() {
     assert_eq!(state(bare).key, None);
 }
 
-/// The code that asks and the code that takes the key out are two: what this machine prints goes through both.
+/// One section of code sends the query, another removes the key: this machine's output goes through both.
 #[test]
 fn the_answer_about_records_is_still_one_without_its_key() {
     let seen = observe();
@@ -144,5 +144,5 @@ fn secrets_are_taken_out_of_text_and_of_bodies() {
 fn an_answer_in_an_unknown_form_is_unknown() {
     let exchange = Exchange { asked: "`dpkg-query --other`".into(), ..records("") };
     let why = replay(&[exchange], &[]).get(&Probe::Records).unwrap_err().why;
-    assert_eq!(why, "was recorded in a way that this version does not read");
+    assert_eq!(why, "was recorded in a format that this version cannot read");
 }

@@ -1,4 +1,4 @@
-//! Compiled scripts run through the shells of this machine, and their answers are read back.
+//! Runs compiled scripts through the shells of this machine and parses their answers.
 
 use super::*;
 use crate::model::SecretStore;
@@ -78,7 +78,7 @@ fn checks_answer_with_status_stdout_and_stderr_kept_apart() {
     }
 }
 
-/// Where this machine lets nobody make a namespace the check must not have begun at all.
+/// If this machine does not permit namespaces, the check must not have started at all.
 #[test]
 fn a_confined_check_reads_everything_and_writes_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -290,7 +290,7 @@ fn names_of_every_kind_are_found_with_digest_body_and_target() {
         let wants = names.iter().zip(first).map(|(n, sum)| Probe::Path { path: path(n), want: sum });
         let wants: Vec<Probe> = wants.collect();
         let again = ask(shell, &wants);
-        assert!(wants.iter().all(|probe| info(&again, probe).body.is_none()), "what is as wanted is not sent");
+        assert!(wants.iter().all(|probe| info(&again, probe).body.is_none()), "a matching body is not sent");
     }
 }
 
@@ -340,12 +340,12 @@ fn what_cannot_be_asked_is_answered_with_the_reason() {
     assert_eq!(
         why,
         [
-            "the path holds a NUL byte",
+            "the path contains a NUL byte",
             "is not a package name",
             "is a template: a unit needs a name after `@`",
             "is not a user name",
             "is not a fact that forge knows",
-            "the check holds a NUL byte",
+            "the check contains a NUL byte",
         ]
     );
 }
@@ -389,7 +389,8 @@ fn twenty_resources_are_observed_quickly_and_nothing_is_written() {
     }));
     let before = [snapshot("/var/cache/apt"), snapshot("/var/lib/apt/lists")];
     let apt_aside: Vec<Probe> = probes.iter().filter(|p| !matches!(p, Probe::Package { .. })).cloned().collect();
-    // On a busy machine a measured time includes waits for a processor: one observation within the limit proves the cost.
+    // On a busy machine a measured time includes waits for a processor: one observation within the limit proves the
+    // cost.
     let mut times = (0..25).map(|_| {
         let started = Instant::now();
         ask("dash", &apt_aside);

@@ -1,4 +1,4 @@
-//! Frames as text: what a cut, noise and forgery come to.
+//! Frames as text: truncation, noise and forgery.
 
 use super::*;
 use crate::probe::{Offers, Output, Reading};
@@ -53,13 +53,13 @@ fn what_forge_did_not_write_is_malformed() {
         other => panic!("{other:?}"),
     };
     assert_eq!(malformed(format!("{}noise\n{}", frame(0, OK), frame(1, OK))), "text between frames");
-    assert_eq!(malformed(frame(7, OK)), "section 7 was not asked for");
-    assert_eq!(malformed(frame(0, OK)), "1 of 2 sections came");
-    assert_eq!(malformed(frame(0, OK).repeat(2)), "section 0 came twice");
-    assert_eq!(malformed(frame(0, "!")), "section 0 is not encoded");
-    assert_eq!(malformed(frame(0, ":0:?!")), "section 0 is not encoded");
-    assert_eq!(malformed(format!("{T} 0 3 {OK}\n")), "section 0 has 25 bytes where it says `3`");
-    assert_eq!(malformed(format!("{T} x 3 abc\n")), "a frame without a number");
+    assert_eq!(malformed(frame(7, OK)), "section 7 was not requested");
+    assert_eq!(malformed(frame(0, OK)), "received 1 of 2 sections");
+    assert_eq!(malformed(frame(0, OK).repeat(2)), "duplicate section 0");
+    assert_eq!(malformed(frame(0, "!")), "section 0 cannot be decoded");
+    assert_eq!(malformed(frame(0, ":0:?!")), "section 0 cannot be decoded");
+    assert_eq!(malformed(format!("{T} 0 3 {OK}\n")), "section 0 has 25 bytes but declares `3`");
+    assert_eq!(malformed(format!("{T} x 3 abc\n")), "frame without a number");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn the_second_channel_may_hang_without_harm_to_the_first() {
     for (device, known) in [(None, false), (Some(&b""[..]), false), (Some(device.as_bytes()), true)] {
         let seen = parse(&compiled, quick.as_bytes(), device).expect("the first is whole");
         assert!(seen.get(&fact("os")).is_ok());
-        assert_eq!(seen.get(&fact("gpus")).is_ok(), known, "what came before the hang stands");
+        assert_eq!(seen.get(&fact("gpus")).is_ok(), known, "answers before the hang are kept");
         let silent = Unknown::new("the second channel did not answer");
         assert_eq!(seen.get(&fact("links")), Err(if device.is_some() { late.clone() } else { silent }));
     }
@@ -121,7 +121,7 @@ fn facts() -> [FactSnippet; 2] {
     [snippet("quick", true), snippet("slow", false)]
 }
 
-/// Text that looks like what the snippets print, in pieces.
+/// Pieces of text that look like the snippets' output.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let known = [
         "errors\0",

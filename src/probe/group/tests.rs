@@ -1,4 +1,4 @@
-//! Questions that share a process: each has its own answer, and its own reason when it has none.
+//! Probes that share a process: each has its own answer, or its own reason for a missing one.
 
 use super::*;
 use crate::probe::section::testing::{answers, printed};

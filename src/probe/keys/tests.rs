@@ -1,4 +1,4 @@
-//! Recorded answers about keys of accounts.
+//! Tests that parse recorded answers about keys of accounts.
 
 use super::*;
 use crate::probe::section::End;
@@ -49,5 +49,5 @@ fn what_did_not_come_is_unknown() {
     let late = Unknown::new("timed out after 20 s");
     assert_eq!(ask(&["plain", "none"], &cut), [Err(late), Ok(KeysState::NoAccount)]);
     let failed = printed("user\0x\x001\0\0");
-    assert_eq!(ask(&["x"], &failed), [Err(Unknown::new("`getent` did not answer it").said(""))]);
+    assert_eq!(ask(&["x"], &failed), [Err(Unknown::new("`getent` returned no answer").said(""))]);
 }

@@ -1,4 +1,4 @@
-//! Recorded answers about the package manager as a whole, and what they are read as.
+//! Tests that parse recorded answers about the package manager as a whole.
 
 use super::*;
 use crate::probe::section::testing::{answers, printed, recorded};
@@ -31,7 +31,7 @@ fn a_healthy_host_has_neither() {
 
 #[test]
 fn half_an_answer_is_none() {
-    assert_eq!(one(&printed("holder\x001\x00x\x00")).expect_err("cut").why, "`dpkg-query` did not answer it");
-    assert_eq!(one(&printed("packages\0\0")).expect_err("no rows").why, "`dpkg-query` did not answer it");
-    assert_eq!(one(&printed("packages\0half")).expect_err("cut").why, "`dpkg-query` did not answer it");
+    assert_eq!(one(&printed("holder\x001\x00x\x00")).expect_err("cut").why, "`dpkg-query` returned no answer");
+    assert_eq!(one(&printed("packages\0\0")).expect_err("no rows").why, "`dpkg-query` returned no answer");
+    assert_eq!(one(&printed("packages\0half")).expect_err("cut").why, "`dpkg-query` returned no answer");
 }

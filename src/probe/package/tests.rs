@@ -1,4 +1,4 @@
-//! Recorded answers about dpkg packages, and what they are read as.
+//! Tests that parse recorded answers about dpkg packages.
 
 use super::*;
 use crate::probe::Offers;
@@ -61,9 +61,9 @@ fn the_native_architecture_wins_and_a_foreign_one_can_be_asked_for() {
 
 #[test]
 fn a_missing_row_is_not_taken_for_a_missing_package() {
-    assert_eq!(one("nginx", &printed("")), Err(Unknown::new("`dpkg-query` did not answer it").said("")));
+    assert_eq!(one("nginx", &printed("")), Err(Unknown::new("`dpkg-query` returned no answer").said("")));
     let others = printed("bash\tinstalled\t5.2\tamd64\tinstall\tbash\n");
-    assert_eq!(one("nginx", &others).expect_err("no whole listing").why, "`dpkg-query` did not answer it");
+    assert_eq!(one("nginx", &others).expect_err("incomplete listing").why, "`dpkg-query` returned no answer");
     let mut raw = fixture();
     raw.end = End::Exited(2);
     raw.stderr = b"dpkg-query: error: parsing file '/var/lib/dpkg/status'\n".to_vec();

@@ -1,4 +1,4 @@
-//! Recorded answers about paths, and what they are read as.
+//! Tests that parse recorded answers about paths.
 
 use super::*;
 use crate::probe::section::End;
@@ -69,7 +69,7 @@ fn a_body_goes_to_the_want_it_was_sent_for() {
     assert_eq!(info.body, Some("x".into()));
     let same = all(&[("/tmp/li\nne", info.sha256.as_deref())], &fixture());
     let Ok(Reading::Path(PathState::Present(info))) = &same[0] else { panic!() };
-    assert_eq!(info.body, None, "what is as wanted has no diff");
+    assert_eq!(info.body, None, "a matching file has no diff");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn nothing_there_is_told_from_what_may_not_be_seen() {
     let gone = "stat: cannot statx '/a': No such file or directory\nstat: cannot statx '/b/c': Not a directory";
     assert_eq!(said(gone, "/a"), Ok(()));
     assert_eq!(said(gone, "/b/c"), Ok(()));
-    assert_eq!(said(gone, "/li\nne"), Ok(()), "spelled otherwise, but all of them are gone");
+    assert_eq!(said(gone, "/li\nne"), Ok(()), "spelled differently, but all of them are missing");
     let both = format!("{gone}\nstat: cannot statx '/root/x': Permission denied");
     assert_eq!(said(&both, "/a"), Ok(()));
     assert_eq!(said(&both, "/root/x"), Err("permission denied".into()));
@@ -92,8 +92,8 @@ fn what_had_come_before_a_time_out_stands() {
     let at = |text: &str| whole.stdout.windows(text.len()).position(|w| w == text.as_bytes()).expect("is in it");
     let cut = |end: usize| Raw { end: End::TimedOut, stdout: whole.stdout[..end].to_vec(), ..printed("") };
     let late = Unknown::new("timed out after 20 s");
-    assert_eq!(one("/etc/passwd", &cut(at("sums\0"))), Err(late.clone()), "its digest had not come");
-    assert!(one("/etc", &cut(at("sums\0"))).is_ok(), "a folder has none");
+    assert_eq!(one("/etc/passwd", &cut(at("sums\0"))), Err(late.clone()), "its digest is missing");
+    assert!(one("/etc", &cut(at("sums\0"))).is_ok(), "a folder has no digest");
     assert_eq!(all(&[("/etc/nope", None)], &cut(at("errors\0"))), [Err(late)]);
     assert_eq!(all(&[("/etc/nope", None)], &cut(at("sums\0"))), [Ok(ABSENT)]);
 }

@@ -1,4 +1,4 @@
-//! Recorded answers about applied records, and what they are read as.
+//! Tests that parse recorded answers about applied records.
 
 use super::*;
 use crate::probe::Unknown;
@@ -17,12 +17,12 @@ fn records_key_and_running_units_are_read() {
     let state = one(&recorded(include_str!("../../../tests/fixtures/probe/records.txt"))).expect("known");
     let record = |name: &str| state.records.get(name).map(Untrusted::raw);
     assert_eq!(record("b.json"), Some("{\"b\":2}\n"));
-    assert_eq!(record("r%2Fa.json"), Some("{\n \"a\": 1}\n"), "lines stay in order");
-    assert_eq!(record("empty.json"), Some(""), "a record without text is no missing record");
+    assert_eq!(record("r%2Fa.json"), Some("{\n \"a\": 1}\n"), "lines keep their order");
+    assert_eq!(record("empty.json"), Some(""), "an empty record is not a missing record");
     assert_eq!(state.records.len(), 3);
     assert_eq!(state.key, Some("ab".repeat(32)));
     let started = Untrusted::from("Sat 2026-11-21 10:07:26 UTC");
-    assert_eq!(state.running, [("forge-run-1.service".to_owned(), started)], "a packaged service is no step of ours");
+    assert_eq!(state.running, [("forge-run-1.service".to_owned(), started)], "a packaged service is not a forge step");
     assert!(!format!("{state:?}").contains("abab"), "the key is not shown");
 }
 
@@ -33,7 +33,7 @@ fn a_host_without_records_has_none() {
 
 #[test]
 fn an_answer_cut_short_or_refused_is_unknown() {
-    assert_eq!(one(&printed("key\0\0units\0\0record\0a.js")).expect_err("cut").why, "the records did not answer it");
+    assert_eq!(one(&printed("key\0\0units\0\0record\0a.js")).expect_err("cut").why, "the records returned no answer");
     let mut raw = printed("");
     raw.end = End::Exited(1);
     raw.stderr = b"/var/lib/forge/applied: Permission denied\n".to_vec();
@@ -57,5 +57,5 @@ fn the_account_is_known_also_where_the_records_may_not_be_read() {
     assert_eq!(of(&printed("account\0\0key\0\0units\0\0lines\0")), (true, account(Account::Root)));
     let refused = Raw { end: End::Exited(1), ..printed("account\0plain\0") };
     assert_eq!(of(&refused), (false, account(Account::Other("plain".into()))));
-    assert!(of(&printed("acc")).1.is_err(), "an answer cut short is none");
+    assert!(of(&printed("acc")).1.is_err(), "a truncated answer is not an answer");
 }

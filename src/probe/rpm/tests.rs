@@ -1,4 +1,4 @@
-//! What rpm and dnf said, and what it is read as.
+//! Tests that parse output of rpm and dnf.
 
 use super::*;
 use crate::probe::Unknown;
@@ -44,9 +44,9 @@ fn of_several_versions_the_wanted_one_counts() {
 #[test]
 fn a_broken_database_is_not_an_absent_package() {
     let rows = "error: cannot open Packages database in /var/lib/rpm\npackage zork is not installed";
-    assert_eq!(ask("zork", Offers::Unneeded, &said(rows, "")).unwrap_err().why, "`rpm` did not answer it");
-    assert_eq!(ask("other", Offers::Unneeded, &said(ROWS, "")).unwrap_err().why, "`rpm` did not answer it");
-    assert_eq!(ask("zork", Offers::Unneeded, "rpm\0\0\0package zo").unwrap_err().why, "`rpm` did not answer it");
+    assert_eq!(ask("zork", Offers::Unneeded, &said(rows, "")).unwrap_err().why, "`rpm` returned no answer");
+    assert_eq!(ask("other", Offers::Unneeded, &said(ROWS, "")).unwrap_err().why, "`rpm` returned no answer");
+    assert_eq!(ask("zork", Offers::Unneeded, "rpm\0\0\0package zo").unwrap_err().why, "`rpm` returned no answer");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Recorded answers about systemd units, and what they are read as.
+//! Tests that parse recorded answers about systemd units.
 
 use super::*;
 use crate::probe::Unknown;
@@ -49,7 +49,7 @@ fn aliases_short_names_and_units_that_do_not_exist_are_told_apart() {
     assert_eq!(one("not-here", &raw).map(|unit| (unit.load, unit.active_since)), Ok(("not-found".into(), 0.0)));
     assert_eq!(one("masked", &raw).map(|unit| unit.file_state), Ok("masked".into()));
     assert_eq!(one("tmp.mount", &raw).map(|unit| unit.sub), Ok("mounted".into()));
-    assert_eq!(one("other", &raw).expect_err("not asked").why, "`systemctl` did not answer it");
+    assert_eq!(one("other", &raw).expect_err("not asked").why, "`systemctl` returned no answer");
 }
 
 #[test]

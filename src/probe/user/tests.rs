@@ -1,4 +1,4 @@
-//! Recorded answers about accounts, and what they are read as.
+//! Tests that parse recorded answers about accounts.
 
 use super::*;
 use crate::probe::Unknown;
@@ -47,7 +47,7 @@ fn a_shadow_that_may_not_be_read_leaves_the_lock_unknown() {
 fn a_failing_or_cut_answer_is_not_an_absent_account() {
     assert_eq!(
         one("bob", &printed("passwd\x001\x00\x00shadow\x00\x00")).expect_err("failed").why,
-        "`getent` did not answer it"
+        "`getent` returned no answer"
     );
     let mut raw = printed("passwd\x002\x00bob:x:1:2::/:/bin/sh\x00groups\x00bob\x00\x00bob\x00\x00");
     raw.end = End::TimedOut;
@@ -67,5 +67,5 @@ fn where_several_names_are_refused_each_is_asked_for_alone() {
                 groups\x00bob\x00\x00staff\x00domain users\x00\x00:0\x00groups\x00ann\x00\x00\x00:0\x00shadow\x00\x00";
     let Ok(UserState::Present(bob)) = one("bob", &printed(text)) else { panic!() };
     assert_eq!((bob.group.as_str(), bob.groups), ("staff", vec!["domain users".to_owned()]));
-    assert_eq!(one("ann", &printed(text)).expect_err("`id` failed").why, "`getent` did not answer it");
+    assert_eq!(one("ann", &printed(text)).expect_err("`id` failed").why, "`getent` returned no answer");
 }

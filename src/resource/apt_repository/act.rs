@@ -1,4 +1,4 @@
-//! The commands of a repository: tried beside the live one, then put in its place.
+//! Renders the commands of a repository: the new source is tested separately, then installed.
 
 use super::Repository;
 use super::lists;
@@ -8,20 +8,20 @@ use crate::resource::shell;
 use crate::script::Fragment;
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
-    ("NO_PUBKEY", "the repository is signed by another key than the declared one"),
-    ("is not signed", "the repository has no signature; `trusted: true` would leave it unchecked"),
-    ("The following signatures were invalid", "the repository's signature is expired or wrong"),
-    ("does not have a Release file", "there is no such suite at this URI"),
-    ("Malformed entry", "apt cannot read a file of sources: its name stands above"),
-    ("Could not resolve", "the host cannot resolve the name of the repository"),
-    ("Could not connect", "the host cannot reach the repository"),
-    ("Could not handshake", "the host does not trust the repository's certificate: is `ca-certificates` there?"),
+    ("NO_PUBKEY", "the repository is signed with a different key than the declared one"),
+    ("is not signed", "the repository has no signature; `trusted: true` skips signature checks"),
+    ("The following signatures were invalid", "the repository's signature is expired or invalid"),
+    ("does not have a Release file", "the suite does not exist at this URI"),
+    ("Malformed entry", "apt cannot parse the sources file named above"),
+    ("Could not resolve", "the host cannot resolve the repository's host name"),
+    ("Could not connect", "the host cannot connect to the repository"),
+    ("Could not handshake", "the host does not trust the repository's certificate; install `ca-certificates`"),
     ("apt-get: not found", "the host has no apt"),
     lock::EXPLAIN,
-    ("No space left on device", "the file system is full; nothing was put in place"),
+    ("No space left on device", "the file system is full; nothing was installed"),
 ];
 
-/// Reads `$name` and `$ends`. The folder is open to apt's own account, which reads the key.
+/// Reads `$name`. The directory is world-readable because apt reads the key as its own user (`_apt`).
 const TRY: &str = r#"
 dir=/run/forge-apt-$name
 rm -rf -- "$dir"
@@ -35,7 +35,7 @@ apt -o "Dir::Etc::sourcelist=$dir/trial.sources" -o Dir::Etc::sourceparts=- -o A
   -o APT::Update::Error-Mode=any update || fail "apt cannot use the repository: nothing was put in place"
 "#;
 
-/// `put FILE PATH`: whoever opens the path sees the whole old file or the whole new one.
+/// Defines `put FILE PATH`, which replaces the file atomically: readers see the complete old or new file.
 const PUT: &str = r#"
 put() {
   folder=${2%/*}
@@ -46,7 +46,7 @@ put() {
 }
 "#;
 
-/// An index that apt found unchanged keeps its times; that it was looked at now must show all the same.
+/// Updates the ctime of the indexes: apt keeps the mtime of an unchanged index, but this refresh must be visible.
 const NOTE: &str = r#"
 for index; do
   if [ -e "$index" ]; then touch -m -r "$index" -- "$index" || fail "cannot note that $index was looked at"; fi

@@ -1,4 +1,4 @@
-//! Judging a repository: its files, its key, its index, and who else declares it.
+//! Evaluates a repository: its files, key, index, and other files that declare the same source.
 
 use super::{Repository, check_pinned, lists};
 use crate::model::{BlockClass, Disruption, Verdict};
@@ -13,7 +13,7 @@ type Judged = Result<Judgement, Unknown>;
 pub(super) fn presence(want: &Repository, seen: &Observation, cx: &Context<'_>) -> Judged {
     let sources = want.sources.judge(seen, cx, true);
     let key = want.keyring.as_ref().map(|key| key.judge(seen, cx, true));
-    // A directory in the way, or a file that could not be read, says it all.
+    // A directory in the way or an unreadable file decides the result alone.
     for judgement in [Some(&sources), key.as_ref()].into_iter().flatten() {
         if matches!(judgement.verdict, Verdict::Blocked(_) | Verdict::Unknown) {
             return Ok(judgement.clone());
@@ -42,7 +42,7 @@ pub(super) fn presence(want: &Repository, seen: &Observation, cx: &Context<'_>) 
     if changes.is_empty() && !predicted {
         let what =
             if want.signed_by().is_some() { "the source, its key and its index" } else { "the source and its index" };
-        return Ok(Judgement::ok(format!("{what} are as declared"), basis));
+        return Ok(Judgement::ok(format!("{what} match"), basis));
     }
     if changes.is_empty() {
         changes.push(Change::new("key", None, want.signed_by()));
@@ -51,7 +51,7 @@ pub(super) fn presence(want: &Repository, seen: &Observation, cx: &Context<'_>) 
     Ok(if predicted { judgement.predicted() } else { judgement })
 }
 
-/// Takes over what differs of one file. A key is told by its digest: its text says nothing to anybody.
+/// Adds the differences of one file. A key is described by its digest only, because its text is not readable.
 fn take(changes: &mut Vec<Change>, reasons: &mut Vec<String>, prefix: &str, judgement: &Judgement) {
     let told = |change: &&Change| prefix.is_empty() || change.from.is_some() || change.attribute == "content";
     for change in judgement.changes.iter().filter(told) {
@@ -64,8 +64,8 @@ fn take(changes: &mut Vec<Change>, reasons: &mut Vec<String>, prefix: &str, judg
     }
 }
 
-/// Returns why apt's index of the repository is not good, if it is not. It must not be older than the text of the
-/// source and of the key; owner and mode say nothing of it.
+/// Returns why apt's index of the repository is missing or outdated, `None` if it is current. The index must not be
+/// older than the content of the source and the key; owner and mode do not affect it.
 fn stale(want: &Repository, seen: &Observation) -> Result<Option<String>, Unknown> {
     let mut written: f64 = 0.0;
     for target in [Some(&want.sources), want.keyring.as_ref()].into_iter().flatten() {
@@ -83,8 +83,8 @@ fn stale(want: &Repository, seen: &Observation) -> Result<Option<String>, Unknow
         }
         let suite = &want.what.suites[number % want.what.suites.len()];
         let found = match fetched {
-            None => format!("apt has no index of `{suite}`"),
-            Some(fetched) if fetched < written => format!("the index of `{suite}` is older than the source"),
+            None => format!("apt index of `{suite}` is missing"),
+            Some(fetched) if fetched < written => format!("apt index of `{suite}` is older than the source"),
             Some(_) => continue,
         };
         why.get_or_insert(found);
@@ -92,11 +92,11 @@ fn stale(want: &Repository, seen: &Observation) -> Result<Option<String>, Unknow
     Ok(why)
 }
 
-/// What keeps the repository from being used.
+/// An obstacle that prevents use of the repository.
 enum Obstacle {
-    /// The reason, and what to do.
+    /// The reason and a hint.
     Blocks(String, String),
-    /// An earlier step may take it away.
+    /// An earlier step may remove the obstacle.
     MayGo(String),
 }
 
@@ -107,12 +107,12 @@ fn obstacle(want: &Repository, seen: &Observation, cx: &Context<'_>) -> Result<O
     };
     let may_go = cx.predicted.is_some_and(|p| p.after.is_some());
     Ok(found.map(|(reason, hint)| match may_go {
-        true => Obstacle::MayGo(format!("{reason}; an earlier step may change that")),
+        true => Obstacle::MayGo(format!("{reason}; an earlier step may resolve this")),
         false => Obstacle::Blocks(reason, hint),
     }))
 }
 
-/// Returns who else declares a suite of the repository.
+/// Returns the reason and a hint if another file declares a suite of the repository.
 fn conflict(want: &Repository, seen: &Observation) -> Result<Option<(String, String)>, Unknown> {
     let Reading::AptSources(entries) = seen.get(&Probe::AptSources)? else {
         return Err(Unknown::new("the host answered another question"));
@@ -122,9 +122,9 @@ fn conflict(want: &Repository, seen: &Observation) -> Result<Option<(String, Str
     let key = |entry: &AptEntry| entry.signed_by.split_whitespace().collect::<Vec<_>>().join(" ");
     let trusted = |entry: &AptEntry| matches!(entry.trusted.as_str(), "yes" | "true" | "1" | "on" | "with" | "enable");
     let agrees = key(other) == want.signed_by().unwrap_or_default() && trusted(other) == want.what.trusted;
-    let why = if agrees { "" } else { " with another key, which apt refuses" };
+    let why = if agrees { "" } else { " with a different key, which apt rejects" };
     let reason = format!("`{}` declares the same URI and suite{why}", other.file);
-    let hint = format!("remove it with a step before this one: `file: {{ path: {} }}`, `ensure: absent`", other.file);
+    let hint = format!("remove it in a step before this one: `file: {{ path: {} }}`, `ensure: absent`", other.file);
     Ok(Some((reason, hint)))
 }
 
@@ -134,7 +134,7 @@ fn same(want: &Repository, entry: &AptEntry) -> bool {
     meets(&want.what.uris, &entry.uris) && meets(&want.what.suites, &entry.suites)
 }
 
-/// Returns what is wrong with a key that is to be on the host.
+/// Returns why the declared key on the host is missing, invalid or not pinned, with a hint.
 fn wrong_key(want: &Repository, seen: &Observation, cx: &Context<'_>) -> Result<Option<(String, String)>, Unknown> {
     let (Some(probe), Some(path)) = (want.key_probe(), &want.key_path) else { return Ok(None) };
     let bytes = match key_state(seen, &probe)? {
@@ -142,16 +142,18 @@ fn wrong_key(want: &Repository, seen: &Observation, cx: &Context<'_>) -> Result<
         KeyState::Absent if brought(cx.predicted, &Provision::Path(path.clone())) => return Ok(None),
         KeyState::Absent => {
             return Ok(Some((
-                format!("there is no key at `{path}`"),
-                "bring it with a step before this one".to_owned(),
+                format!("key `{path}` does not exist"),
+                "add a step that installs it before this one".to_owned(),
             )));
         }
-        KeyState::Unfit => return Ok(Some((format!("`{path}` is not a key"), "name the key's file".to_owned()))),
+        KeyState::Unfit => {
+            return Ok(Some((format!("`{path}` is not an OpenPGP key"), "set `key_path` to the key file".to_owned())));
+        }
     };
     let Some(pinned) = &want.fingerprints else { return Ok(None) };
     let wrong = check_pinned(bytes, pinned).err();
-    let hint = "see where the key comes from before you pin another one".to_owned();
-    Ok(wrong.map(|why| (format!("the key at `{path}` is not the pinned one: {why}"), hint)))
+    let hint = "verify the origin of the key before you change `fingerprint`".to_owned();
+    Ok(wrong.map(|why| (format!("key `{path}` does not match `fingerprint`: {why}"), hint)))
 }
 
 pub(super) fn removal(want: &Repository, seen: &Observation) -> Judged {
@@ -170,7 +172,7 @@ pub(super) fn removal(want: &Repository, seen: &Observation) -> Judged {
     }
     let basis = json!({ "there": found });
     if changes.is_empty() {
-        return Ok(Judgement::ok("there is neither source nor key, as declared", basis));
+        return Ok(Judgement::ok("neither source nor key exists", basis));
     }
     let verb = if found.len() == 1 { "exists" } else { "exist" };
     Ok(Judgement::change(format!("{} {verb}", join(&found)), changes, Disruption::D0, basis))

@@ -1,11 +1,10 @@
-//! Where apt keeps the index of a suite.
+//! Paths at which apt stores the index of a suite.
 
 use super::What;
 
 const LISTS: &str = "/var/lib/apt/lists/";
 
-/// Returns for each URI and suite the paths at one of which apt leaves what its index begins with: signed in one file,
-/// or beside its signature.
+/// Returns two candidate paths for each URI and suite: `InRelease` (inline signature), `Release` (detached signature).
 pub(super) fn indexes(what: &What) -> Vec<[String; 2]> {
     let pairs = what.uris.iter().flat_map(|uri| what.suites.iter().map(move |suite| (uri, suite)));
     pairs.map(|(uri, suite)| index(uri, suite)).collect()
@@ -14,7 +13,7 @@ pub(super) fn indexes(what: &What) -> Vec<[String; 2]> {
 fn index(uri: &str, suite: &str) -> [String; 2] {
     let base = format!("{}/", uri.trim_end_matches('/'));
     let folder = match suite.strip_suffix('/') {
-        // An exact path; `/` is the URI itself.
+        // A suite that ends with `/` is an exact path; `/` is the URI itself.
         Some("") => base,
         Some(_) => format!("{base}{suite}"),
         None => format!("{base}dists/{suite}/"),
@@ -22,8 +21,8 @@ fn index(uri: &str, suite: &str) -> [String; 2] {
     ["InRelease", "Release"].map(|name| format!("{LISTS}{}", file_name(&format!("{folder}{name}"))))
 }
 
-/// Returns the name that apt gives to what it fetched from `uri`: without scheme and account, some characters escaped,
-/// slashes as underscores.
+/// Returns the name that apt gives to a file fetched from `uri`: scheme and user are dropped, some characters are
+/// percent-encoded, and slashes become underscores.
 fn file_name(uri: &str) -> String {
     let rest = uri.split_once(':').map_or(uri, |(_, rest)| rest);
     let rest = rest.strip_prefix("//").unwrap_or(rest);

@@ -1,4 +1,4 @@
-//! `apt_repository`: a source of apt with its key, and the index of what it offers.
+//! `apt_repository`: an apt source with its key and index.
 
 mod act;
 mod judge;
@@ -16,46 +16,46 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "apt_repository",
-    summary: "A repository of apt with its key, and its index.",
+    summary: "An apt repository with its key and index.",
     example: include_str!("../examples/apt_repository.yaml"),
     doc: "\
-Writes `/etc/apt/sources.list.d/NAME.sources` and the key that it is signed by, `/etc/apt/keyrings/NAME.asc` (or `.gpg`,
-when the key is not armored). The key is `key`, a file of the inventory's tree, `key_text`, or `key_path`, a key that
-is on the host already.
+Writes `/etc/apt/sources.list.d/NAME.sources` and its signing key, `/etc/apt/keyrings/NAME.asc` (`.gpg` if the key is
+not armored). The key is `key` (a file in the inventory's tree), `key_text`, or `key_path` (a key that already exists
+on the host).
 
-**Compared** are both files with owner and mode, and whether apt has an index of every suite that is not older than them.
-Nothing to do reads `the source, its key and its index are as declared`.
+**Compares** content, owner and mode of both files, and checks that apt has an index of every suite that is not older
+than the files. An unchanged step reports `the source, its key and its index match`.
 
-**`fingerprint`** pins the key: the key file must hold exactly the named keys. For `key` and `key_text` that is
-compared when the inventory is read; a key on the host that is another one blocks the step.
+**`fingerprint`** pins the key: the key file must contain exactly the listed keys. `key` and `key_text` are checked
+when forge reads the inventory. A key on the host with other fingerprints blocks the step.
 
-**A change** tries the new source and key first, beside the live ones, with an `apt-get update` of this source alone.
-Only if that succeeds they go live, so that a wrong key or URI never breaks apt for everything else. A later `package`
-step of the same run sees the new index.
+**A change** first tests the new source and key separately from the installed ones, with an `apt-get update` of this
+source alone. They are installed only if that succeeds, so a wrong key or URI never breaks apt for other sources. A
+later `package` step of the same run uses the new index.
 
-**Another file that declares the same URI and suite** blocks the step and is named: apt refuses to work at all where
-two entries disagree on the key.
+**Another file that declares the same URI and suite** blocks the step, and the message names that file: apt fails for
+all sources if two entries disagree on the key.
 
-**`trusted: true`** leaves signatures unchecked: whoever answers for the URI installs what they like. It is meant for
-`file:` URIs; a repository without it needs a key. Credentials belong into `/etc/apt/auth.conf.d`.
+**`trusted: true`** disables signature checks: whoever controls the URI can install any package. It is meant for
+`file:` URIs. Without it a repository needs a key. Put credentials into `/etc/apt/auth.conf.d`.
 
-**Removal** takes the source and its key, and leaves installed packages.",
+**Removal** removes the source and its key. Installed packages stay.",
     fields: FIELDS,
     build,
 };
 
 const FIELDS: &[Field] = &[
-    Field::required("name", Type::Name, "Names the files: letters, digits, `.`, `_` and `-`."),
-    Field::optional("uris", Type::List(&Type::Line), "Where it is: `https://host/path`, `file:/path`. Required."),
-    Field::optional("suites", Type::List(&Type::Line), "Suites, or exact paths with a `/` at the end. Required."),
-    Field::optional("components", Type::List(&Type::Line), "Components; none where suites are exact paths."),
-    Field::optional("architectures", Type::List(&Type::Name), "Architectures; the host's own when left out."),
-    Field::optional("types", Type::List(&Type::Enum(&["deb", "deb-src"])), "What is fetched. Default `[deb]`."),
-    Field::optional("key", Type::LocalFile, "The key: a file of the inventory's tree. Excludes the other two."),
-    Field::optional("key_text", Type::Text, "The key as armored text."),
-    Field::optional("key_path", Type::Path, "A key that is on the host."),
-    Field::optional("fingerprint", Type::Line, "Fingerprints of the primary keys, in full, separated by commas."),
-    Field::optional("trusted", Type::Bool, "Whether signatures are left unchecked. Default `false`."),
+    Field::required("name", Type::Name, "Base name of the files: letters, digits, `.`, `_` and `-`."),
+    Field::optional("uris", Type::List(&Type::Line), "Repository URIs: `https://host/path`, `file:/path`. Required."),
+    Field::optional("suites", Type::List(&Type::Line), "Suites, or exact paths that end with `/`. Required."),
+    Field::optional("components", Type::List(&Type::Line), "Components. Required unless the suites are exact paths."),
+    Field::optional("architectures", Type::List(&Type::Name), "Architectures. Default: those of the host."),
+    Field::optional("types", Type::List(&Type::Enum(&["deb", "deb-src"])), "Archive types. Default `[deb]`."),
+    Field::optional("key", Type::LocalFile, "Key file in the inventory's tree. Excludes `key_text` and `key_path`."),
+    Field::optional("key_text", Type::Text, "The key as armored text. Excludes `key` and `key_path`."),
+    Field::optional("key_path", Type::Path, "Path of an existing key on the host. Excludes `key` and `key_text`."),
+    Field::optional("fingerprint", Type::Line, "Full fingerprints of the primary keys, separated by commas."),
+    Field::optional("trusted", Type::Bool, "Skip signature checks. Default `false`."),
     lock::FIELD,
 ];
 
@@ -64,16 +64,16 @@ struct Repository {
     name: String,
     what: What,
     sources: Target,
-    /// The key that forge writes.
+    /// The key that forge installs.
     keyring: Option<Target>,
-    /// The key that is on the host.
+    /// The existing key on the host.
     key_path: Option<String>,
     fingerprints: Option<Vec<String>>,
     lock_timeout: u64,
     absent: bool,
 }
 
-/// What the source says, without its key.
+/// Content of the source file, without its key.
 #[derive(Debug, Default)]
 struct What {
     uris: Vec<String>,
@@ -87,8 +87,8 @@ struct What {
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = required(fields, "name")?.to_owned();
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
-        return Err(bad_value(format!("`{name}` cannot name a source: apt would not read its file"))
-            .hint("letters, digits, `.`, `_` and `-`"));
+        return Err(bad_value(format!("`{name}` is not a valid source name: apt would ignore its file"))
+            .hint("use letters, digits, `.`, `_` and `-` only"));
     }
     let (keyring, key_path) = keys(fields, &name)?;
     let what = if absent { What::default() } else { what(fields)? };
@@ -99,7 +99,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let fingerprints = fields.text("fingerprint").map(pinned).transpose()?;
     if let (Some(key), Some(pinned)) = (&keyring, &fingerprints) {
         check_pinned(key.body.bytes(), pinned)
-            .map_err(|why| bad_value(format!("the key is not the pinned one: {why}")))?;
+            .map_err(|why| bad_value(format!("the key does not match `fingerprint`: {why}")))?;
     }
     if fingerprints.is_some() && signed_by.is_none() && !absent {
         return Err(bad_value("`fingerprint` needs a key"));
@@ -125,12 +125,12 @@ fn one_trust(trusted: bool, key: bool) -> Result<(), Diag> {
     match (trusted, key) {
         (true, true) => Err(Diag::error(Code::Exclusive, "`trusted` and a key exclude each other")),
         (false, false) => Err(Diag::error(Code::MissingKey, "a repository needs `key`, `key_text` or `key_path`")
-            .hint("`trusted: true` leaves signatures unchecked")),
+            .hint("or set `trusted: true` to skip signature checks")),
         _ => Ok(()),
     }
 }
 
-/// Returns the key to write, or the path of one that is there.
+/// Returns the key to install, or the path of an existing one.
 fn keys(fields: &Fields, name: &str) -> Result<(Option<Target>, Option<String>), Diag> {
     const KEYS: [&str; 3] = ["key", "key_text", "key_path"];
     let given: Vec<&str> = KEYS.into_iter().filter(|field| fields.has(field)).collect();
@@ -161,9 +161,9 @@ fn what(fields: &Fields) -> Result<What, Diag> {
     }
     uris.iter().try_for_each(|uri| check_uri(uri))?;
     match (suites.iter().all(|suite| suite.ends_with('/')), components.is_empty()) {
-        (true, false) => Err(bad_value("a suite that ends with `/` is an exact path and has no components")),
+        (true, false) => Err(bad_value("a suite that ends with `/` is an exact path and cannot have components")),
         (false, true) => Err(Diag::error(Code::MissingKey, "a repository needs `components`")
-            .hint("an exact path is a suite that ends with `/`: `suites: [\"./\"]`")),
+            .hint("or use an exact path, a suite that ends with `/`: `suites: [\"./\"]`")),
         _ => Ok(What {
             uris,
             suites,
@@ -177,34 +177,37 @@ fn what(fields: &Fields) -> Result<What, Diag> {
 
 fn plain_word(field: &str, word: &str) -> Result<(), Diag> {
     if SecretStore::mentions(word) {
-        return Err(bad_value(format!("`{field}` holds a secret, and everybody on the host reads it"))
-            .hint("write it into a file of /etc/apt/auth.conf.d with a `file` step"));
+        return Err(bad_value(format!(
+            "`{field}` contains a secret, but the file is readable by every user on the host"
+        ))
+        .hint("write the credentials to a file in /etc/apt/auth.conf.d with a `file` step"));
     }
     match word.is_empty() || word.contains(char::is_whitespace) || word.contains("$(") {
-        true => Err(bad_value(format!("`{word}` is not one of `{field}`")).hint("without blanks and variables of apt")),
+        true => Err(bad_value(format!("`{word}` is not valid in `{field}`"))
+            .hint("remove blanks and apt variables such as `$(ARCH)`")),
         false => Ok(()),
     }
 }
 
 fn check_uri(uri: &str) -> Result<(), Diag> {
     let rest = uri.split_once(':').filter(|(scheme, _)| !scheme.is_empty()).map(|(_, rest)| rest);
-    let Some(rest) = rest else { return Err(bad_value(format!("`{uri}` is not a URI"))) };
+    let Some(rest) = rest else { return Err(bad_value(format!("`{uri}` is not a valid URI"))) };
     let host = rest.strip_prefix("//").and_then(|rest| rest.split('/').next()).unwrap_or_default();
     match host.contains('@') {
-        true => Err(bad_value("`uris` holds an account, and everybody on the host reads it")
-            .hint("write it into a file of /etc/apt/auth.conf.d with a `file` step")),
+        true => Err(bad_value("`uris` contains credentials, but the file is readable by every user on the host")
+            .hint("write the credentials to a file in /etc/apt/auth.conf.d with a `file` step")),
         false => Ok(()),
     }
 }
 
-/// Reads declared fingerprints: full ones, blanks within them as `gpg` prints them.
+/// Parses declared fingerprints: full length, with optional blanks as `gpg` prints them.
 fn pinned(text: &str) -> Result<Vec<String>, Diag> {
     let one = |part: &str| {
         let bare: String = part.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_uppercase();
         match matches!(bare.len(), 40 | 64) && bare.bytes().all(|b| b.is_ascii_hexdigit()) {
             true => Ok(bare),
-            false => Err(bad_value(format!("`{}` is not a fingerprint", part.trim()))
-                .hint("40 hex digits, as `gpg --show-keys` prints them")),
+            false => Err(bad_value(format!("`{}` is not a valid fingerprint", part.trim()))
+                .hint("use the 40 hex digits that `gpg --show-keys` prints")),
         }
     };
     let mut prints = text.split(',').map(one).collect::<Result<Vec<_>, _>>()?;
@@ -213,17 +216,17 @@ fn pinned(text: &str) -> Result<Vec<String>, Diag> {
     Ok(prints)
 }
 
-/// A key beside the pinned ones would be trusted too, so the file holds exactly those.
+/// Checks that a key file contains exactly the pinned keys; apt would trust additional keys, too.
 fn check_pinned(key: &[u8], pinned: &[String]) -> Result<(), String> {
     let found = openpgp::fingerprints(key).map_err(|why| why.words())?;
     match found == pinned {
         true => Ok(()),
-        false => Err(format!("it holds {}, pinned is {}", found.join(" and "), pinned.join(" and "))),
+        false => Err(format!("found {}, expected {}", found.join(" and "), pinned.join(" and "))),
     }
 }
 
 impl What {
-    /// Returns the text of the source.
+    /// Renders the source file.
     fn body(&self, signed_by: Option<&str>) -> String {
         let mut text = "# Written by forge.\n".to_owned();
         let mut line = |field: &str, words: &[String]| {
@@ -247,7 +250,7 @@ impl Repository {
         self.keyring.as_ref().map(|key| key.path.as_str()).or(self.key_path.as_deref())
     }
 
-    /// What a removal takes: the key may be of either form.
+    /// Returns the files that a removal deletes; the key may have either extension.
     fn leftovers(&self) -> Vec<Target> {
         let keys = ["asc", "gpg"].map(|ends| target(format!("/etc/apt/keyrings/{}.{ends}", self.name), ""));
         let mut all = vec![target(self.sources.path.clone(), "")];

@@ -1,30 +1,30 @@
-//! Fingerprints of OpenPGP public keys, read from the key itself: no host needs a tool for it.
+//! Computes fingerprints of OpenPGP public keys from the key itself, so that the host needs no tool.
 //!
-//! Of the whole format only this much is read: armor, the frames of packets, and what a fingerprint is a digest of
-//! (RFC 4880 §12.2, RFC 9580 §5.5.4). Signatures are apt's business.
+//! Parses only armor, packet headers and the input of the fingerprint digest (RFC 4880 §12.2, RFC 9580 §5.5.4). apt
+//! verifies signatures.
 
 use base64::Engine as _;
 use sha1::{Digest, Sha1};
 
-/// Why bytes are no public key.
+/// Reasons why bytes are not a public key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NoKey {
-    /// Not the frames of OpenPGP, or cut short.
+    /// Malformed or truncated OpenPGP packets.
     Broken,
-    /// Packets, but no public key among them.
+    /// Valid packets without a public key.
     None,
     Private,
-    /// A key of a form that is not known here.
+    /// An unsupported key version.
     Version(u8),
 }
 
 impl NoKey {
     pub fn words(&self) -> String {
         match self {
-            Self::Broken => "it is no OpenPGP key, or it is cut short".to_owned(),
-            Self::None => "it holds no public key".to_owned(),
+            Self::Broken => "malformed or truncated OpenPGP data".to_owned(),
+            Self::None => "no public key found".to_owned(),
             Self::Private => "it is a private key".to_owned(),
-            Self::Version(version) => format!("it holds a key of version {version}, which forge does not know"),
+            Self::Version(version) => format!("key version {version} is not supported"),
         }
     }
 }
@@ -33,7 +33,7 @@ const PUBLIC_KEY: u8 = 6;
 const SECRET_KEY: u8 = 5;
 const BEGIN: &str = "-----BEGIN PGP ";
 
-/// Returns whether the key is armored text.
+/// Reports whether the key is armored text.
 pub(super) fn is_armored(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok_and(|text| text.contains(BEGIN))
 }
@@ -60,7 +60,7 @@ pub(super) fn fingerprints(bytes: &[u8]) -> Result<Vec<String>, NoKey> {
     if found.is_empty() { Err(NoKey::None) } else { Ok(found) }
 }
 
-/// Decodes every block; between its headers and its checksum stands base64.
+/// Decodes every armored block; base64 is between the headers and the checksum.
 fn dearmored(text: &str) -> Result<Vec<u8>, NoKey> {
     let mut bytes = Vec::new();
     for block in text.split(BEGIN).skip(1) {
@@ -73,15 +73,15 @@ fn dearmored(text: &str) -> Result<Vec<u8>, NoKey> {
         while let Some(line) = lines.next_if(|line| !line.starts_with(['=', '-'])) {
             body.push_str(line);
         }
-        // Without its end it was cut.
+        // Without the end marker the block is truncated.
         lines.find(|line| line.starts_with("-----END PGP ")).ok_or(NoKey::Broken)?;
         bytes.extend(base64::engine::general_purpose::STANDARD.decode(body).map_err(|_| NoKey::Broken)?);
     }
     Ok(bytes)
 }
 
-/// Splits off the first packet: its tag, its body, and what follows. Keys come in one piece: partial lengths and those
-/// that end with the input are refused.
+/// Splits off the first packet and returns its tag, its body and the remaining bytes. Rejects partial and indeterminate
+/// lengths, which key packets do not use.
 fn packet(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (head, rest) = bytes.split_first()?;
     if head & 0x80 == 0 {

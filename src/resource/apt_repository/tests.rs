@@ -1,4 +1,4 @@
-//! What a repository refuses, and what it writes.
+//! Rejected declarations and rendered source files.
 
 use super::*;
 
@@ -30,14 +30,14 @@ fn refused(more: &[(&'static str, Value)]) -> String {
 
 #[test]
 fn what_apt_would_not_read_is_refused() {
-    assert_eq!(refused(&[("name", json!("a@b"))]), "`a@b` cannot name a source: apt would not read its file");
+    assert_eq!(refused(&[("name", json!("a@b"))]), "`a@b` is not a valid source name: apt would ignore its file");
     assert_eq!(refused(&[("uris", json!([]))]), "a repository needs `uris`");
-    assert_eq!(refused(&[("uris", json!(["/srv"]))]), "`/srv` is not a URI");
+    assert_eq!(refused(&[("uris", json!(["/srv"]))]), "`/srv` is not a valid URI");
     assert_eq!(refused(&[("components", Value::Null)]), "a repository needs `components`");
-    let exact = "a suite that ends with `/` is an exact path and has no components";
+    let exact = "a suite that ends with `/` is an exact path and cannot have components";
     assert_eq!(refused(&[("suites", json!(["./"]))]), exact);
-    assert_eq!(refused(&[("suites", json!(["a b"]))]), "`a b` is not one of `suites`");
-    let account = "`uris` holds an account, and everybody on the host reads it";
+    assert_eq!(refused(&[("suites", json!(["a b"]))]), "`a b` is not valid in `suites`");
+    let account = "`uris` contains credentials, but the file is readable by every user on the host";
     assert_eq!(refused(&[("uris", json!(["https://me:pass@deb.example/"]))]), account);
 }
 
@@ -48,7 +48,7 @@ fn trust_is_said_in_one_way() {
     assert_eq!(refused(&[("key_path", json!("/k"))]), "`key_text` and `key_path` exclude each other");
     assert_eq!(
         refused(&[("key_text", json!("hello"))]),
-        "`key_text` is not a key: it is no OpenPGP key, or it is cut short"
+        "`key_text` is not a key: malformed or truncated OpenPGP data"
     );
     let open = [("key_text", Value::Null), ("trusted", json!(true)), ("fingerprint", json!(PRINT))];
     assert_eq!(refused(&open), "`fingerprint` needs a key");
@@ -59,11 +59,11 @@ fn a_key_that_is_not_the_pinned_one_is_refused_before_any_host_is_asked() {
     let spaced = "7cfe 583d 26f9 5101 1fc3  14e5 3aa9 3cbc f0d1 84f9";
     assert!(build(&fields(&[("fingerprint", json!(spaced))]), false).is_ok());
     let other = "0850D95DCCDA652376EA1B00325FE59685CAC6B3";
-    let expected = format!("the key is not the pinned one: it holds {PRINT}, pinned is {other}");
+    let expected = format!("the key does not match `fingerprint`: found {PRINT}, expected {other}");
     assert_eq!(refused(&[("fingerprint", json!(other))]), expected);
     let both = format!("{PRINT}, {other}");
-    assert!(refused(&[("fingerprint", json!(both))]).starts_with("the key is not the pinned one"));
-    assert_eq!(refused(&[("fingerprint", json!("F0D184F9"))]), "`F0D184F9` is not a fingerprint");
+    assert!(refused(&[("fingerprint", json!(both))]).starts_with("the key does not match `fingerprint`"));
+    assert_eq!(refused(&[("fingerprint", json!("F0D184F9"))]), "`F0D184F9` is not a valid fingerprint");
 }
 
 #[test]

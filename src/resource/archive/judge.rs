@@ -1,4 +1,4 @@
-//! What is unpacked, against what is declared.
+//! Compares the unpacked members with the declared archive.
 
 use super::{Archive, From};
 use crate::model::{BlockClass, Disruption, Verdict};
@@ -8,30 +8,30 @@ use crate::resource::support::{brought, output, path_state};
 use crate::resource::{Change, Context, Judgement, Provision};
 use serde_json::json;
 
-/// Digits of a digest that people are shown.
+/// Number of digest characters in messages.
 const SHOWN_DIGITS: usize = 12;
 
-/// How many entries a plan names.
+/// Maximum number of entries listed in a plan.
 const NAMED: usize = 5;
 
-/// What the host knows of an earlier unpacking.
+/// The state of the last unpacking on the host.
 #[derive(Debug, Default, PartialEq)]
 struct State {
-    /// The first line of the note: digest and options.
+    /// First line of the stamp file: digest and options.
     stamp: Option<String>,
     members: usize,
-    /// Members that are missing or are not as they were unpacked.
+    /// Members that are missing or were modified after unpacking.
     differing: Vec<String>,
-    /// Entries that are not of the archive.
+    /// Entries that are not part of the archive.
     strangers: Vec<String>,
-    /// Whether there is more than was listed.
+    /// Whether the list of differences was truncated.
     more: bool,
 }
 
 impl State {
-    /// Reads what the question printed: a line with the note, one with the number of its members, and a line per
-    /// difference: `- RECORD` was unpacked and is not there so, `+ RECORD` is there and was not unpacked so. The last
-    /// word of a record is the name.
+    /// Parses the output of the probe: the stamp line, the member count, and one line per difference. `- RECORD` is
+    /// an unpacked member that is missing or modified, `+ RECORD` is an entry that differs from what was unpacked.
+    /// The last word of a record is the name.
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let stamp = lines.next()?.strip_prefix("stamp ")?;
@@ -47,19 +47,19 @@ impl State {
                 _ => return None,
             }
         }
-        // What is there otherwise than it was unpacked is no stranger.
+        // A modified member appears in both lists; it is not a stranger.
         there.retain(|name| !state.differing.contains(name));
         state.strangers = there;
         Some(state)
     }
 }
 
-/// A link's record names its target behind an arrow.
+/// Returns the name in a record; the record of a link appends ` -> TARGET`.
 fn plain(name: &str) -> String {
     name.split(" -> ").next().unwrap_or(name).to_owned()
 }
 
-/// Names the first few of `names`.
+/// Lists the first few of `names`.
 fn some(names: &[String], more: bool) -> String {
     let mut shown: Vec<String> = names.iter().take(NAMED).map(|name| format!("`{name}`")).collect();
     match names.len().saturating_sub(NAMED) {
@@ -74,7 +74,7 @@ impl Archive {
     fn unpacked(&self, seen: &Observation) -> Result<State, Unknown> {
         let output = output(seen, &self.state())?;
         let failed = || {
-            let why = format!("what is under `{}` could not be told (exit status {})", self.into, output.status);
+            let why = format!("members under `{}` could not be read (exit status {})", self.into, output.status);
             Unknown::new(why).said(output.stderr.clone())
         };
         if output.status != 0 || output.truncated {
@@ -83,23 +83,23 @@ impl Archive {
         State::parse(output.stdout.raw()).ok_or_else(failed)
     }
 
-    /// Returns the digest of the archive to unpack: `Err` holds a judgement where there is none.
+    /// Returns the digest of the archive to unpack, or the judgement that decides the step if the archive is unusable.
     fn digest(&self, seen: &Observation, cx: &Context<'_>) -> Result<Result<String, Box<Judgement>>, Unknown> {
         let (From::Host(path), Some(probe)) = (&self.from, self.file()) else {
-            let From::Tree(_, digest) = &self.from else { return Err(Unknown::new("there is no archive")) };
+            let From::Tree(_, digest) = &self.from else { return Err(Unknown::new("archive not found")) };
             return Ok(Ok(digest.clone()));
         };
         let basis = json!({ "archive": "absent" });
         match path_state(seen, &probe)? {
             PathState::Absent if brought(cx.predicted, &Provision::Path(path.clone())) => {
                 let changes = vec![Change::new("archive", None, Some(path))];
-                let reason = format!("there is no archive at `{path}` yet");
+                let reason = format!("archive `{path}` does not exist yet");
                 Ok(Err(Box::new(Judgement::change(reason, changes, Disruption::D0, basis).predicted())))
             }
             PathState::Absent => {
-                let reason = format!("there is no archive at `{path}`");
+                let reason = format!("archive `{path}` does not exist");
                 let blocked = Judgement::blocked(BlockClass::Host, reason, basis);
-                Ok(Err(Box::new(blocked.hint("add the step that brings it before this one"))))
+                Ok(Err(Box::new(blocked.hint("add a step that provides it before this one"))))
             }
             PathState::Present(PathInfo { kind: PathType::File, sha256: Some(digest), .. }) => {
                 Ok(self.as_pinned(path, digest))
@@ -117,9 +117,9 @@ impl Archive {
     fn as_pinned(&self, path: &str, digest: &str) -> Result<String, Box<Judgement>> {
         match &self.pinned {
             Some(pinned) if pinned != digest => {
-                let reason = format!("`{path}` has the SHA-256 {digest}, not the one in `sha256`");
+                let reason = format!("`{path}` has SHA-256 {digest}, which does not match `sha256`");
                 let blocked = Judgement::blocked(BlockClass::Host, reason, json!({ "archive": digest }));
-                Err(Box::new(blocked.hint("the archive is another one, or it came over damaged: nothing was unpacked")))
+                Err(Box::new(blocked.hint("the archive is a different one or is damaged; nothing was unpacked")))
             }
             _ => Ok(digest.to_owned()),
         }
@@ -127,7 +127,7 @@ impl Archive {
 
     pub(super) fn judge_present(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
         let state = self.unpacked(seen)?;
-        // With a pinned digest the archive need not be there any more once it is unpacked.
+        // With a pinned digest the archive may be deleted once it is unpacked.
         let kept = self.pinned.as_ref().filter(|pinned| self.as_noted(&state, pinned) && state.differing.is_empty());
         let digest = match (self.digest(seen, cx)?, kept) {
             (Ok(digest), _) => digest,
@@ -150,7 +150,7 @@ impl Archive {
         }
     }
 
-    /// Notes the size of an archive on the host: no more than that is copied.
+    /// Records the size of an archive on the host, which limits how much is copied.
     pub(super) fn with_size(&self, mut judgement: Judgement, seen: &Observation) -> Judgement {
         let Some(probe) = self.file().filter(|_| judgement.verdict == Verdict::Change) else { return judgement };
         if let Ok(PathState::Present(info)) = path_state(seen, &probe) {
@@ -166,14 +166,14 @@ impl Archive {
     fn create(&self, digest: &str) -> Judgement {
         let changes = vec![Change::new("archive", None, Some(&shown(digest)))];
         let basis = json!({ "archive": digest, "unpacked": null });
-        Judgement::change(format!("nothing is unpacked under `{}`", self.into), changes, Disruption::D0, basis)
+        Judgement::change(format!("`{}` is not unpacked", self.into), changes, Disruption::D0, basis)
     }
 
     fn foreign(&self, state: &State) -> Judgement {
         let what = some(&state.strangers, state.more);
-        let reason = format!("`{}` holds what forge did not unpack: {what}", self.into);
+        let reason = format!("`{}` contains entries that forge did not unpack: {what}", self.into);
         Judgement::blocked(BlockClass::Host, reason, json!({ "unpacked": "by others" }))
-            .hint("`into` is replaced as a whole: name a directory of its own, or empty this one")
+            .hint("`into` is replaced as a whole: choose a dedicated directory, or empty this one")
     }
 
     fn compare(&self, digest: &str, state: &State) -> Judgement {
@@ -205,7 +205,7 @@ impl Archive {
         let state = self.unpacked(seen)?;
         Ok(match path_state(seen, &bare(&self.into))? {
             PathState::Absent => {
-                let reason = format!("nothing is unpacked under `{}`, as declared", self.into);
+                let reason = format!("`{}` does not exist", self.into);
                 Judgement::ok(reason, json!({ "unpacked": null }))
             }
             PathState::Present(info) if info.kind != PathType::Directory => {
@@ -219,7 +219,7 @@ impl Archive {
                 if !state.strangers.is_empty() {
                     changes.push(Change::new("lost", Some(&some(&state.strangers, state.more)), None));
                 }
-                let reason = format!("`{}` exists, and is removed with everything in it", self.into);
+                let reason = format!("`{}` exists and is removed with its contents", self.into);
                 Judgement::change(reason, changes, Disruption::D0, json!({ "unpacked": state.stamp }))
             }
         })
@@ -228,8 +228,8 @@ impl Archive {
 
 fn intact(members: usize) -> String {
     match members {
-        1 => "its one member is as it was unpacked".to_owned(),
-        several => format!("its {several} members are as they were unpacked"),
+        1 => "the only member matches".to_owned(),
+        several => format!("{several} members match"),
     }
 }
 

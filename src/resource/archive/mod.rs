@@ -1,4 +1,4 @@
-//! `archive`: what is in a tar archive, unpacked under a directory of its own.
+//! `archive`: a tar archive, unpacked into a dedicated directory.
 
 mod judge;
 mod script;
@@ -14,56 +14,58 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "archive",
-    summary: "What is in a tar archive, unpacked under a directory of its own.",
+    summary: "A tar archive, unpacked into a dedicated directory.",
     example: include_str!("../examples/archive.yaml"),
     doc: "\
-The archive is a file of the inventory's tree (`source`) or one that lies on the host (`path`): tar, plain or packed
-with gzip, bzip2, xz or zstd, which the host's `tar` needs the program for. Zip archives are refused.
+The archive is a file in the inventory's tree (`source`) or on the host (`path`): a tar file, uncompressed or compressed
+with gzip, bzip2, xz or zstd. The host's `tar` needs the matching program. Zip archives are rejected.
 
-**`into` belongs to the archive.** It is replaced as a whole, so it must not be there, be empty, or hold what an earlier run
-unpacked; a directory with something else in it blocks the step. To have `/opt/tool/bin` out of `tool-1.2/bin`, say
+**`into` belongs to the archive.** It is replaced as a whole, so it must not exist, be empty, or contain what an earlier
+run unpacked. A directory with other entries blocks the step. To unpack `tool-1.2/bin` as `/opt/tool/bin`, set
 `into: /opt/tool` and `strip: 1`.
 
-**Compared** are the SHA-256 of the archive, `strip`, owner and group with those of the last unpacking, which is noted in
-`/var/lib/forge/archives`; then every member as it was unpacked: type, mode, owner, size, time of change of its content,
-target of a link. Nothing to do reads `its 214 members are as they were unpacked`. What is missing or differs
-is named. **Not noticed** is a changed content with the old size and the old time. Entries that the archive does not hold
-are left alone, until it is unpacked again: the plan then names them as lost.
+**Compares** the archive's SHA-256, `strip`, owner and group with those of the last unpacking, which is recorded in
+`/var/lib/forge/archives`, then every member with its unpacked state: type, mode, owner, size, modification time, link
+target. An unchanged step reports `214 members match`. Missing and modified members are listed. **Not detected**:
+changed content with the same size and modification time. Entries that are not part of the archive stay until the
+archive is unpacked again; the plan then lists them as lost.
 
-**A change** lists the archive first. Refused with the member's name, before anything is unpacked, are absolute names, `..`,
-devices and pipes, set-user-id and set-group-id bits, links that lead outside of `into` or whose target climbs with
-`..` behind another name, and members below a link. Then it is unpacked in a directory beside `into` that only root
-may enter, given to `owner` and `group`, and renamed into its place: nobody sees half an archive. An archive on the host that others can
-change is copied there first. Modes are those of the archive; the directory `into` itself has 0755.
-The old directory is removed afterwards. Between the two renames nothing stands at `into` for a moment.
+**A change** lists the archive first. forge rejects it before anything is unpacked, and names the member, if it contains
+absolute names, `..`, devices or pipes, set-user-id or set-group-id bits, links that point outside `into` or whose
+target uses `..` after another name, or members below a link. It then unpacks the archive into a directory next to
+`into` that only root can enter, changes ownership to `owner` and `group`, and renames it into place: a partial archive
+is never visible. An archive on the host that other users can modify is copied there first. Modes come from the archive;
+the directory `into` itself has mode 0755. The old directory is removed afterwards. For a moment between the two renames
+`into` does not exist.
 
-**Disruption** is what the step's `disruption` says. `restart_on` restarts a service when it was unpacked again.
+**Disruption** is that of the step's `disruption` key. Use `restart_on` to restart a service after the archive was
+unpacked again.
 
-**Removal** removes `into` with everything in it, if forge unpacked it.",
+**Removal** removes `into` with its contents, if forge unpacked it.",
     fields: FIELDS,
     build,
 };
 
 const FIELDS: &[Field] = &[
-    Field::required("into", Type::Path, "The directory that holds the members, and nothing else."),
-    Field::optional("source", Type::LocalFile, "An archive of the inventory's tree. Excludes `path`."),
-    Field::optional("path", Type::Path, "An archive that lies on the host. Excludes `source`."),
-    Field::optional("sha256", Type::Line, "What the archive's SHA-256 must be, in hex."),
+    Field::required("into", Type::Path, "Directory that holds the members and nothing else."),
+    Field::optional("source", Type::LocalFile, "Archive in the inventory's tree. Excludes `path`."),
+    Field::optional("path", Type::Path, "Archive on the host. Excludes `source`."),
+    Field::optional("sha256", Type::Line, "Expected SHA-256 of the archive, in hex."),
     Field::optional(
         "strip",
         Type::Int { min: 0, max: 32 },
-        "How many leading parts of each name are cut off; what has no more is left out. Default `0`.",
+        "Number of leading path components to remove from member names; shorter names are skipped. Default `0`.",
     ),
     Field::optional("owner", Type::Name, "Owner of all members. Default `root`."),
     Field::optional("group", Type::Name, "Group of all members. Default `root`."),
 ];
 
-/// Where the archive comes from.
+/// Origin of the archive.
 #[derive(Debug)]
 enum From {
-    /// Its bytes and their digest.
+    /// Content and digest of a file in the inventory's tree.
     Tree(Body, String),
-    /// A path on the host.
+    /// Path on the host.
     Host(String),
 }
 
@@ -71,7 +73,7 @@ enum From {
 struct Archive {
     from: From,
     into: String,
-    /// What the digest must be.
+    /// Expected digest.
     pinned: Option<String>,
     strip: u64,
     owner: String,
@@ -89,12 +91,12 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         && found != wanted
         && !absent
     {
-        return Err(bad_value(format!("`source` has the SHA-256 {found}, not the one in `sha256`")));
+        return Err(bad_value(format!("`source` has SHA-256 {found}, which does not match `sha256`")));
     }
     if let From::Host(path) = &from
         && path.strip_prefix(&into).is_some_and(|rest| rest.starts_with('/'))
     {
-        return Err(bad_value("the archive lies inside of `into`, which is replaced as a whole"));
+        return Err(bad_value("the archive is inside `into`, which is replaced as a whole"));
     }
     Ok(Box::new(Archive {
         from,
@@ -131,20 +133,20 @@ fn pinned(fields: &Fields) -> Result<Option<String>, Diag> {
     }
 }
 
-/// Checks by its first bytes that an archive is one that `tar` knows by itself.
+/// Checks the first bytes for an archive format that `tar` detects by itself.
 fn readable(bytes: &[u8]) -> Result<(), Diag> {
     const PACKED: [&[u8]; 4] = [b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"];
     if bytes.starts_with(b"PK") {
         return Err(
-            bad_value("`source` is a zip archive; forge unpacks tar archives only").hint("pack it again with `tar`")
+            bad_value("`source` is a zip archive; only tar archives are supported").hint("repack it with `tar`")
         );
     }
     let is_tar = bytes.get(257..262) == Some(b"ustar") || PACKED.iter().any(|magic| bytes.starts_with(magic));
-    is_tar.then_some(()).ok_or_else(|| bad_value("`source` is no tar archive, plain or packed"))
+    is_tar.then_some(()).ok_or_else(|| bad_value("`source` is not a tar archive"))
 }
 
 impl Archive {
-    /// Returns the name of the note about `into`.
+    /// Returns the path of the stamp file for `into`.
     fn stamp(&self) -> String {
         format!("/var/lib/forge/archives/{}", &sha256_hex(self.into.as_bytes())[..32])
     }
@@ -153,7 +155,7 @@ impl Archive {
         format!("strip={} own={}:{}", self.strip, self.owner, self.group)
     }
 
-    /// Returns the question about the archive itself.
+    /// Returns the probe of the archive file on the host.
     fn file(&self) -> Option<Probe> {
         match &self.from {
             From::Host(path) => Some(bare(path)),
@@ -161,7 +163,7 @@ impl Archive {
         }
     }
 
-    /// Returns the question about what is unpacked.
+    /// Returns the probe of the unpacked members.
     fn state(&self) -> Probe {
         Probe::Check {
             id: format!("members under `{}`", self.into),
@@ -223,7 +225,7 @@ impl Resource for Archive {
         (!self.absent).then(|| Provision::Path(self.into.clone())).into_iter().collect()
     }
 
-    /// The note is written anew with each unpacking, and never else.
+    /// The stamp file is rewritten by every unpacking and by nothing else.
     fn inputs(&self) -> Vec<String> {
         vec![self.stamp()]
     }
@@ -247,16 +249,16 @@ mod tests {
         assert_eq!(refused(std::slice::from_ref(&into)), "an archive needs `source` or `path`");
         assert_eq!(
             refused(&[into.clone(), ("source", json!("PK\u{3}\u{4}"))]),
-            "`source` is a zip archive; forge unpacks tar archives only"
+            "`source` is a zip archive; only tar archives are supported"
         );
-        assert_eq!(refused(&[into.clone(), ("source", json!("text"))]), "`source` is no tar archive, plain or packed");
+        assert_eq!(refused(&[into.clone(), ("source", json!("text"))]), "`source` is not a tar archive");
         assert_eq!(
             refused(&[into.clone(), ("path", json!("/srv/a.tar")), ("sha256", json!("12"))]),
             "`sha256` is not 64 hexadecimal digits"
         );
         assert_eq!(
             refused(&[into, ("path", json!("/opt/x/a.tar"))]),
-            "the archive lies inside of `into`, which is replaced as a whole"
+            "the archive is inside `into`, which is replaced as a whole"
         );
     }
 
@@ -264,11 +266,11 @@ mod tests {
     fn what_a_host_needs_is_never_replaced() {
         assert_eq!(
             refused(&[("into", json!("/opt")), ("path", json!("/srv/a.tar"))]),
-            "`into` is replaced as a whole: `/opt` is of the top level, which is never removed"
+            "`into` is replaced as a whole: `/opt` is a top-level directory and is never removed"
         );
         assert_eq!(
             refused(&[("into", json!("/usr/local")), ("path", json!("/srv/a.tar"))]),
-            "`into` is replaced as a whole: `/usr/local` is a directory of the system, which is never removed"
+            "`into` is replaced as a whole: `/usr/local` is a system directory and is never removed"
         );
     }
 }

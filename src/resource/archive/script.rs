@@ -1,14 +1,14 @@
-//! The shell of archives: what tells whether one is unpacked, what checks one, what unpacks and removes it.
+//! Shell code of archives: the state probe, the check of the members, unpacking and removal.
 
 use super::{Archive, From};
 use crate::resource::{Context, Judgement, shell};
 use crate::script::{Fragment, safe_path};
 
-/// Seconds that looking at the members may take.
+/// Time limit for reading the members, in seconds.
 pub(super) const STATE_LIMIT: u64 = 60;
 
-/// `list DIRECTORY` prints a record per entry, sorted, each ending with NUL: type, mode, owner, size, time, name. What
-/// is inside of a directory changes its size and time, so they do not count.
+/// Defines `list DIRECTORY`, which prints a sorted record per entry, each terminated by NUL: type, mode, owner, size,
+/// time, name. Size and time of a directory change with its entries, so they are always printed as 0.
 pub(super) const LIST: &str = r#"LC_ALL=C
 export LC_ALL
 list() {
@@ -17,8 +17,8 @@ list() {
 }
 "#;
 
-/// Prints the note's first line, the number of members, and what differs: at most 400 lines. Reads `$FORGE_INTO` and
-/// `$FORGE_STAMP`. Of two lists `comm` prints the second one's own records with a tab before them.
+/// Prints the stamp line, the number of members, and up to 400 differences. Reads `$FORGE_INTO` and `$FORGE_STAMP`.
+/// `comm` prints records that are only in the second list with a leading tab.
 pub(super) const STATE: &str = r#"
 if [ -e /var/lib/forge ] && ! [ -x /var/lib/forge ]; then echo '/var/lib/forge: Permission denied' >&2; exit 3; fi
 noted= members=0
@@ -35,8 +35,8 @@ stamped | { list "$FORGE_INTO" | comm -z -3 /dev/fd/3 -; } 3<&0 | tr '\n\0' '?\n
   sed -e 401q -e 's/^\t/+ /; t' -e 's/^/- /' | sed -e '401{' -e 's/.*/more/' -e '}'
 "#;
 
-/// Reads `tar -tv` with quoted names and ends with the first member that may not be. Names keep their quotes and escapes:
-/// a part of a name is the same text wherever it stands, and an escape never holds a slash.
+/// Reads `tar -tv` output with quoted names and fails at the first unsafe member. Names keep their quotes and escapes:
+/// a path component always has the same quoted text, and an escape never contains a slash.
 const CHECK: &str = r#"
 function refuse(why) { printf "forge: member %s %s\n", name, why > "/dev/stderr"; bad = 1; exit 1 }
 function inside(text,  parts, n, i) {
@@ -113,7 +113,8 @@ END {
 }
 "#;
 
-/// Enters the directory above `into`, clears what killed runs left, and makes a box beside `into`.
+/// Enters the parent directory of `into`, removes leftovers of killed runs, and creates a staging directory next to
+/// `into`.
 const PREPARE: &str = r#"
 path=$1 stamp=$2 own=$3 strip=$4 run=$5 note=$6 wanted=$7 archive=$8 check=$9
 dir=${path%/*} name=${path##*/}
@@ -128,8 +129,9 @@ stage
 mkdir -m 0700 -- "./$name" || fail "cannot make $dir/$box/$name"
 "#;
 
-/// Copies an archive that others may change while it is looked at and unpacked. Nothing else is read in its place: no link,
-/// and no pipe, which would never end. Whoever makes the file longer does not fill the disk.
+/// Copies an archive that other users could modify while it is checked and unpacked. Opens neither links nor pipes (a
+/// pipe might never end), and copies at most one byte more than the observed size, so that a growing file cannot fill
+/// the disk.
 const COPY: &str = r#"
 bytes=$1
 private_copy() (
@@ -165,7 +167,7 @@ mkdir -p -- "${stamp%/*}" && mv -fT -- "./$name.note" "$stamp.part" && sync -- "
   fail "cannot write $stamp"
 "#;
 
-/// The note stands before the members do: a run that is killed in between is seen as members that are missing.
+/// The stamp is written before the members are moved: a run killed in between shows up as missing members.
 const SWAP: &str = r#"
 if [ -e "../$name" ] || [ -L "../$name" ]; then mv -T -- "../$name" "./$name.old" || fail "cannot move $path away"; fi
 mv -T -- "./$name" "../$name" || { [ ! -e "./$name.old" ] || mv -T -- "./$name.old" "../$name"; fail "cannot rename $dir/$box/$name to $path"; }
@@ -177,12 +179,12 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("(child): xz: Cannot exec", "`xz` is missing: add a `package` step for `xz-utils` before this one"),
     ("(child): zstd: Cannot exec", "`zstd` is missing: add a `package` step for it before this one"),
     ("(child): bzip2: Cannot exec", "`bzip2` is missing: add a `package` step for it before this one"),
-    ("the archive is refused", "pack it again without this member"),
+    ("the archive is refused", "repack the archive without this member"),
     ("a file system is mounted", "unmount it first"),
     ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
-    ("invalid group", "the group does not exist on the host: add a step that makes it before this one"),
-    ("No space left on device", "the file system is full; what was unpacked before is untouched"),
-    ("has changed since", "something else writes the archive; run forge again"),
+    ("invalid group", "the group does not exist on the host: add a `group` step before this one"),
+    ("No space left on device", "the file system is full; the previously unpacked files are unchanged"),
+    ("has changed since", "another process writes the archive; run forge again"),
 ];
 
 impl Archive {
@@ -235,7 +237,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::Path;
 
-    /// Copies the archive `source`, which had `bytes` bytes, in a folder; returns what was said and copied.
+    /// Copies the archive `source` of `bytes` bytes in a folder; returns stderr and the size of the copy.
     fn copied(shell: &str, folder: &Path, bytes: u64) -> (String, Option<u64>) {
         let source = folder.join("source").to_str().unwrap().to_owned();
         let start = "fail() { printf 'forge: %s\\n' \"$*\" >&2; exit 1; }\narchive=$1 name=into\n";
@@ -268,10 +270,10 @@ mod tests {
             };
             assert_eq!(copied(shell, dir.path(), 2_000_000), (why(2_000_000), Some(2_000_001)), "{shell}");
             assert_eq!(copied(shell, dir.path(), 4_000_000), (why(4_000_000), Some(3_000_000)), "{shell}");
-            // All that a disk holds, and more.
+            // A sparse file larger than any disk.
             std::fs::File::options().write(true).open(&source).unwrap().set_len(1 << 42).unwrap();
             assert_eq!(copied(shell, dir.path(), 3_000_000), (why(3_000_000), Some(3_000_001)), "{shell}");
-            // What only root can change is read where it is.
+            // A file that only root can modify is read in place.
             std::fs::set_permissions(&source, PermissionsExt::from_mode(0o644)).unwrap();
             assert_eq!(copied(shell, dir.path(), 3_000_000), (String::new(), Some(0)), "{shell}");
             std::fs::rename(&source, dir.path().join("other")).unwrap();

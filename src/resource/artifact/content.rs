@@ -1,17 +1,17 @@
-//! What stands at the path of a large file: asked in a process of its own, and read as a whole only when it may have
-//! changed since forge last did.
+//! Observes the path of a large file with a dedicated probe, which reads the whole file only if it may have changed
+//! since forge installed it.
 
 use crate::model::Untrusted;
 use crate::probe::{Observation, Output, PathInfo, PathState, PathType, Probe, Unknown};
 use crate::resource::support::{output, sha256_hex};
 
-/// Seconds that reading the file may take.
+/// Time limit for reading the file, in seconds.
 const LIMIT: u64 = 900;
 
-/// Prints `absent`, or `found` with type, owner, group, mode, size, inode and times, and below it the target of a link or
-/// the digest of a file. `$FORGE_NOTE` holds size, inode, times, owner and digest as they were when the file was put there: the time
-/// of change of an inode cannot be set back, so that whoever writes to the file makes it another one. Without it
-/// nothing is read.
+/// Prints `absent`, or `found` with type, owner, group, mode, size, inode and times, followed by the target of a link
+/// or the digest of a file. `$FORGE_NOTE` caches the digest with size, inode, times and owner from when forge installed
+/// the file. The ctime of an inode cannot be set back, so any write invalidates the note. If `$FORGE_NOTE` is empty,
+/// the file is not read.
 const SCRIPT: &str = r#"LC_ALL=C
 export LC_ALL
 found=$(stat -c '%F|%U|%G|%a|%s|%i|%.9Y|%.9Z|%u|%g' -- "$FORGE_PATH" 2>&1) || {
@@ -35,12 +35,12 @@ case $found in
 esac
 "#;
 
-/// Returns where the digest of the file at `path` is noted.
+/// Returns the path of the note that caches the digest of the file at `path`.
 pub(in crate::resource) fn note(path: &str) -> String {
     format!("/var/lib/forge/artifacts/{}", &sha256_hex(path.as_bytes())[..32])
 }
 
-/// Returns the question about the file at `path`; without `digest` it is not read.
+/// Returns the probe of the file at `path`; without `digest` the content is not read.
 pub(in crate::resource) fn probe(path: &str, digest: bool) -> Probe {
     let note = if digest { note(path) } else { String::new() };
     Probe::Check {
@@ -53,10 +53,10 @@ pub(in crate::resource) fn probe(path: &str, digest: bool) -> Probe {
     }
 }
 
-/// Returns the answer to [`probe`].
+/// Returns the result of [`probe`].
 ///
 /// # Errors
-/// The host could not tell.
+/// The host could not read the path.
 pub(in crate::resource) fn state(seen: &Observation, path: &str, digest: bool) -> Result<PathState, Unknown> {
     let output = output(seen, &probe(path, digest))?;
     let failed = || Unknown::new(format!("`{path}` could not be read")).said(output.stderr.raw().trim());

@@ -1,4 +1,4 @@
-//! What stands at the path, against the digest that is declared.
+//! Compares the file at the path with the declared digest.
 
 use super::{Artifact, content};
 use crate::artifact::Artifact as Source;
@@ -31,7 +31,7 @@ impl Artifact {
     }
 
     fn create(&self, source: &Source) -> Judgement {
-        let reason = format!("there is no file at `{}`", self.path);
+        let reason = format!("file `{}` does not exist", self.path);
         Judgement::change(reason, self.all_new(source), Disruption::D0, json!({ "type": "absent" }))
     }
 
@@ -62,20 +62,20 @@ impl Artifact {
         let mut basis = json!({ "type": "file", "content": found });
         put_ownership(&mut basis, info);
         Ok(match changes.is_empty() {
-            true => Judgement::ok("content, owner and mode are as declared", basis),
+            true => Judgement::ok("content, owner and mode match", basis),
             false => Judgement::change(differ(&changes), changes, Disruption::D0, basis),
         })
     }
 
     fn directory(&self, info: &PathInfo, does: &str) -> Judgement {
         Judgement::blocked(BlockClass::Host, format!("`{}` is a directory", self.path), type_basis(info))
-            .hint(format!("an `artifact` step never {does} a directory; remove it with a `directory` step"))
+            .hint(format!("an `artifact` step never {does} a directory; remove it with a `directory` step first"))
     }
 
     pub(super) fn judge_absent(&self, seen: &Observation) -> Result<Judgement, Unknown> {
         let info = match content::state(seen, &self.path, true)? {
             PathState::Absent => {
-                let reason = format!("there is no file at `{}`, as declared", self.path);
+                let reason = format!("file `{}` does not exist", self.path);
                 return Ok(Judgement::ok(reason, json!({ "type": "absent" })));
             }
             PathState::Present(info) => info,
@@ -94,7 +94,7 @@ impl Artifact {
     }
 }
 
-/// Returns what people read of an artifact: where it comes from, and its digest.
+/// Describes an artifact by its digest and source.
 fn described(source: &Source) -> String {
     format!("sha256 {}, from {}", source.sha256.short(), source.source.short())
 }

@@ -1,4 +1,4 @@
-//! `artifact`: a large file by its digest, brought to the host by the controller or by the host itself.
+//! `artifact`: a large file with a known digest, sent by the controller or fetched by the host.
 
 pub(super) mod content;
 mod judge;
@@ -15,31 +15,30 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "artifact",
-    summary: "A large file by its SHA-256, sent by the controller or fetched by the host.",
+    summary: "A large file with a known SHA-256, sent by the controller or fetched by the host.",
     example: include_str!("../examples/artifact.yaml"),
     doc: "\
-For installers, drivers and archives that are too large for a `file`. The artifact comes from `url` (http or https) or
-is `file`, a file of the inventory's tree of any size. **`sha256` is mandatory**, in the step or in the lock file beside
-the inventory, which `forge fetch --lock` writes: without a digest nothing is contacted.
+Use it for installers, drivers and archives that are too large for a `file` step. The artifact comes from `url` (http or
+https) or `file` (a file of any size in the inventory's tree). **`sha256` is required**, either in the step or in the
+lock file next to the inventory, which `forge fetch --lock` writes. Without a digest nothing is contacted.
 
-**`via: controller`** (the default): forge fetches the artifact once into its cache, however many hosts need it, and sends
-it over the open session. A download whose connection breaks goes on where it stopped, in this run or the next, and so
-does the way to the host. `forge fetch` fills the cache beforehand; with `--offline` anything that is not there is an
-error. **`via: host`**: the host fetches it with its own `curl`, as a long step that outlives the session; with `--offline`
-the controller sends it from its cache instead.
+**`via: controller`** (default): forge downloads the artifact once into its cache, regardless of the number of hosts,
+and sends it over the open session. Interrupted downloads and transfers resume where they stopped, in this run or the
+next. `forge fetch` fills the cache in advance; with `--offline` a missing artifact is an error. **`via: host`**: the
+host downloads it with its own `curl`, as a long step that survives a lost session; with `--offline` the controller
+sends it from its cache instead.
 
-**Compared** are type, SHA-256, owner, group and mode. The file is read as a whole only if its size, inode or a time of it is
-another than when forge put it there (noted in `/var/lib/forge/artifacts`), so that plans stay quick; in a directory that others
-can write to it is always read. Nothing to do reads
-`content, owner and mode are as declared`.
+**Compares** type, SHA-256, owner, group and mode. To keep plans fast, forge reads the whole file only if its size,
+inode or one of its times changed since forge installed it (recorded in `/var/lib/forge/artifacts`). In a directory that
+other users can write to, the file is always read. An unchanged step reports `content, owner and mode match`.
 
-**A change** writes into a directory beside the target that only root may enter, compares the SHA-256 of what is there **on the host**, and
-only then gives it its owner and mode and renames it over the target: nothing is ever used that has another digest. A redirect that leaves https
-is refused, and credentials are never shown to another origin than that of `url`. They are given as secrets, and reach
-neither the command line of a program nor a log. The old file is not kept: it can be fetched again.
+**A change** writes to a directory next to the target that only root can enter, verifies the SHA-256 **on the host**,
+sets owner and mode, and renames the file over the target: content with another digest is never installed. Redirects
+from https to http are rejected, and credentials are sent only to the origin of `url`. Credentials are secrets and
+appear neither in command lines nor in logs. The old file is not backed up, because it can be downloaded again.
 
-**The directory** above must exist, or an earlier step must make it. An artifact that cannot be had ends forge with code 69;
-where it is known before, no host is touched.
+**The parent directory** must exist or be created by an earlier step. If an artifact is unavailable, forge exits with
+code 69; if this is known in advance, no host is changed.
 
 **Removal** removes the file.",
     fields: FIELDS,
@@ -47,20 +46,20 @@ where it is known before, no host is touched.
 };
 
 const FIELDS: &[Field] = &[
-    Field::required("path", Type::Path, "Where the file stands on the host."),
-    Field::optional("url", Type::Line, "Where it is fetched from, `https://…` or `http://…`. Excludes `file`."),
-    Field::optional("file", Type::LocalPath, "A file of the inventory's tree, of any size. Excludes `url`."),
+    Field::required("path", Type::Path, "Path of the file on the host."),
+    Field::optional("url", Type::Line, "Download URL, `https://…` or `http://…`. Excludes `file`."),
+    Field::optional("file", Type::LocalPath, "File of any size in the inventory's tree. Excludes `url`."),
     Field::optional(
         "sha256",
         Type::Line,
-        "SHA-256 of the file, 64 hex digits. Without it the lock file beside the inventory must have it.",
+        "SHA-256 of the file, 64 hex digits. Default: the entry in the lock file next to the inventory.",
     ),
     Field::optional(
         "via",
         Type::Enum(&["controller", "host"]),
-        "Who fetches `url`: the controller, which sends it on, or the host. Default `controller`.",
+        "Who downloads `url`: `controller` downloads and sends it, `host` downloads it itself. Default `controller`.",
     ),
-    Field::optional("user", Type::Line, "Who asks the server; needs `password`."),
+    Field::optional("user", Type::Line, "User name for the server. Requires `password`."),
     Field::optional("password", Type::Secret, "The password of `user`."),
     Field::optional("token", Type::Secret, "A bearer token for the server. Excludes `user` and `password`."),
     OWNER,
@@ -68,11 +67,11 @@ const FIELDS: &[Field] = &[
     Field::optional("mode", Type::Mode, "Permission bits. Default `\"0644\"`."),
 ];
 
-/// The file that is wanted.
+/// The declared file.
 #[derive(Debug)]
 struct Artifact {
     path: String,
-    /// `None` for one that is to be gone.
+    /// `None` if the file must be absent.
     source: Option<Source>,
     owner: String,
     group: String,
@@ -100,24 +99,25 @@ fn source(fields: &Fields) -> Result<Source, Diag> {
         (None, None) => return Err(Diag::error(Code::MissingKey, "an artifact needs `url` or `file`")),
         (Some(url), None) => From::Url { address: address(url)?, login },
         (None, Some(_)) if login != Login::None => {
-            return Err(Diag::error(Code::Exclusive, "a `file` is read by forge itself: nobody is asked for it")
-                .hint("leave `user`, `password` and `token` out"));
+            return Err(Diag::error(Code::Exclusive, "`file` does not take `user`, `password` or `token`")
+                .hint("remove `user`, `password` and `token`"));
         }
         (None, Some(file)) => From::File(file.into()),
     };
     let by_host = fields.text("via") == Some("host");
     if by_host && matches!(from, From::File(_)) {
-        return Err(Diag::error(Code::Exclusive, "a `file` lies on the controller: the host cannot fetch it")
-            .hint("leave `via` out"));
+        return Err(
+            Diag::error(Code::Exclusive, "`file` is on the controller, the host cannot fetch it").hint("remove `via`")
+        );
     }
     Ok(Source { source: from, sha256: digest(fields)?, by_host })
 }
 
 fn address(url: &str) -> Result<Address, Diag> {
     if SecretStore::mentions(url) {
-        return Err(bad_value("a secret cannot stand in `url`: addresses are shown")
+        return Err(bad_value("`url` must not contain a secret, because URLs are printed")
             .about("url")
-            .hint("give it as `token`, or as `user` and `password`"));
+            .hint("use `token`, or `user` and `password`"));
     }
     Address::parse(url).map_err(|why| {
         bad_value(format!("`url` {why}")).about("url").hint("write it as `https://mirror.example/x.run`")
@@ -127,19 +127,17 @@ fn address(url: &str) -> Result<Address, Diag> {
 fn login(fields: &Fields) -> Result<Login, Diag> {
     match (fields.text("user"), fields.text("password"), fields.text("token")) {
         (None, None, None) => Ok(Login::None),
-        (Some(user), Some(_), None) if user.contains(':') => {
-            Err(bad_value("`user` holds a `:`, which separates user and password"))
-        }
+        (Some(user), Some(_), None) if user.contains(':') => Err(bad_value("`user` must not contain `:`")),
         (Some(user), Some(password), None) => Ok(Login::Basic { user: user.to_owned(), password: password.to_owned() }),
         (None, None, Some(token)) => Ok(Login::Bearer { token: token.to_owned() }),
         (_, _, Some(_)) => Err(Diag::error(Code::Exclusive, "`token` excludes `user` and `password`")),
-        (_, _, None) => Err(Diag::error(Code::MissingKey, "`user` and `password` belong together")),
+        (_, _, None) => Err(Diag::error(Code::MissingKey, "`user` and `password` must be set together")),
     }
 }
 
-/// What to do where a digest is missing.
-const NO_DIGEST: &str = "copy it from the publisher; `forge fetch` computes it and prints the line to paste, \
-                         and `forge fetch --lock` writes it to the lock file of the inventory";
+/// Hint for a missing digest.
+const NO_DIGEST: &str = "copy it from the publisher, run `forge fetch` to compute and print it, \
+                         or run `forge fetch --lock` to write it to the inventory's lock file";
 
 fn digest(fields: &Fields) -> Result<Sha256, Diag> {
     let Some(text) = fields.text("sha256") else {
@@ -187,7 +185,7 @@ impl Resource for Artifact {
     }
 
     fn meaning(&self, status: i32) -> Option<&str> {
-        (status == script::LACKING).then_some("the artifact cannot be had, or is not what is declared")
+        (status == script::LACKING).then_some("the artifact is unavailable or does not match its `sha256`")
     }
 
     fn artifact(&self) -> Option<&Source> {
@@ -213,7 +211,7 @@ impl Resource for Artifact {
         self.source.as_ref().map(|_| Provision::Path(self.path.clone())).into_iter().collect()
     }
 
-    /// The note is written anew whenever the file is, and is quickly read.
+    /// The note is rewritten whenever the file is, and is cheap to read.
     fn inputs(&self) -> Vec<String> {
         vec![content::note(&self.path)]
     }
@@ -244,7 +242,7 @@ mod tests {
         let file = ("file", "/srv/x.run");
         assert_eq!(
             refused(&[file, ("sha256", DIGEST), ("via", "host")]),
-            "a `file` lies on the controller: the host cannot fetch it"
+            "`file` is on the controller, the host cannot fetch it"
         );
         assert_eq!(refused(&[("url", "ftp://h/x"), ("sha256", DIGEST)]), "`url` is neither http nor https");
     }
@@ -252,7 +250,7 @@ mod tests {
     #[test]
     fn credentials_are_whole_and_stand_in_no_address() {
         let url = ("url", "https://mirror.example/x.run");
-        assert_eq!(refused(&[url, ("user", "me")]), "`user` and `password` belong together");
+        assert_eq!(refused(&[url, ("user", "me")]), "`user` and `password` must be set together");
         assert_eq!(refused(&[url, ("token", "t"), ("user", "me")]), "`token` excludes `user` and `password`");
         assert_eq!(
             refused(&[("url", "https://me:secret@h/x"), ("sha256", DIGEST)]),
@@ -262,11 +260,11 @@ mod tests {
         let token = secrets.insert("TOKEN", "x".to_owned().into()).0;
         assert_eq!(
             refused(&[("url", &format!("https://h/x?t={token}"))]),
-            "a secret cannot stand in `url`: addresses are shown"
+            "`url` must not contain a secret, because URLs are printed"
         );
         assert_eq!(
             refused(&[("file", "/srv/x"), ("token", &token)]),
-            "a `file` is read by forge itself: nobody is asked for it"
+            "`file` does not take `user`, `password` or `token`"
         );
     }
 }

@@ -1,12 +1,13 @@
-//! The shell of artifacts: what tells how far an earlier try came, what takes a file from the session, what fetches it.
+//! Shell code of artifacts: finding a partial transfer, receiving the file from the session, downloading it.
 
 use super::{Artifact, content};
 use crate::artifact::{Artifact as Source, Login, Source as From};
 use crate::resource::{shell, support};
 use crate::script::{Fragment, safe_path};
 
-/// Enters the directory of the file. What is still coming lies in a box of its own, named by the digest, until all of it is here;
-/// what came of another one is removed. What says that the artifact cannot be had ends with [`LACKING`].
+/// Enters the directory of the file. A partial file is stored in a private directory named after the digest until it is
+/// complete; partial files with another digest are removed. `lacking` reports an unavailable artifact with exit code
+/// [`LACKING`].
 const PLACE: &str = r#"
 lacking() { printf 'forge: %s\n' "$*" >&2; exit 69; }
 dir=${path%/*} name=${path##*/} box=.${path##*/}.forge-$(printf %.16s "$wanted").part
@@ -19,14 +20,14 @@ done
 mine() { [ -f "$part" ] && [ ! -L "$part" ] && [ -O "$part" ]; }
 "#;
 
-/// Goes to the box, which lasts until the file is in its place: the next run goes on with what is in it.
+/// Enters the private directory, which persists until the file is installed, so that the next run can resume.
 const OPEN: &str = r#"
 [ -d "./$box" ] || mkdir -m 700 -- "./$box" || fail "cannot make $dir/$box"
 enter_box
 mine || rm -rf -- "$part"
 "#;
 
-/// Prints size and digest of what an earlier try left.
+/// Prints size and digest of the partial file of an earlier attempt.
 const PART: &str = r#"
 if [ -d "./$box" ] && enter_box && mine; then
   sum=$(sha256sum <"$part") && printf '%s %s\n' "$(stat -c %s -- "$part")" "${sum%% *}" || fail "cannot read $shown"
@@ -35,7 +36,7 @@ else
 fi
 "#;
 
-/// Takes the file from descriptor 7, from byte `$FORGE_OFFSET` on; the whole has `$FORGE_SIZE`.
+/// Reads the file from descriptor 7, starting at byte `$FORGE_OFFSET`; the complete size is `$FORGE_SIZE`.
 const RECEIVE: &str = r#"
 if [ "$FORGE_OFFSET" = 0 ]; then
   rm -f -- "$part"
@@ -43,24 +44,24 @@ if [ "$FORGE_OFFSET" = 0 ]; then
   cat <&7 >"$part" || fail "cannot write $shown"
   set +C
 else
-  mine && [ "$(stat -c %s -- "$part")" = "$FORGE_OFFSET" ] || fail "$shown is not what it was when it was looked at"
+  mine && [ "$(stat -c %s -- "$part")" = "$FORGE_OFFSET" ] || fail "$shown has changed since it was read"
   cat <&7 >>"$part" || fail "cannot write $shown"
 fi
 have=$(stat -c %s -- "$part") || fail "cannot read $shown"
-if [ "$have" -lt "$FORGE_SIZE" ]; then fail "only $have of $FORGE_SIZE bytes came: the next run goes on from there"; fi
+if [ "$have" -lt "$FORGE_SIZE" ]; then fail "received only $have of $FORGE_SIZE bytes: the next run resumes there"; fi
 "#;
 
-/// Lets `curl` fetch the file. It reads the credentials as its configuration, so that they stand in no argument. What it
-/// cannot go on with it begins anew. `$proto` is all that it may speak, redirects included; it shows credentials to
-/// the first origin only.
+/// Downloads the file with `curl`, which reads the credentials from its configuration on stdin, so that they do not
+/// appear in arguments. If the server cannot resume, the download restarts. `$proto` limits the protocols, including
+/// redirects; `curl` sends credentials to the first origin only.
 const FETCH: &str = r#"
-command -v curl >/dev/null 2>&1 || lacking "there is no curl on the host"
+command -v curl >/dev/null 2>&1 || lacking "curl is not installed on the host"
 whole() {
   mine && sum=$(sha256sum <"$part") && [ "${sum%% *}" = "$wanted" ]
 }
 quoted() {
   case $1 in *"
-"*) fail "a line break stands in the credentials" ;; esac
+"*) fail "the credentials contain a line break" ;; esac
   printf '%s' "$1" | sed -e 's/[\\"]/\\&/g'
 }
 configure() {
@@ -84,12 +85,12 @@ if ! whole; then
       status=$? ;;
     esac
   fi
-  [ "$status" -eq 0 ] || lacking "curl ended with $status: $url was not fetched"
+  [ "$status" -eq 0 ] || lacking "curl exited with $status: $url was not fetched"
 fi
 "#;
 
-/// Puts the part in its place once it is what it must be. Where others may replace the file, nothing is noted of it: it is read
-/// each time.
+/// Installs the partial file if its digest matches. If other users can replace the file, its digest is not cached, so
+/// it is read on every run.
 const GO_LIVE: &str = r#"
 was=$(stat -c '%s|%i|%.9Y' -- "$part") || fail "cannot read $shown"
 found=$(sha256sum <"$part") || fail "cannot read $shown"
@@ -97,7 +98,7 @@ found=${found%% *}
 if [ "$found" != "$wanted" ]; then
   rm -f -- "$part"
   cd .. && rmdir -- "./$box"
-  lacking "what came has the sha256 $found, declared is $wanted: nothing was put in place"
+  lacking "the received file has the sha256 $found, declared is $wanted: nothing was installed"
 fi
 chown -- "$own" "$part" || fail "cannot give $path to $own"
 chmod -- "$mode" "$part" || fail "cannot set the mode of $path"
@@ -108,8 +109,8 @@ cd .. && rmdir -- "./$box"
 if [ -z "$shared$foreign" ] && [ "$(stat -c '%s|%i|%.9Y' -- "./$name")" = "$was" ]; then note "$wanted"; fi
 "#;
 
-/// Gives the file to its owner. A note that was true stays true. Where others may replace the file, a copy that is what is
-/// declared takes its place.
+/// Sets owner and mode of the file. A valid note stays valid. If other users can replace the file, a verified copy
+/// takes its place.
 const GIVE: &str = r#"
 dir=${path%/*} name=${path##*/}
 enter "$dir"
@@ -135,7 +136,7 @@ chmod -- "$mode" "./$name" || fail "cannot set the mode of $path"
 if [ -z "$foreign" ] && [ -n "$sum" ]; then note "$sum"; fi
 "#;
 
-/// Notes what the file is, so that it need not be read to be known. Without the note it is read: no reason to fail.
+/// Caches the digest in a note, so that later runs need not read the file. Failing to write it is not an error.
 const NOTE: &str = r#"
 now() { stat -c '%s|%i|%.9Y|%.9Z|%u|%g' -- "./$name"; }
 note() {
@@ -144,26 +145,26 @@ note() {
 }
 "#;
 
-/// The exit status where the artifact cannot be had, or is not what is declared.
+/// Exit code for an artifact that is unavailable or does not match its digest.
 pub(super) const LACKING: i32 = 69;
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
     shell::NOT_FOLLOWED,
     ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
-    ("invalid group", "the group does not exist on the host: add a step that makes it before this one"),
-    ("No space left on device", "the file system is full; the old file is untouched"),
-    ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),
-    ("there is no curl", "add a `package` step for `curl` before this one, or leave `via: host` out"),
-    ("has the sha256", "take the right file, or the right digest"),
-    ("curl: (1)", "a redirect that leaves https is not followed: give the address it leads to, if it is to be trusted"),
-    ("curl: (6)", "the host cannot resolve the server's name: leave `via: host` out, and the controller sends it"),
-    ("curl: (7)", "the host cannot reach the server: leave `via: host` out, and the controller sends it"),
+    ("invalid group", "the group does not exist on the host: add a `group` step before this one"),
+    ("No space left on device", "the file system is full; the old file is unchanged"),
+    ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),
+    ("curl is not installed", "add a `package` step for `curl` before this one, or remove `via: host`"),
+    ("has the sha256", "check the file at the source, or correct `sha256`"),
+    ("curl: (1)", "redirects from https to http are rejected: set `url` to the redirect target if you trust it"),
+    ("curl: (6)", "the host cannot resolve the server's name: remove `via: host` to send it from the controller"),
+    ("curl: (7)", "the host cannot connect to the server: remove `via: host` to send it from the controller"),
     (
         "curl: (22)",
-        "the server refused: look whether the address still holds, and whether it wants `user` and `password`, or `token`",
+        "the server rejected the request: check `url`, and whether it requires `user` and `password`, or `token`",
     ),
-    ("curl: (28)", "the server did not answer in time; run forge again: it goes on where it stopped"),
-    ("curl: (60)", "the host does not trust the server's certificate: bring its authority with steps before this one"),
+    ("curl: (28)", "the request timed out; run forge again to resume the download"),
+    ("curl: (60)", "the host does not trust the server's certificate: install its CA in a step before this one"),
 ];
 
 impl Artifact {
@@ -185,7 +186,7 @@ impl Artifact {
             .word(content::note(&self.path))
     }
 
-    /// Returns the script that changes owner and mode only.
+    /// Returns the script that changes only owner and mode.
     pub(super) fn give(&self, source: &Source, run: &str) -> Fragment {
         let action = self.named(source).word(run).code("\npath=$1 wanted=$2 own=$3 mode=$4 note=$5 run=$6");
         shell::close(action.code(safe_path::ENTER).code(safe_path::STAGE).code(NOTE).code(GIVE))
@@ -197,17 +198,17 @@ impl Artifact {
         removed.then(shell::close(shell::private().word(content::note(&self.path)).code("\nrm -f -- \"$1\"\n")))
     }
 
-    /// Returns the script that tells how much of the file an earlier try left.
+    /// Returns the script that prints how much of the file an earlier attempt left.
     pub(super) fn part(&self, source: &Source) -> Fragment {
         shell::close(self.placed(source).code(PART))
     }
 
-    /// Returns the script that takes the file from the session.
+    /// Returns the script that receives the file from the session.
     pub(super) fn receive(&self, source: &Source) -> Fragment {
         shell::close(self.placed(source).code(OPEN).code(RECEIVE).code(GO_LIVE))
     }
 
-    /// Returns the script that fetches the file.
+    /// Returns the script that downloads the file.
     pub(super) fn fetch(&self, source: &Source) -> Fragment {
         let From::Url { address, login } = &source.source else { return self.receive(source) };
         let (user, password, token) = match login {

@@ -1,4 +1,4 @@
-//! `cron`: one job in a file of its own in `/etc/cron.d`.
+//! `cron`: one cron job in its own file in `/etc/cron.d`.
 
 mod schedule;
 
@@ -14,38 +14,38 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "cron",
-    summary: "A job of cron, in a file of its own.",
+    summary: "A cron job in its own file.",
     example: include_str!("../examples/cron.yaml"),
     doc: "\
-The job stands in `/etc/cron.d/NAME`, which belongs to root and has mode 0644 (0600 where it holds a secret): cron
-passes over files that others may write. It passes over names with other characters than letters, digits, `_` and `-` too,
-so they are refused, and so is a schedule that cron would not read.
+The job is written to `/etc/cron.d/NAME`, owned by root with mode 0644 (0600 if it contains a secret), because cron
+ignores files that other users can write. cron also ignores file names with characters other than letters, digits, `_`
+and `-`, so forge rejects them, as it rejects invalid schedules.
 
-**Compared** are the file like one of kind `file`, and whether a cron runs that will read it: `cron.service` or
-`crond.service`. Nothing to do reads `content, owner and mode are as declared; cron.service runs it`.
+**Compares** the file like a `file` step, and checks that a cron daemon is active: `cron.service` or `crond.service`. An
+unchanged step reports `content, owner and mode match; cron.service is active`.
 
-**Pending**: the file is right, and no cron is installed or none runs. Add steps of `package` and `service` before
-this one, or declare a `timer`, which needs nothing but systemd. The plan that writes the file says so already.
+**Pending**: the file matches, but cron is not installed or not active. Add `package` and `service` steps before this
+one, or use a `timer`, which needs only systemd. The plan that writes the file already reports this.
 
-**A change** puts the file in place in one step; cron reads it within a minute.
+**A change** replaces the file atomically; cron reads it within a minute.
 
-**Removal** removes the file. A job that runs at that moment goes on.",
+**Removal** removes the file. A running job continues.",
     fields: &[
-        Field::required("name", Type::Name, "Name of the file: letters, digits, `_` and `-`."),
+        Field::required("name", Type::Name, "File name: letters, digits, `_` and `-`."),
         Field::required(
             "schedule",
             Type::Line,
-            "Five fields, as in `*/10 * * * *`, or `@daily` and the like. Names of days and months stand alone, not in ranges.",
+            "Five fields, as in `*/10 * * * *`, or a keyword such as `@daily`. Ranges take numbers, not names.",
         ),
-        Field::required("command", Type::Line, "What the shell runs. A `%` means itself here: forge escapes it for cron."),
-        Field::optional("user", Type::Name, "Whose job it is. Default `root`."),
-        Field::optional("env", Type::Map(&Type::Line), "Variables of the job. Cron expands nothing in them."),
-        Field::optional("backup", Type::Bool, "Whether the previous file is kept on the host. Default `true`."),
+        Field::required("command", Type::Line, "Shell command. Write `%` as is: forge escapes it for cron."),
+        Field::optional("user", Type::Name, "User that runs the job. Default `root`."),
+        Field::optional("env", Type::Map(&Type::Line), "Environment variables. cron expands nothing in the values."),
+        Field::optional("backup", Type::Bool, "Keep a backup of the previous file on the host. Default `true`."),
     ],
     build,
 };
 
-/// The services that read `/etc/cron.d`: Debian's name and Red Hat's.
+/// The services that read `/etc/cron.d`, as named by Debian and by Red Hat.
 const DAEMONS: [&str; 2] = ["cron.service", "crond.service"];
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = required(fields, "name")?;
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) {
         return Err(
-            bad_value(format!("cron passes over a file named `{name}`")).hint("use letters, digits, `_` and `-` only")
+            bad_value(format!("`{name}` is not a valid cron file name")).hint("use letters, digits, `_` and `-` only")
         );
     }
     let body = if absent { String::new() } else { body(fields)? };
@@ -79,12 +79,10 @@ fn body(fields: &Fields) -> Result<String, Diag> {
     let schedule = schedule::parse(required(fields, "schedule")?).map_err(bad_value)?;
     let command = required(fields, "command")?.trim();
     if command.is_empty() {
-        return Err(bad_value("the command of the job is empty"));
+        return Err(bad_value("`command` is empty"));
     }
     if command.contains("\\%") {
-        return Err(
-            bad_value("`\\%` in a command would reach the shell as it stands").hint("write `%`: forge escapes it")
-        );
+        return Err(bad_value("`command` must not contain `\\%`").hint("write `%`: forge escapes it for cron"));
     }
     let user = fields.text("user").unwrap_or("root");
     super::support::account_name("user", user)?;
@@ -99,11 +97,11 @@ fn body(fields: &Fields) -> Result<String, Diag> {
 fn variable(name: &str, value: &str) -> Result<String, Diag> {
     let starts = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
     if !starts || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-        return Err(bad_value(format!("`{name}` cannot name an environment variable")));
+        return Err(bad_value(format!("`{name}` is not a valid environment variable name")));
     }
-    // Cron takes quotes around a value away, and nothing inside.
+    // cron strips quotes around a value and supports no escapes inside.
     match value.contains(['"', '\'']) {
-        true => Err(bad_value(format!("the value of `{name}` holds a quote, which cron would take away"))),
+        true => Err(bad_value(format!("the value of `{name}` must not contain quotes, because cron strips them"))),
         false => Ok(format!("{name}=\"{value}\"")),
     }
 }
@@ -113,8 +111,8 @@ fn daemon(name: &str) -> Probe {
 }
 
 impl Cron {
-    /// Judges whether something is going to read the file. No change rests on that, so it is no part of the basis: an
-    /// earlier step may well start cron.
+    /// Evaluates whether a daemon will read the file. No change depends on this, so it is not part of the basis: an
+    /// earlier step may start cron.
     fn judge_daemon(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
         let mut there = None;
         for name in DAEMONS {
@@ -125,24 +123,24 @@ impl Cron {
             match (unit.load.as_str(), unit.active.as_str()) {
                 ("not-found", _) => {}
                 (_, "active" | "reloading" | "refreshing") => {
-                    return Judgement::ok(format!("{name} runs it"), Value::Null);
+                    return Judgement::ok(format!("{name} is active"), Value::Null);
                 }
                 (_, active) => there = there.or(Some((name, active))),
             }
         }
         if let Some(name) = DAEMONS.iter().find(|name| brought(cx.predicted, &Provision::Unit((**name).to_owned()))) {
-            return Judgement::ok(format!("an earlier step brings {name}"), Value::Null);
+            return Judgement::ok(format!("an earlier step starts {name}"), Value::Null);
         }
         match there {
             Some((name, active)) => pending(format!("`{name}` is {active}"))
                 .hint(format!("add a `service` step for `{}`", name.trim_end_matches(".service"))),
             None if brings_package(cx) => Judgement::ok("an earlier step installs cron", Value::Null),
-            None => pending("no cron is installed".to_owned())
-                .hint("add the `package` and `service` steps of cron before this one, or declare a `timer`"),
+            None => pending("cron is not installed".to_owned())
+                .hint("add `package` and `service` steps for cron before this one, or use a `timer`"),
         }
     }
 
-    /// A file that is yet to be written waits for the same: that is said before it is written.
+    /// Evaluates file and daemon. The plan reports a missing daemon even if the file still has to be written.
     fn judge_both(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
         let daemon = self.judge_daemon(seen, cx);
         let waits = daemon.clone();
@@ -162,20 +160,20 @@ fn pending(why: String) -> Judgement {
     Judgement { verdict: Verdict::Pending, ..Judgement::ok(reason, Value::Null) }
 }
 
-/// Whether an earlier step installs a package that brings a cron: Debian's name and Red Hat's.
+/// Reports whether an earlier step installs a package with a cron daemon, as named by Debian or by Red Hat.
 fn brings_package(cx: &Context<'_>) -> bool {
     ["cron", "cronie"].iter().any(|name| brought(cx.predicted, &Provision::Package((*name).to_owned())))
 }
 
-const CONFIGURED: &str = "configured, and ";
+const CONFIGURED: &str = "configured, but ";
 const NOTHING_RUNS: &str = "nothing runs it";
 
 const EXPLAIN: &[(&str, &str)] = &[
     (
         "directory /etc/cron.d does not exist",
-        "no cron is installed: add its `package` step before this one, or declare a `timer`",
+        "cron is not installed: add its `package` step before this one, or use a `timer`",
     ),
-    ("No space left on device", "the file system is full; the old file is untouched"),
+    ("No space left on device", "the file system is full; the old file is unchanged"),
 ];
 
 impl Resource for Cron {
@@ -252,14 +250,14 @@ mod tests {
     #[test]
     fn what_cron_would_pass_over_is_refused() {
         let refused = |field, value| built(&[(field, value)]).unwrap_err();
-        assert_eq!(refused("name", json!("job.sh")), "cron passes over a file named `job.sh`");
-        assert_eq!(refused("schedule", json!("* * * * 8")), "`8` is not a day of the week (0 to 7)");
-        assert_eq!(refused("command", json!(" ")), "the command of the job is empty");
-        assert_eq!(refused("command", json!("date +\\%F")), "`\\%` in a command would reach the shell as it stands");
-        assert_eq!(refused("env", json!({ "A-B": "" })), "`A-B` cannot name an environment variable");
+        assert_eq!(refused("name", json!("job.sh")), "`job.sh` is not a valid cron file name");
+        assert_eq!(refused("schedule", json!("* * * * 8")), "`8` is not a valid day of the week (0 to 7)");
+        assert_eq!(refused("command", json!(" ")), "`command` is empty");
+        assert_eq!(refused("command", json!("date +\\%F")), "`command` must not contain `\\%`");
+        assert_eq!(refused("env", json!({ "A-B": "" })), "`A-B` is not a valid environment variable name");
         assert_eq!(
             refused("env", json!({ "A": "\"x\"" })),
-            "the value of `A` holds a quote, which cron would take away"
+            "the value of `A` must not contain quotes, because cron strips them"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Judges a release by what was seen of it.
+//! Evaluates a Helm release.
 
 use super::super::support::ticked;
 use super::HelmRelease;
@@ -8,7 +8,7 @@ use crate::model::{BlockClass, Disruption, Value};
 use crate::probe::{ChartInfo, ReleaseInfo, ReleaseState, ReleaseStatus};
 use crate::resource::{Change, Judgement};
 
-/// What was seen, without what time alone changes.
+/// Returns the observed state without attributes that change with time alone.
 fn basis(release: &HelmRelease, state: &ReleaseState) -> Value {
     let mut state = state.clone();
     let stale = state.release.as_ref().is_some_and(|info| is_stale(release, info));
@@ -26,14 +26,14 @@ fn is_stale(release: &HelmRelease, info: &ReleaseInfo) -> bool {
 pub(super) fn absent(release: &HelmRelease, state: &ReleaseState) -> Judgement {
     let (title, basis) = (release.title(), basis(release, state));
     let Some(info) = state.release.as_ref().filter(|info| info.status != ReleaseStatus::Uninstalled) else {
-        return Judgement::ok(format!("there is no release `{title}`"), basis);
+        return Judgement::ok(format!("release `{title}` does not exist"), basis);
     };
     if let Some(blocked) = at_work(release, info, &basis).or_else(|| foreign(release, info, &basis)) {
         return blocked;
     }
     let mut reason = format!("release `{title}` is {}", info.status.name());
     if let Some(stays) = definitions(state.chart.as_ref()) {
-        reason.push_str(&format!("; an uninstall leaves {stays}"));
+        reason.push_str(&format!("; uninstalling keeps {stays}"));
     }
     let changes = vec![Change::new("release", Some(&named(info)), None)];
     called(Judgement::change(reason, changes, Disruption::D1, basis), release, Deed::Uninstall)
@@ -41,7 +41,7 @@ pub(super) fn absent(release: &HelmRelease, state: &ReleaseState) -> Judgement {
 
 pub(super) fn present(release: &HelmRelease, state: &ReleaseState) -> Judgement {
     let Some(chart) = &state.chart else {
-        return Judgement::unknown(&crate::probe::Unknown::new("the chart was not looked at"));
+        return Judgement::unknown(&crate::probe::Unknown::new("the chart was not read"));
     };
     Judgement { images: chart.images.clone(), ..with_chart(release, state, chart) }
 }
@@ -57,14 +57,17 @@ fn with_chart(release: &HelmRelease, state: &ReleaseState, chart: &ChartInfo) ->
     }
 }
 
-/// Somebody's helm may still be at it.
+/// Blocks the step while another Helm process may be working on the release.
 fn at_work(release: &HelmRelease, info: &ReleaseInfo, basis: &Value) -> Option<Judgement> {
     let live = info.status.is_pending() && !is_stale(release, info);
-    let reason =
-        format!("another helm is at work: revision {} is {} since {} s", info.revision, info.status.name(), info.age_s);
+    let status = info.status.name();
+    let reason = format!(
+        "another Helm operation is in progress: revision {} has been {status} for {} s",
+        info.revision, info.age_s
+    );
     live.then(|| {
         Judgement::blocked(BlockClass::Busy, reason, basis.clone()).hint(format!(
-            "wait for it; from an age of {} s on it counts as killed, and is cleared away",
+            "wait for it to finish; after {} s forge treats it as killed and recovers the release",
             release.stale_s
         ))
     })
@@ -73,46 +76,46 @@ fn at_work(release: &HelmRelease, info: &ReleaseInfo, basis: &Value) -> Option<J
 fn foreign(release: &HelmRelease, info: &ReleaseInfo, basis: &Value) -> Option<Judgement> {
     let reason = format!("release `{}` ({}) was not installed by forge", release.title(), named(info));
     (!info.ours && !release.adopt)
-        .then(|| Judgement::blocked(BlockClass::Host, reason, basis.clone()).hint("`adopt: true` takes it over"))
+        .then(|| Judgement::blocked(BlockClass::Host, reason, basis.clone()).hint("set `adopt: true` to take it over"))
 }
 
 fn images(chart: &ChartInfo, basis: &Value) -> Option<Judgement> {
     let loose = tell::loose(&chart.images);
     let reason = format!(
-        "{} without a tag or digest, or with `latest`: {}",
+        "{} without a tag or digest, or with tag `latest`: {}",
         if loose.len() == 1 { "an image" } else { "images" },
         ticked(&loose)
     );
     (!loose.is_empty()).then(|| {
         Judgement::blocked(BlockClass::Declaration, reason, basis.clone())
-            .hint("set the tag or digest of each in `values`")
+            .hint("set a tag or digest for each image in `values`")
     })
 }
 
 fn first(release: &HelmRelease, state: &ReleaseState, chart: &ChartInfo, basis: Value) -> Judgement {
     if let Some(other) = state.foreign.first().filter(|_| !release.beside) {
         let reason = format!(
-            "chart `{}` is installed already, by somebody else: release `{}/{}` ({}, {})",
+            "chart `{}` is already installed as release `{}/{}` ({}, {})",
             chart.name, other.namespace, other.name, other.version, other.status
         );
         return Judgement::blocked(BlockClass::Host, reason, basis)
-            .hint("declare that release with `adopt: true`, uninstall it, or allow both with `beside: true`");
+            .hint("declare that release with `adopt: true`, uninstall it, or set `beside: true` to keep both");
     }
     let told = format!("{} {}", chart.name, chart.version);
     let mut changes = vec![Change::new("release", None, Some(&told))];
     changes.extend(defined(chart));
     changes.extend(hooks(release, state, "install"));
-    let reason = format!("there is no release `{}`", release.title());
+    let reason = format!("release `{}` does not exist", release.title());
     called(Judgement::change(reason, changes, Disruption::D0, basis), release, Deed::Upgrade { force: false })
 }
 
-/// Hooks that run.
+/// Returns the hooks that run as a change.
 fn hooks(release: &HelmRelease, state: &ReleaseState, verb: &str) -> Option<Change> {
     let hooks = tell::hooks(state, verb);
     (release.hooks && !hooks.is_empty()).then(|| Change::new("hooks", None, Some(&hooks.join(", "))))
 }
 
-/// Definitions that are made.
+/// Returns the CustomResourceDefinitions that are created.
 fn defined(chart: &ChartInfo) -> impl Iterator<Item = Change> {
     let new = chart.crds.iter().filter(|crd| !crd.present);
     new.map(|crd| Change::new(&format!("CustomResourceDefinition {}", crd.name), None, Some("new")))
@@ -129,12 +132,8 @@ fn installed(
         return blocked;
     }
     if info.status == ReleaseStatus::Unknown {
-        return Judgement::blocked(
-            BlockClass::Host,
-            "helm calls the release's status one that forge does not know",
-            basis,
-        )
-        .hint("look at it with `helm status`");
+        return Judgement::blocked(BlockClass::Host, "Helm reports a release status that forge does not know", basis)
+            .hint("check it with `helm status`");
     }
     let mut upgrade = moved(chart, info);
     upgrade.extend(tell::declared(state));
@@ -155,7 +154,7 @@ fn installed(
     }
 }
 
-/// An upgrade that skips releases which the chart's makers want to be passed through.
+/// Blocks an upgrade across more major versions than `majors` allows.
 fn leap(release: &HelmRelease, chart: &ChartInfo, info: &ReleaseInfo, basis: &Value) -> Option<Judgement> {
     let most = release.majors?;
     if info.version == chart.version {
@@ -163,29 +162,29 @@ fn leap(release: &HelmRelease, chart: &ChartInfo, info: &ReleaseInfo, basis: &Va
     }
     let step = format!("from {} to {}", info.version, chart.version);
     let (Some(from), Some(to)) = (major(&info.version), major(&chart.version)) else {
-        let reason = format!("how far it is {step} cannot be told: a version begins with its major release");
+        let reason = format!("the major version distance {step} could not be evaluated: not a `MAJOR.…` version");
         return Some(Judgement::blocked(BlockClass::Declaration, reason, basis.clone()));
     };
     let (reason, hint) = match to - from {
         up if up > most => (
-            format!("{step} are {up} major releases, at most {most} may follow at once"),
-            "pass through a release in between",
+            format!("{step} is an upgrade by {up} major versions, the maximum is {most}"),
+            "upgrade to an intermediate version first",
         ),
         up if up < 0 => (
-            format!("{step} goes back by a major release"),
-            "uninstall it first: what is newer in the cluster is not taken back by an upgrade",
+            format!("{step} is a downgrade by a major version"),
+            "uninstall the release first: an upgrade does not revert newer cluster state",
         ),
         _ => return None,
     };
     Some(Judgement::blocked(BlockClass::Rule, reason, basis.clone()).hint(hint))
 }
 
-/// `v24.9.1` is of the major release 24.
+/// Returns the major version: 24 for `v24.9.1`.
 fn major(version: &str) -> Option<i64> {
     version.trim_start_matches('v').split('.').next()?.parse().ok()
 }
 
-/// What differs of chart, version and status.
+/// Compares chart, version and status.
 fn moved(chart: &ChartInfo, info: &ReleaseInfo) -> Vec<Change> {
     let differs =
         |attribute: &str, from: &str, to: &str| (from != to).then(|| Change::new(attribute, Some(from), Some(to)));
@@ -198,15 +197,15 @@ fn moved(chart: &ChartInfo, info: &ReleaseInfo) -> Vec<Change> {
 }
 
 fn as_declared(release: &HelmRelease, state: &ReleaseState, info: &ReleaseInfo) -> String {
-    let mut reason = format!("{} is deployed, and its live objects are as it says", named(info));
+    let mut reason = format!("{} is deployed, live objects match", named(info));
     if state.random {
         reason = format!(
-            "{} is deployed; it renders otherwise each time: values, version and live objects are as declared",
+            "{} is deployed, values, version and live objects match (the chart renders differently each time)",
             named(info)
         );
     }
     if !info.ours {
-        reason.push_str(&format!("; somebody else installed `{}`", release.title()));
+        reason.push_str(&format!("; `{}` was not installed by forge", release.title()));
     }
     reason
 }
@@ -214,14 +213,14 @@ fn as_declared(release: &HelmRelease, state: &ReleaseState, info: &ReleaseInfo) 
 fn mended(release: &HelmRelease, state: &ReleaseState, live: Vec<Change>, basis: Value) -> Judgement {
     let objects = state.live.len();
     let mut reason = match objects {
-        1 => "1 live object is not as the release says".to_owned(),
-        _ => format!("{objects} live objects are not as the release says"),
+        1 => "1 live object differs from the release".to_owned(),
+        _ => format!("{objects} live objects differ from the release"),
     };
     let added: usize = state.live.iter().map(|live| live.added.len()).sum();
     if added > 0 {
         reason.push_str(&format!(
-            "; {added} of these fields {} no upgrade takes away",
-            if added == 1 { "is added, which" } else { "are added, which" }
+            "; {added} of the fields {} not be removed by an upgrade",
+            if added == 1 { "was added and will" } else { "were added and will" }
         ));
     }
     called(Judgement::change(reason, live, Disruption::D1, basis), release, Deed::Mend)
@@ -234,9 +233,9 @@ fn upgraded(
     live: Vec<Change>,
     basis: Value,
 ) -> Judgement {
-    let mut reason = "the release is not as declared".to_owned();
+    let mut reason = "the release differs".to_owned();
     if let Some(taken) = tell::taken(&state.conflicts) {
-        reason.push_str(&format!("; the upgrade takes {taken}"));
+        reason.push_str(&format!("; the upgrade takes over {taken}"));
     }
     let mut changes = tell::together(declared, live);
     changes.extend(hooks(release, state, "upgrade"));
@@ -252,8 +251,8 @@ fn named(info: &ReleaseInfo) -> String {
     format!("{} {}", info.chart, info.version)
 }
 
-/// Names the definitions of a chart that are there.
+/// Lists the existing CustomResourceDefinitions of a chart.
 fn definitions(chart: Option<&ChartInfo>) -> Option<String> {
     let names: Vec<&str> = chart?.crds.iter().filter(|crd| crd.present).map(|crd| crd.name.as_str()).collect();
-    (!names.is_empty()).then(|| format!("the definitions {}", ticked(&names)))
+    (!names.is_empty()).then(|| format!("the CustomResourceDefinitions {}", ticked(&names)))
 }

@@ -1,4 +1,4 @@
-//! `helm_release`: a chart, installed in a cluster by the `helm` program.
+//! `helm_release`: a Helm chart installed in a cluster.
 
 mod judge;
 mod tell;
@@ -14,98 +14,88 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "helm_release",
-    summary: "A chart, installed in a cluster by the `helm` program.",
+    summary: "A Helm chart installed in a cluster.",
     example: include_str!("../examples/helm_release.yaml"),
     doc: "\
-Of scope `cluster`. The `helm` of the controller is used, Helm 3.16 or newer, or Helm 4; it gets a home of its own, and neither plugins
-nor `HELM_*` variables reach it. Values go to it through stdin, never as arguments. The chart is `chart` in `repository`,
-an `oci://` address, `path`, a folder or `.tgz` of the inventory's tree, or `built_in`, one that ships with forge. Charts that are
-fetched are kept beside the inventory's other artifacts; with `--offline` only those are used.
+A kind of scope `cluster`. forge runs the controller's `helm`, Helm 3.16 or newer, or Helm 4, with a home directory of
+its own; plugins and `HELM_*` variables have no effect. Values are passed through stdin, never as arguments. The chart
+is `chart` in `repository`, an `oci://` address, `path` (a directory or `.tgz` in the inventory's tree), or `built_in`
+(a chart that ships with forge). Downloaded charts are cached with the inventory's other artifacts; with `--offline`
+forge uses only the cache.
 
-**Compared** before anything is run, so that no change makes no revision and runs no hook: chart and `version`, the release's
-own values, its manifest with the one that the chart renders for this server, and each live object with that manifest, by
-a server-side dry run. A chart that renders otherwise each time, with `randAlphaNum` for example, is compared by values and
-version alone, and that is said. Fields that somebody added by hand are found by the owners that the API
-keeps: no upgrade removes those. Text that is secret, or was, is masked: values of `Secret` objects, of keys such as
-`password` and `token`, and whatever holds a declared secret.
+**Compares** before it runs anything, so that an unchanged release gets no new revision and runs no hooks: chart and
+`version`, the release's values, its manifest with the manifest that the chart renders for this server, and each live
+object with that manifest, by a server-side dry run. A chart that renders differently each time, for example with
+`randAlphaNum`, is compared by values and version only, and the step reports this. Fields that another user added are
+detected through the API's managed fields; an upgrade does not remove those. Secret text is masked: values of `Secret`
+objects, of keys such as `password` and `token`, and everything that contains a declared secret.
 
-**A change** of chart, version, values or manifest is one `helm upgrade --install` with the declared hooks, which are named in the
-plan. With `wait`, it ends when everything is ready, and else is rolled back. Fields of other owners that stand in its way are
-named, and taken over (`--force-conflicts`; Helm 3 does so by itself). Definitions of custom resources that the chart's folder
-`crds` has and the cluster lacks are made first; those that exist are left as they are, as Helm does.
-**Live objects alone** that moved are put back through the API: no revision is made and no hook runs.
+**A change** of chart, version, values or manifest is one `helm upgrade --install` with the declared hooks, which the
+plan lists. With `wait` it succeeds when everything is ready, and is rolled back otherwise. Conflicting fields of other
+owners are listed and taken over (`--force-conflicts`; Helm 3 does so by default). CustomResourceDefinitions in the
+chart's `crds` directory that are missing in the cluster are created first; existing ones are not changed, as with Helm.
+**Drift of live objects alone** is repaired through the API, without a new revision or hooks.
 
-**A release that is `failed`** is repaired by an upgrade. **One that is pending** belongs to a helm that is at work, and blocks the step
-until it is older than `stale_after`; then it is what a killed helm left, and is rolled back, or taken away if nothing was
-ever deployed. **One that forge did not install** is left alone without `adopt: true`, unless it is as declared. So is a
-cluster in which the same chart is installed elsewhere, without `beside: true`.
+**A `failed` release** is repaired by an upgrade. **A pending release** belongs to a running Helm process and blocks the
+step until it is older than `stale_after`. After that forge treats it as left by a killed process, and rolls it back, or
+removes it if nothing was ever deployed. **A release that forge did not install** blocks the step without `adopt: true`,
+unless it matches. A cluster in which the same chart is installed elsewhere blocks the step without `beside: true`.
 
-**Images** of the manifest and the hooks need a tag or digest other than `latest`.
+**Images** of the manifest and the hooks need a digest, or a tag other than `latest`.
 
-**helm is never killed** by forge: its own limit, `timeout`, lies below that of the step, and Ctrl-C lets it end.
+**Helm is never killed** by forge: its own limit, `timeout`, is below that of the step, and Ctrl-C waits until it exits.
 
-**Disruption** is D1, and D0 for a first install.
+**Disruption** is D1, or D0 for a first install.
 
-**Removal** uninstalls. Definitions of custom resources stay, and are named where the step names the chart: with them
-would go every resource of theirs.",
+**Removal** uninstalls the release. CustomResourceDefinitions stay, because removing them would delete all their
+resources; they are listed if the step declares the chart.",
     fields: FIELDS,
     build,
 };
 
 const FIELDS: &[Field] = &[
-    Field::required("name", Type::Name, "Name of the release. Another name is another release."),
-    Field::required("namespace", Type::Name, "Namespace of the release; it must exist, or an earlier step make it."),
+    Field::required("name", Type::Name, "Release name. Changing it creates another release."),
+    Field::required("namespace", Type::Name, "Namespace of the release. Must exist or be created by an earlier step."),
     Field::optional(
         "chart",
         Type::Line,
-        "Name of the chart in `repository`, or its `oci://…` address. This, `path` or `built_in` is needed unless the release is to be gone.",
+        "Chart name in `repository`, or an `oci://…` address. A release needs `chart`, `path` or `built_in`.",
     ),
-    Field::optional("repository", Type::Line, "`https://…` of the chart's repository."),
+    Field::optional("repository", Type::Line, "`https://…` URL of the chart repository."),
     Field::optional(
         "path",
         Type::LocalPath,
-        "A chart of the inventory's tree, a folder or a `.tgz`. Excludes `chart` and `repository`.",
+        "Chart directory or `.tgz` in the inventory's tree. Excludes `chart` and `repository`.",
     ),
     Field::optional(
         "built_in",
         Type::Line,
-        "Name of a chart that ships with forge, with the version that ships. Excludes `chart`, `repository`, `path`, `version` and `sha256`.",
+        "Name of a chart that ships with forge. Excludes `chart`, `repository`, `path`, `version` and `sha256`.",
     ),
-    Field::optional("version", Type::Version, "The exact version, as the chart itself says it. Needed with a chart."),
-    Field::optional("sha256", Type::Line, "SHA-256 of the packed chart, 64 hex digits. Not for a folder."),
-    Field::optional("values", Type::Map(&Type::Any), "The release's own values; secrets may stand in them."),
-    Field::optional(
-        "wait",
-        Type::Bool,
-        "Whether to wait until everything is ready, and roll back else. Default `true`.",
-    ),
-    Field::optional("hooks", Type::Bool, "Whether the chart's hooks run. Default `true`."),
-    Field::optional("timeout", Type::Duration, "How long helm waits, for hooks too. Default `10m`."),
+    Field::optional("version", Type::Version, "Exact version as in `Chart.yaml`. Required with `chart` and `path`."),
+    Field::optional("sha256", Type::Line, "SHA-256 of the packaged chart, 64 hex digits. Not for a directory."),
+    Field::optional("values", Type::Map(&Type::Any), "Values of the release. May contain secrets."),
+    Field::optional("wait", Type::Bool, "Wait until everything is ready, and roll back otherwise. Default `true`."),
+    Field::optional("hooks", Type::Bool, "Run the chart's hooks. Default `true`."),
+    Field::optional("timeout", Type::Duration, "Timeout of Helm, including hooks. Default `10m`."),
     Field::optional(
         "stale_after",
         Type::Wait,
-        "Age from which a pending release is what a killed helm left. Default `15m`.",
+        "Age after which a pending release counts as left by a killed Helm process. Default `15m`.",
     ),
-    Field::optional(
-        "adopt",
-        Type::Bool,
-        "Whether a release that forge did not install is taken over. Default `false`.",
-    ),
-    Field::optional(
-        "beside",
-        Type::Bool,
-        "Whether others may have the same chart installed elsewhere. Default `false`.",
-    ),
+    Field::optional("adopt", Type::Bool, "Take over a release that forge did not install. Default `false`."),
+    Field::optional("beside", Type::Bool, "Allow other releases of the same chart in the cluster. Default `false`."),
     Field::optional(
         "majors",
         Type::Int { min: 0, max: 99 },
-        "How many major releases an upgrade may go up, and that it may not go down: `1` takes `v24.9.1` to `v25.3.4`, but not to `v26.3.3`. Without it every version may follow every other.",
+        "Maximum number of major versions per upgrade; downgrades by a major version are blocked. `1` allows \
+         `v24.9.1` to `v25.3.4`, but not to `v26.3.3`. Default: no limit.",
     ),
 ];
 
 const TIMEOUT_S: u64 = 600;
 const STALE_S: u64 = 900;
-/// Seconds that a step takes beside helm's own limit: looking, rolling back first, and mending.
+/// Seconds that a step may take in addition to Helm's timeout: observation, a rollback first, and repairs.
 const BESIDE_S: u64 = 300;
 
 #[derive(Debug)]
@@ -145,15 +135,14 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }))
 }
 
-/// A label of a DNS name: what helm and the API take.
+/// Checks for a DNS label, as Helm and the API require.
 fn check_name(field: &str, name: &str, most: usize) -> Result<(), Diag> {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let good = name.bytes().all(|byte| inner(byte) || byte == b'-') && !name.starts_with('-') && !name.ends_with('-');
     match good && !name.is_empty() && name.len() <= most {
         true => Ok(()),
-        false => {
-            Err(bad_value(format!("`{field}` is `{name}`: it has small letters, digits and dashes, at most {most}")))
-        }
+        false => Err(bad_value(format!("`{name}` is not a valid `{field}`"))
+            .hint(format!("use lowercase letters, digits and dashes, at most {most} characters"))),
     }
 }
 
@@ -163,7 +152,7 @@ fn chart(fields: &Fields) -> Result<Option<ChartAsked>, Diag> {
     }
     let Some(from) = from(fields)? else { return Ok(None) };
     let version = fields.text("version").ok_or_else(|| {
-        Diag::error(Code::MissingKey, "a chart needs its exact `version`").hint("`helm show chart` tells it")
+        Diag::error(Code::MissingKey, "a chart needs its exact `version`").hint("run `helm show chart` to find it")
     })?;
     let sha256 = fields.text("sha256").map(|text| {
         Sha256::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").about("sha256"))
@@ -172,14 +161,14 @@ fn chart(fields: &Fields) -> Result<Option<ChartAsked>, Diag> {
     Ok(Some(ChartAsked { from, version: version.to_owned(), sha256 }))
 }
 
-/// A chart that ships is one version, and its bytes are those of the program.
+/// Returns a chart that ships with forge, which has one version and a digest fixed by the binary.
 fn built_in(fields: &Fields, name: &str) -> Result<ChartAsked, Diag> {
     if ["chart", "repository", "path", "version", "sha256"].iter().any(|key| fields.text(key).is_some()) {
         let message = "`built_in` excludes `chart`, `repository`, `path`, `version` and `sha256`";
         return Err(Diag::error(Code::Exclusive, message));
     }
     let chart = shipped_charts().iter().find(|chart| chart.name == name).ok_or_else(|| {
-        bad_value(format!("no chart `{name}` ships with forge"))
+        bad_value(format!("built-in chart `{name}` does not exist"))
             .suggest(name, shipped_charts().iter().map(|chart| chart.name))
     })?;
     Ok(ChartAsked { from: ChartFrom::BuiltIn(name.to_owned()), version: chart.version.to_owned(), sha256: None })
@@ -192,8 +181,8 @@ fn from(fields: &Fields) -> Result<Option<ChartFrom>, Diag> {
         (None, Some(path), None) => Ok(Some(ChartFrom::Path(path.to_owned()))),
         (Some(chart), None, None) if chart.starts_with("oci://") => Ok(Some(ChartFrom::Oci(chart.to_owned()))),
         (Some(name), None, Some(url)) => repository_of(name, url).map(Some),
-        (Some(_), None, None) => Err(Diag::error(Code::MissingKey, "`chart` needs its `repository`")
-            .hint("an address begins with `oci://`; a chart of the inventory's tree is `path`")),
+        (Some(_), None, None) => Err(Diag::error(Code::MissingKey, "`chart` needs `repository`")
+            .hint("for an OCI chart use an `oci://` address, for a chart in the inventory's tree use `path`")),
         (None, None, Some(_)) => Err(Diag::error(Code::MissingKey, "`repository` needs `chart`")),
         (_, Some(_), _) => Err(Diag::error(Code::Exclusive, "`path` excludes `chart` and `repository`")),
     }
@@ -202,11 +191,11 @@ fn from(fields: &Fields) -> Result<Option<ChartFrom>, Diag> {
 fn repository_of(name: &str, url: String) -> Result<ChartFrom, Diag> {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
     if !plain || name.is_empty() || name.starts_with('-') {
-        return Err(bad_value(format!("`{name}` is no name of a chart")));
+        return Err(bad_value(format!("`{name}` is not a valid chart name")));
     }
     match url.starts_with("https://") || url.starts_with("http://") {
         true => Ok(ChartFrom::Repository { url, name: name.to_owned() }),
-        false => Err(bad_value("`repository` is no `https://…`")),
+        false => Err(bad_value("`repository` is not an `https://…` URL")),
     }
 }
 
@@ -234,7 +223,7 @@ impl HelmRelease {
         }))
     }
 
-    /// Returns what people call it: `gpu-operator/gpu-operator`.
+    /// Returns `NAMESPACE/NAME`, such as `gpu-operator/gpu-operator`.
     fn title(&self) -> String {
         format!("{}/{}", self.asked.namespace, self.asked.name)
     }

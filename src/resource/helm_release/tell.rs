@@ -1,13 +1,13 @@
-//! What differs of a release, as lines of a plan.
+//! Renders the differences of a release as changes of a plan.
 
 use crate::probe::{Conflict, FieldChange, FieldOwner, ObjectChange, ObjectMove, ReleaseState};
 use crate::resource::Change;
 use std::collections::BTreeSet;
 
-/// Fields of a manifest that a plan shows; a new version of a large chart changes hundreds.
+/// Maximum number of manifest fields in a plan; a new version of a large chart changes hundreds.
 const SHOWN: usize = 60;
 
-/// Returns what differs between the release and what is declared.
+/// Returns the differences between the release and the declaration.
 pub(super) fn declared(state: &ReleaseState) -> Vec<Change> {
     let values = state.values.iter().map(|field| change(&format!("values.{}", field.path), field));
     let mut changes: Vec<Change> = values.collect();
@@ -16,7 +16,7 @@ pub(super) fn declared(state: &ReleaseState) -> Vec<Change> {
     manifest.truncate(SHOWN);
     changes.extend(manifest);
     if more > 0 {
-        changes.push(Change::new("manifest", None, Some(&format!("{more} further fields change"))));
+        changes.push(Change::new("manifest", None, Some(&format!("{more} more fields change"))));
     }
     changes
 }
@@ -32,10 +32,10 @@ fn object(change_of: &ObjectChange) -> Vec<Change> {
     }
 }
 
-/// Returns what differs between live objects and the release.
+/// Returns the differences between live objects and the release.
 pub(super) fn live(state: &ReleaseState) -> Vec<Change> {
     let all = state.live.iter().flat_map(|live| {
-        let missing = live.missing.then(|| Change::new(&live.object, None, Some("there")));
+        let missing = live.missing.then(|| Change::new(&live.object, None, Some("present")));
         let changed = live
             .changed
             .iter()
@@ -49,7 +49,7 @@ pub(super) fn live(state: &ReleaseState) -> Vec<Change> {
     all.collect()
 }
 
-/// Puts together what an upgrade changes and what moved: of a field that both speak of, from what is live to what is declared.
+/// Merges the changes of an upgrade with drifted fields. A field in both goes from the live to the declared value.
 pub(super) fn together(mut declared: Vec<Change>, live: Vec<Change>) -> Vec<Change> {
     for moved in live {
         match declared.iter_mut().find(|change| change.attribute == moved.attribute) {
@@ -69,7 +69,7 @@ fn change(attribute: &str, field: &FieldChange) -> Change {
     }
 }
 
-/// Says who did it, behind what was seen.
+/// Appends the field's owner to the observed value.
 fn by(change: Change, field: &FieldChange, how: &str) -> Change {
     let Some(owner) = &field.by else { return change };
     let Some(from) = change.from.as_ref() else { return change };
@@ -84,7 +84,7 @@ fn owner_of(owner: &FieldOwner) -> String {
     }
 }
 
-/// Returns the hooks that an install or an upgrade runs: `Job a (pre-upgrade)`.
+/// Returns the hooks that an install or an upgrade runs, such as `Job a (pre-upgrade)`.
 pub(super) fn hooks(state: &ReleaseState, verb: &str) -> Vec<String> {
     let hooks = state.chart.iter().flat_map(|chart| &chart.hooks);
     let due = hooks.filter_map(|hook| {
@@ -94,7 +94,8 @@ pub(super) fn hooks(state: &ReleaseState, verb: &str) -> Vec<String> {
     due.collect()
 }
 
-/// Returns from whom fields are taken: `2 fields of kubectl-set`. What helm set itself, in another way, is nobody else's.
+/// Returns the fields that are taken over, by owner: `2 fields of kubectl-set`. Fields that Helm itself owns are
+/// omitted.
 pub(super) fn taken(conflicts: &[Conflict]) -> Option<String> {
     let theirs: Vec<&str> = conflicts.iter().map(|conflict| conflict.by.raw()).filter(|by| *by != "helm").collect();
     let fields = if theirs.len() == 1 { "field" } else { "fields" };
@@ -102,7 +103,7 @@ pub(super) fn taken(conflicts: &[Conflict]) -> Option<String> {
     (!theirs.is_empty()).then(|| format!("{} {fields} of {}", theirs.len(), owners.join(", ")))
 }
 
-/// Returns the images that say too little to be the same tomorrow.
+/// Returns the images without a fixed tag or digest.
 pub(super) fn loose(images: &[String]) -> Vec<&str> {
     images.iter().map(String::as_str).filter(|image| !is_pinned(image)).collect()
 }

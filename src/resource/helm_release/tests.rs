@@ -1,4 +1,4 @@
-//! Verdicts of a release, from what was seen of it.
+//! Evaluates recorded states of releases.
 
 use super::*;
 use crate::kube::Call;
@@ -20,14 +20,14 @@ fn refused(entries: &[(&'static str, Value)]) -> String {
 #[test]
 fn where_a_chart_comes_from_is_said_once_and_whole() {
     assert_eq!(refused(&[]), "a release needs `chart`, `path` or `built_in`");
-    assert_eq!(refused(&[("chart", json!("tiny"))]), "`chart` needs its `repository`");
+    assert_eq!(refused(&[("chart", json!("tiny"))]), "`chart` needs `repository`");
     assert_eq!(refused(&[("repository", json!("https://a"))]), "`repository` needs `chart`");
     assert_eq!(refused(&[("path", json!("/c")), ("chart", json!("a"))]), "`path` excludes `chart` and `repository`");
     assert_eq!(refused(&[("path", json!("/c"))]), "a chart needs its exact `version`");
     let both =
         |name: &str, url: &str| refused(&[("chart", json!(name)), ("repository", json!(url)), ("version", json!("1"))]);
-    assert_eq!(both("tiny", "ftp://a"), "`repository` is no `https://…`");
-    assert_eq!(both("--post-renderer", "https://a"), "`--post-renderer` is no name of a chart");
+    assert_eq!(both("tiny", "ftp://a"), "`repository` is not an `https://…` URL");
+    assert_eq!(both("--post-renderer", "https://a"), "`--post-renderer` is not a valid chart name");
     let digest = [("path", json!("/c")), ("version", json!("1")), ("sha256", json!("12"))];
     assert_eq!(refused(&digest), "`sha256` is not 64 hexadecimal digits");
     assert!(build(&fields(&[("chart", json!("oci://a/b")), ("version", json!("1"))]), false).is_ok());
@@ -43,7 +43,7 @@ fn a_chart_that_ships_is_named_alone() {
     assert_eq!(refused(&[shipped.clone(), ("path", json!("/c"))]), excluded);
     assert_eq!(refused(&[shipped, ("version", json!("1.0.0"))]), excluded);
     let error = build(&fields(&[("built_in", json!("rdma-shared-device-plugins"))]), false).unwrap_err();
-    assert_eq!(error.message, "no chart `rdma-shared-device-plugins` ships with forge");
+    assert_eq!(error.message, "built-in chart `rdma-shared-device-plugins` does not exist");
     assert_eq!(error.hint.as_deref(), Some("did you mean `rdma-shared-device-plugin`?"));
 }
 
@@ -56,10 +56,7 @@ fn a_name_is_one_that_the_api_takes() {
         assert!(named(name).is_err(), "{name}");
     }
     let long = "a".repeat(54);
-    assert_eq!(
-        named(&long).unwrap_err().message,
-        format!("`name` is `{long}`: it has small letters, digits and dashes, at most 53")
-    );
+    assert_eq!(named(&long).unwrap_err().message, format!("`{long}` is not a valid `name`"));
 }
 
 fn info(status: ReleaseStatus) -> ReleaseInfo {
@@ -113,13 +110,13 @@ fn attributes(judgement: &Judgement) -> Vec<&str> {
 fn what_is_as_declared_runs_nothing() {
     let ok = judge(seen(ReleaseStatus::Deployed));
     assert_eq!((ok.verdict, deed(&ok)), (Verdict::Ok, None));
-    assert_eq!(ok.reason.raw(), "tiny 0.1.0 is deployed, and its live objects are as it says");
+    assert_eq!(ok.reason.raw(), "tiny 0.1.0 is deployed, live objects match");
     let random = judge(ReleaseState { random: true, ..seen(ReleaseStatus::Deployed) });
     assert_eq!(
         random.reason.raw(),
-        "tiny 0.1.0 is deployed; it renders otherwise each time: values, version and live objects are as declared"
+        "tiny 0.1.0 is deployed, values, version and live objects match (the chart renders differently each time)"
     );
-    // Time alone is no reason to plan anew.
+    // The basis does not change with time alone.
     let mut older = seen(ReleaseStatus::Deployed);
     older.release.as_mut().unwrap().age_s = 9999;
     assert_eq!(judge(older).basis, ok.basis);
@@ -142,7 +139,7 @@ fn values_and_manifest_are_told_field_by_field() {
     let judged = judge(state);
     assert_eq!(attributes(&judged), ["values.replicas", "hooks"]);
     assert_eq!((deed(&judged), judged.disruption), (Some(Deed::Upgrade { force: false }), Disruption::D1));
-    assert_eq!(judged.reason.raw(), "the release is not as declared");
+    assert_eq!(judged.reason.raw(), "the release differs");
 }
 
 #[test]
@@ -161,16 +158,16 @@ fn an_upgrade_goes_up_by_as_many_majors_as_it_may() {
         from("v24.9.1", "v26.3.3"),
         (
             Verdict::Blocked(BlockClass::Rule),
-            "from v24.9.1 to v26.3.3 are 2 major releases, at most 1 may follow at once".to_owned()
+            "from v24.9.1 to v26.3.3 is an upgrade by 2 major versions, the maximum is 1".to_owned()
         )
     );
     assert_eq!(
         from("v26.3.3", "v25.3.4"),
-        (Verdict::Blocked(BlockClass::Rule), "from v26.3.3 to v25.3.4 goes back by a major release".to_owned())
+        (Verdict::Blocked(BlockClass::Rule), "from v26.3.3 to v25.3.4 is a downgrade by a major version".to_owned())
     );
     assert_eq!(
         from("main-latest", "v25.3.4").1,
-        "how far it is from main-latest to v25.3.4 cannot be told: a version begins with its major release"
+        "the major version distance from main-latest to v25.3.4 could not be evaluated: not a `MAJOR.…` version"
     );
     assert_eq!(from("main-latest", "main-latest").0, Verdict::Ok);
 }
@@ -185,7 +182,7 @@ fn live_objects_alone_are_mended_without_an_upgrade() {
     assert_eq!(deed(&judged), Some(Deed::Mend));
     assert_eq!(
         judged.reason.raw(),
-        "1 live object is not as the release says; 1 of these fields is added, which no upgrade takes away"
+        "1 live object differs from the release; 1 of the fields was added and will not be removed by an upgrade"
     );
     assert_eq!(attributes(&judged), ["Deployment r spec.replicas", "Deployment r metadata.labels.x"]);
     let from = |at: usize| judged.changes[at].from.as_ref().unwrap().raw().to_owned();
@@ -223,7 +220,7 @@ fn fields_of_others_are_taken_by_need() {
     };
     let judged = judge(state);
     assert_eq!(deed(&judged), Some(Deed::Upgrade { force: true }));
-    assert_eq!(judged.reason.raw(), "the release is not as declared; the upgrade takes 1 field of kubectl");
+    assert_eq!(judged.reason.raw(), "the release differs; the upgrade takes over 1 field of kubectl");
 }
 
 #[test]
@@ -237,7 +234,10 @@ fn a_pending_release_blocks_until_it_is_old() {
     let pending = ReleaseStatus::PendingUpgrade;
     let young = judge(seen(pending));
     assert_eq!(young.verdict, Verdict::Blocked(BlockClass::Busy));
-    assert_eq!(young.reason.raw(), "another helm is at work: revision 3 is pending-upgrade since 100 s");
+    assert_eq!(
+        young.reason.raw(),
+        "another Helm operation is in progress: revision 3 has been pending-upgrade for 100 s"
+    );
     let old = judge_with(&[("stale_after", json!(100))], false, seen(pending));
     assert_eq!((deed(&old), attributes(&old)), (Some(Deed::Upgrade { force: false }), vec!["status", "hooks"]));
     assert_ne!(old.basis, young.basis);
@@ -252,11 +252,11 @@ fn what_somebody_else_installed_is_left_alone_but_where_it_is_as_declared() {
     };
     let ok = judge(theirs(vec![]));
     assert_eq!(ok.verdict, Verdict::Ok);
-    assert!(ok.reason.raw().ends_with("; somebody else installed `ns/r`"), "{}", ok.reason.raw());
+    assert!(ok.reason.raw().ends_with("; `ns/r` was not installed by forge"), "{}", ok.reason.raw());
     let other = || theirs(vec![field("replicas", "1", "2")]);
     let blocked = judge(other());
     assert_eq!(blocked.reason.raw(), "release `ns/r` (tiny 0.1.0) was not installed by forge");
-    assert_eq!(blocked.hint.as_deref(), Some("`adopt: true` takes it over"));
+    assert_eq!(blocked.hint.as_deref(), Some("set `adopt: true` to take it over"));
     assert_eq!(deed(&judge_with(&[("adopt", json!(true))], false, other())), Some(Deed::Upgrade { force: false }));
 }
 
@@ -270,10 +270,7 @@ fn the_same_chart_elsewhere_blocks_a_first_install() {
     };
     let state = ReleaseState { release: None, foreign: vec![foreign], ..seen(ReleaseStatus::Deployed) };
     let blocked = judge(state.clone());
-    assert_eq!(
-        blocked.reason.raw(),
-        "chart `tiny` is installed already, by somebody else: release `other/theirs` (0.0.9, deployed)"
-    );
+    assert_eq!(blocked.reason.raw(), "chart `tiny` is already installed as release `other/theirs` (0.0.9, deployed)");
     assert!(deed(&judge_with(&[("beside", json!(true))], false, state)).is_some());
 }
 
@@ -283,16 +280,19 @@ fn images_that_may_be_another_tomorrow_are_refused() {
     state.chart.as_mut().unwrap().images.push("b:latest".to_owned());
     let blocked = judge(state);
     assert_eq!(blocked.verdict, Verdict::Blocked(BlockClass::Declaration));
-    assert_eq!(blocked.reason.raw(), "an image without a tag or digest, or with `latest`: `b:latest`");
+    assert_eq!(blocked.reason.raw(), "an image without a tag or digest, or with tag `latest`: `b:latest`");
 }
 
 #[test]
 fn a_removal_names_what_stays() {
     let judged = judge_with(&[], true, seen(ReleaseStatus::Deployed));
     assert_eq!(deed(&judged), Some(Deed::Uninstall));
-    assert_eq!(judged.reason.raw(), "release `ns/r` is deployed; an uninstall leaves the definitions `gadgets.tiny`");
+    assert_eq!(
+        judged.reason.raw(),
+        "release `ns/r` is deployed; uninstalling keeps the CustomResourceDefinitions `gadgets.tiny`"
+    );
     let gone = judge_with(&[], true, ReleaseState { release: None, ..seen(ReleaseStatus::Deployed) });
-    assert_eq!((gone.verdict, gone.reason.raw()), (Verdict::Ok, "there is no release `ns/r`"));
+    assert_eq!((gone.verdict, gone.reason.raw()), (Verdict::Ok, "release `ns/r` does not exist"));
 }
 
 #[test]

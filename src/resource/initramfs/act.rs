@@ -1,11 +1,11 @@
-//! Rebuilding images, each with a copy of the old one beside it that is put back when anything fails.
+//! Rebuilds images. Each old image is copied first and restored if anything fails.
 
 use super::judge::IMAGE;
 use crate::resource::Judgement;
 use crate::resource::shell;
 use crate::script::Fragment;
 
-/// Renders the rebuild of every image that is to change.
+/// Renders the rebuild of every image that changes.
 pub(super) fn action(judgement: &Judgement, run: &str) -> Fragment {
     let maker = judgement.basis["maker"].as_str().unwrap_or_default();
     let kernels = judgement.changes.iter().filter_map(|change| change.attribute.strip_prefix(IMAGE));
@@ -18,16 +18,16 @@ pub(super) fn action(judgement: &Judgement, run: &str) -> Fragment {
     kernels.map(rebuild).fold(Fragment::new().code(":\n"), and)
 }
 
-/// A copy, never the image itself, is set aside: a host must be able to boot at any moment. The copy is complete
-/// once it has its name. `update-initramfs` puts a new image in the place of the old one at once; dracut writes into
-/// what is there, so it is given another name.
+/// The old image is copied, never moved: the host must be able to boot at any moment. The copy gets its final name only
+/// once it is complete. `update-initramfs` replaces the old image atomically; dracut writes into the existing file, so
+/// it gets another file name.
 const REBUILD: &str = r#"
 maker=$1 kernel=$2 image=$3 kept=$3.forge-$4 old=
 dir=${image%/*}
 rm -f -- "$image".forge-*.part
 if [ -e "$image" ]; then
   old=$(stat -L -c %s -- "$image") || fail "cannot read $image"
-  free=$(df -B1 --output=avail -- "$dir" | tail -n 1) || fail "cannot tell how much is free in $dir"
+  free=$(df -B1 --output=avail -- "$dir" | tail -n 1) || fail "cannot read the free space of $dir"
   [ "$free" -ge $((old * 2)) ] ||
     fail "$dir has $free bytes free, and a rebuild of $image needs twice its $old: nothing was done"
   cp -pL -- "$image" "$kept.part" && sync -- "$kept.part" && mv -fT -- "$kept.part" "$kept" && sync -- "$dir/" ||
@@ -47,9 +47,9 @@ case $maker in
   dracut) made=$dir/.forge-${image##*/}
     rm -f -- "$made"
     dracut --force "$made" "$kernel" && sync -- "$made" && mv -fT -- "$made" "$image" || { rm -f -- "$made"; false; } ;;
-  *) fail "it is not known what makes $image" ;;
+  *) fail "no supported program to build $image" ;;
 esac || back "the image of $kernel could not be rebuilt"
-new=$(stat -L -c %s -- "$image") || back "no image of $kernel came of the rebuild"
+new=$(stat -L -c %s -- "$image") || back "the rebuild produced no image of $kernel"
 if [ -n "$old" ] && { [ "$new" -lt $((old / 2)) ] || [ "$new" -gt $((old * 2)) ]; }; then
   back "the new image of $kernel has $new bytes, the old one had $old"
 fi
@@ -58,16 +58,13 @@ ls -1t -- "$image".forge-* 2>/dev/null | tail -n +3 | while IFS= read -r name; d
 "#;
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
-    ("nothing was done", "free `/boot`: remove kernels that nobody boots, and copies `*.forge-*` that nobody needs"),
-    ("No space left on device", "`/boot` or `/var/tmp` is full: the image is made in the latter first"),
-    ("Not updating", "`/boot` is mounted read-only, or `update-initramfs.conf` says `update_initramfs=no`"),
+    ("nothing was done", "free space in `/boot`: remove unused kernels and unneeded copies `*.forge-*`"),
+    ("No space left on device", "`/boot` or `/var/tmp` is full; the image is first built in `/var/tmp`"),
+    ("Not updating", "`/boot` is mounted read-only, or `update-initramfs.conf` sets `update_initramfs=no`"),
     (
         "bytes, the old one had",
-        "compare the two by hand: `lsinitramfs` or `lsinitrd`; removing the old image ends the comparison",
+        "compare both images with `lsinitramfs` or `lsinitrd`; remove the old image to skip the size check",
     ),
-    ("missing /lib/modules", "the modules of that kernel are not installed"),
-    (
-        "update-initramfs: failed for",
-        "a hook of the image failed: what is said above it tells which, and the old image is back",
-    ),
+    ("missing /lib/modules", "the modules of this kernel are not installed"),
+    ("update-initramfs: failed for", "an initramfs hook failed, see its messages above; the old image was restored"),
 ];

@@ -1,4 +1,4 @@
-//! Judging images by their content, and whether the host booted with what is there now.
+//! Evaluates images by their content, and whether the host booted with the current image.
 
 use super::Initramfs;
 use crate::model::{BlockClass, Disruption, Value, Verdict};
@@ -7,7 +7,7 @@ use crate::resource::support::{join, ticked};
 use crate::resource::{Change, Context, Judgement, Provision};
 use serde_json::{Map, json};
 
-/// The attribute of a change of one kernel's image.
+/// Attribute prefix for the image of a kernel.
 pub(super) const IMAGE: &str = "image ";
 
 pub(super) fn judge(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) -> Judgement {
@@ -38,11 +38,11 @@ pub(super) fn judge(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) 
 }
 
 fn change(image: &EarlyImage) -> Change {
-    let from = if image.made.is_some() { "the old one" } else { "none" };
-    Change::new(&format!("{IMAGE}{}", image.kernel), Some(from), Some("made anew"))
+    let from = if image.made.is_some() { "outdated" } else { "none" };
+    Change::new(&format!("{IMAGE}{}", image.kernel), Some(from), Some("rebuilt"))
 }
 
-/// Whether the host must be booted with what the changes make: its kernel's image among them, or none for it left.
+/// Reports whether the changes need a reboot: they rebuild the running kernel's image, or it has none.
 fn is_for_the_running(changes: &[Change], state: &InitramfsState) -> bool {
     let running = state.images.iter().find(|image| image.kernel == state.running);
     running.is_none_or(|running| is_newer(running, state) || changes.contains(&change(running)))
@@ -51,14 +51,14 @@ fn is_for_the_running(changes: &[Change], state: &InitramfsState) -> bool {
 fn reason(found: &[(&EarlyImage, Vec<String>)], coming: &[String]) -> String {
     let mut reasons: Vec<String> = found.iter().filter_map(|(image, differ)| one(image, differ)).collect();
     if reasons.is_empty() {
-        reasons.push(format!("{} changes before", ticked(coming)));
+        reasons.push(format!("{} changes in an earlier step", ticked(coming)));
     }
     reasons.join("; ")
 }
 
 fn one(image: &EarlyImage, differ: &[String]) -> Option<String> {
     match image.made {
-        None => Some(format!("there is no image of {}", image.kernel)),
+        None => Some(format!("the image of {} does not exist", image.kernel)),
         Some(_) => (!differ.is_empty()).then(|| format!("the image of {} {}", image.kernel, join(differ))),
     }
 }
@@ -70,8 +70,8 @@ fn no_maker(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) -> Optio
     if state.container.is_empty()
         && let Some(step) = cx.predicted.and_then(|p| p.after.as_deref())
     {
-        let reason = format!("neither update-initramfs nor dracut is installed, and `{step}` runs before");
-        let change = Change::new("image", None, Some("made anew"));
+        let reason = format!("neither update-initramfs nor dracut is installed, but `{step}` runs before");
+        let change = Change::new("image", None, Some("rebuilt"));
         let judgement = Judgement::change(reason, vec![change], Disruption::D0, json!({ "maker": null })).predicted();
         return Some(Judgement { by_reboot: want.booted, ..judgement });
     }
@@ -81,8 +81,8 @@ fn no_maker(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) -> Optio
 
 fn no_kernel(state: &InitramfsState) -> Option<Judgement> {
     state.images.is_empty().then(|| {
-        let reason = format!("there is no kernel in `/boot`; {} was booted from elsewhere", state.running);
-        blocked(state, &reason, "change the image where the host gets it from: the hypervisor or the boot server")
+        let reason = format!("no kernel found in `/boot`; the host booted {} from elsewhere", state.running);
+        blocked(state, &reason, "change the image at its source: the hypervisor or the boot server")
     })
 }
 
@@ -92,47 +92,48 @@ fn blocked(state: &InitramfsState, reason: &str, hint: &str) -> Judgement {
     match state.container.is_empty() {
         true => block(reason.to_owned()).hint(hint),
         false => block(format!("{reason}: this host is a container ({})", state.container))
-            .hint("a container boots with the image of its machine: declare it there"),
+            .hint("a container uses its machine's image: declare the step for that machine"),
     }
 }
 
-/// A name of the other family is a mistake of the author's, and never an image to look for.
+/// Blocks a declared image path that this host does not use, such as the file name of another distribution.
 fn other_image(want: &Initramfs, state: &InitramfsState) -> Option<Judgement> {
     let meant = want.image.as_deref()?;
     if state.images.iter().any(|image| image.path == meant) {
         return None;
     }
     let names: Vec<&str> = state.images.iter().map(|image| image.path.as_str()).collect();
-    let reason = format!("`{meant}` is no image that this host boots: it has {}", ticked(&names));
+    let reason = format!("`{meant}` is not an image of this host; its images are {}", ticked(&names));
     Some(
         Judgement::blocked(BlockClass::Rule, reason, json!({ "images": names }))
-            .hint("leave `image` out: which one it is follows from the host"),
+            .hint("remove `image`: forge detects the image"),
     )
 }
 
 fn unread(want: &Initramfs, state: &InitramfsState) -> Option<Judgement> {
     let bad = |image: &&EarlyImage| image.made.is_some() && (!image.trouble.raw().is_empty() || !is_told(want, image));
     let image = state.images.iter().find(bad)?;
-    let why = format!("the image `{}` cannot be read", image.path);
-    Some(Judgement::unknown(&Unknown::new(why).said(image.trouble.raw())).hint(
-        "a program that unpacks it may be missing; an image that is cut short does not boot: make it anew by hand",
-    ))
+    let why = format!("image `{}` could not be read", image.path);
+    Some(
+        Judgement::unknown(&Unknown::new(why).said(image.trouble.raw()))
+            .hint("a decompression program may be missing; a truncated image does not boot: rebuild it manually"),
+    )
 }
 
-/// Returns whether all that is asked of an image was answered: silence is no absence.
+/// Reports whether the probe answered everything about an image; a missing answer does not mean absence.
 fn is_told(want: &Initramfs, image: &EarlyImage) -> bool {
     want.files.iter().chain(&want.lacks).all(|path| image.files.contains_key(path))
         && want.asked().all(|name| image.modules.contains_key(name))
 }
 
-/// A file that the host does not have cannot come into an image, unless a step brings it before.
+/// Blocks a file that does not exist on the host, unless an earlier step creates it.
 fn not_on_host(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) -> Option<Judgement> {
     let brought = |path: &String| cx.predicted.is_some_and(|p| p.will_bring(&Provision::Path(path.clone())));
     let lost = want.files.iter().find(|path| on_host(state, path).is_none() && !brought(path))?;
-    let reason = format!("the host has no file `{lost}` to put into its images");
+    let reason = format!("file `{lost}` does not exist on the host");
     Some(
         Judgement::blocked(BlockClass::Host, reason, json!({ "missing": lost }))
-            .hint("add the `file` or `kernel_module` step that writes it before this one"),
+            .hint("add a `file` or `kernel_module` step that writes it before this one"),
     )
 }
 
@@ -140,8 +141,8 @@ fn on_host<'s>(state: &'s InitramfsState, path: &str) -> Option<&'s String> {
     state.files.get(path).and_then(Option::as_ref)
 }
 
-/// Returns the files that an earlier step of the plan is going to write, and the modules inside that one may: what is
-/// inside then is not known now.
+/// Returns the files that an earlier step writes, and the contained modules that one may change. Their future content
+/// is not known.
 fn coming(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) -> Vec<String> {
     let exact = |path: &&String| cx.predicted.is_some_and(|p| p.will_exist.contains(&Provision::Path((*path).clone())));
     let may_change = cx.predicted.is_some_and(|p| p.after.is_some());
@@ -150,7 +151,7 @@ fn coming(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) -> Vec<Str
     want.files.iter().filter(exact).chain(want.current_modules.iter().filter(inside)).cloned().collect()
 }
 
-/// Says in which ways an image is not as declared: `lacks …`, `has …`.
+/// Returns the differences of an image as phrases: `lacks …`, `has …`.
 fn differences(want: &Initramfs, state: &InitramfsState, image: &EarlyImage) -> Vec<String> {
     if image.made.is_none() {
         return Vec::new();
@@ -168,10 +169,10 @@ fn differences(want: &Initramfs, state: &InitramfsState, image: &EarlyImage) -> 
     let mut has = pick(&want.lacks, &|path| inside(path).is_some());
     has.extend(pick(&want.lacks_modules, &|name| module(name).inside.is_some()));
     let says = |word: &str, names: &[String]| (!names.is_empty()).then(|| format!("{word} {}", ticked(names)));
-    [says("lacks", &lacks), says("has an old", &old), says("has", &has)].into_iter().flatten().collect()
+    [says("lacks", &lacks), says("has an outdated", &old), says("has", &has)].into_iter().flatten().collect()
 }
 
-/// Modules without a digest of their source cannot be compared.
+/// Reports whether the module in the image is outdated. Modules without a source digest cannot be compared.
 fn is_old(module: &crate::probe::ModuleInside) -> bool {
     match (&module.host, &module.inside) {
         (Some(host), Some(inside)) => !host.is_empty() && !inside.is_empty() && host != inside,
@@ -179,16 +180,16 @@ fn is_old(module: &crate::probe::ModuleInside) -> bool {
     }
 }
 
-/// Judges images that are as declared.
+/// Evaluates images that match.
 fn settled(want: &Initramfs, state: &InitramfsState) -> Judgement {
     let kernels: Vec<&str> = state.images.iter().map(|image| image.kernel.as_str()).collect();
     let reason = match kernels.as_slice() {
-        [one] => format!("inside the image of {one} as declared"),
-        many => format!("inside the images of {} as declared", join(many)),
+        [one] => format!("the image of {one} matches"),
+        many => format!("the images of {} match", join(many)),
     };
     let judgement = Judgement::ok(reason, basis(want, state));
     let Some(running) = state.images.iter().find(|image| image.kernel == state.running) else {
-        let reason = format!("{}; the running {} is not in `/boot` any more", judgement.reason.raw(), state.running);
+        let reason = format!("{}; the running kernel {} is not in `/boot`", judgement.reason.raw(), state.running);
         return match want.booted {
             true => pending(judgement, &format!("{reason}: needs a reboot")),
             false => Judgement { reason: reason.into(), ..judgement },
@@ -197,26 +198,22 @@ fn settled(want: &Initramfs, state: &InitramfsState) -> Judgement {
     if !want.booted || !is_newer(running, state) {
         return judgement;
     }
-    let reason = format!(
-        "{}; `{}` was made after the host booted, so it did not boot with it: needs a reboot",
-        judgement.reason.raw(),
-        running.path
-    );
+    let reason = format!("{}; `{}` was rebuilt after boot: needs a reboot", judgement.reason.raw(), running.path);
     pending(judgement, &reason)
 }
 
 fn pending(judgement: Judgement, reason: &str) -> Judgement {
     Judgement { verdict: Verdict::Pending, reason: reason.into(), ..judgement }
         .by_reboot()
-        .hint("say `booted: false` where a reload of the module does as well")
+        .hint("set `booted: false` if reloading the module is sufficient")
 }
 
-/// The kernel tells its boot in whole seconds.
+/// The kernel reports its boot time in whole seconds.
 fn is_newer(image: &EarlyImage, state: &InitramfsState) -> bool {
     image.made.is_some_and(|made| made > state.booted + 1.0)
 }
 
-/// What was judged of the host and of each image; a change finds its images here.
+/// Returns what was observed of the host and of each image; a change reads its images from here.
 fn basis(want: &Initramfs, state: &InitramfsState) -> Value {
     let image = |image: &EarlyImage| {
         let differ = differences(want, state, image);

@@ -1,4 +1,4 @@
-//! `initramfs`: what must and must not be inside the images that kernels begin with, told by their content.
+//! `initramfs`: required and forbidden content of the initramfs images.
 
 mod act;
 mod judge;
@@ -12,71 +12,71 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "initramfs",
-    summary: "The images that kernels begin with: what is inside, and that the host booted with it.",
+    summary: "Content of the initramfs images, and whether the host booted with the current one.",
     example: include_str!("../examples/initramfs.yaml"),
     doc: "\
-**Compared** is the content of the images of the running kernel and of the one that is booted next, as the programs that make
-them read it: `lsinitramfs` and `unmkinitramfs`, or `lsinitrd`. That a rebuild once ran counts for nothing.
+**Compares** the content of the images of the running kernel and of the default boot kernel, as their build programs
+list it: `lsinitramfs` and `unmkinitramfs`, or `lsinitrd`. forge does not assume that a past rebuild worked.
 
-- **files**: each is inside with the very bytes that the host has;
-- **lacks**: none of these is inside;
-- **modules**: each is inside, from the same source as the one on disk (`modinfo -F srcversion`), or built into the kernel;
-- **lacks_modules**: none of these is inside;
-- **current_modules**: those of them that are inside are from the same source as the ones on disk; what is not inside is right. Where an
-  earlier step is going to change what is on disk, a rebuild is planned, and left out if it turns out not to be needed;
-- **booted**: the running kernel's image is older than the boot. If it was made since, the step is **pending** until a
-  reboot, since an image is read at boot only: the one of the host's window, where `rollout.reboot` is `allow` (see
-  [rollout](../../rollout.md)). Say `booted: false` where a reload of the module does as well.
+- **files**: each is in the image with the same content as on the host;
+- **lacks**: none of these is in the image;
+- **modules**: each is in the image, built from the same source as the one on disk (`modinfo -F srcversion`), or built
+  into the kernel;
+- **lacks_modules**: none of these is in the image;
+- **current_modules**: those that are in the image are built from the same source as the ones on disk; missing ones are
+  allowed. If an earlier step changes the module on disk, a rebuild is planned, and skipped if it turns out not to be
+  needed;
+- **booted**: the running kernel's image is older than the boot. If it was rebuilt since, the step is **pending** until
+  a reboot, because an image is read at boot only. The host's window performs the reboot if `rollout.reboot` is `allow`
+  (see [rollout](../../rollout.md)). Set `booted: false` if reloading the module is sufficient.
 
-A name is found with and without `usr/`, and `-` and `_` are the same in names of modules. Nothing to do reads `inside the image of
-6.1.0-28-amd64 as declared`.
+Names match with and without `usr/`; in module names `-` and `_` are equal. An unchanged step reports
+`the image of 6.1.0-28-amd64 matches`.
 
-**Which image**: `/boot/initrd.img-KERNEL` with initramfs-tools, `/boot/initramfs-KERNEL.img` with dracut (Debian's dracut
-uses the former name); where both programs are installed, the one whose image is there. The kernel that is booted next is what
-`grubby --default-kernel` says, else the newest in `/boot`; where `GRUB_DEFAULT` chooses another way, all kernels are judged.
+**Images**: `/boot/initrd.img-KERNEL` with initramfs-tools, `/boot/initramfs-KERNEL.img` with dracut (Debian's dracut
+uses the former name). If both programs are installed, forge uses the one whose image exists. The default boot kernel is
+the output of `grubby --default-kernel`, or the newest kernel in `/boot`; if `GRUB_DEFAULT` selects another way, all
+kernels are compared.
 
-**Blocked** is a file of `files` that the host itself lacks, a host without kernels in `/boot` (a container, or one that boots
-from elsewhere), one with neither program, and an `image` that is not named as this host names them. An image that cannot be
-read, or is cut short, is **unknown**.
+**Blocked**: a file in `files` does not exist on the host; the host has no kernels in `/boot` (a container, or a host
+that boots from elsewhere); neither program is installed; or `image` is not a path that this host uses. An image that
+cannot be read or is truncated is **unknown**.
 
-**A change** rebuilds the images that differ, one after the other: the old image is copied to `IMAGE.forge-RUN`, synced and
-compared by its digest; `/boot` must have room for two. A new image of less than half or more than twice the size is not
-trusted. After any failure the old image is put back. The last two copies are kept. It is D0: an image is read at
-the next boot. What a rebuild does not put inside by itself, it takes a hook, `/etc/initramfs-tools/modules` or
-`/etc/dracut.conf.d` to put there: dracut takes `/etc/modprobe.d` along only with `hostonly=yes` or `install_items`.
+**A change** rebuilds the images that differ, one at a time: the old image is copied to `IMAGE.forge-RUN`, synced and
+verified by digest, which needs free space for two images in `/boot`. A new image of less than half or more than twice
+the old size is rejected. After any failure the old image is restored. The last two copies are kept. The disruption is
+D0, because an image is read at the next boot. Content that a rebuild does not include by itself needs a hook,
+`/etc/initramfs-tools/modules` or `/etc/dracut.conf.d`: dracut includes `/etc/modprobe.d` only with `hostonly=yes` or
+`install_items`.
 
-**Removal** changes nothing: what is inside stays until an image is rebuilt. To take a file out, list it in `lacks`.
+**Removal** changes nothing: the content stays until an image is rebuilt. To remove a file from the images, list it in
+`lacks`.
 
-Reading unpacks an image of which something is asked and inside into a folder of its own below `/var/tmp`, as `lsinitramfs`
-does, and takes it away again.
+To read the content of files, forge unpacks an image into a temporary directory below `/var/tmp`, as `lsinitramfs` does.
 
-What the proof below shows on real hosts is initramfs-tools with images that it made there, for stand-in kernels; dracut is
-pinned by recorded cases.",
+The proof below covers initramfs-tools on real hosts, with images built there for stand-in kernels; dracut is covered by
+recorded cases.",
     fields: &[
-        Field::optional("files", Type::List(&Type::Path), "Files of the host that are inside as they are on the host."),
-        Field::optional("lacks", Type::List(&Type::Path), "Files that are not inside."),
-        Field::optional("modules", Type::List(&Type::Name), "Kernel modules that are inside."),
-        Field::optional("lacks_modules", Type::List(&Type::Name), "Kernel modules that are not inside."),
+        Field::optional("files", Type::List(&Type::Path), "Host files that must be in the image, with equal content."),
+        Field::optional("lacks", Type::List(&Type::Path), "Files that must not be in the image."),
+        Field::optional("modules", Type::List(&Type::Name), "Kernel modules that must be in the image."),
+        Field::optional("lacks_modules", Type::List(&Type::Name), "Kernel modules that must not be in the image."),
         Field::optional(
             "current_modules",
             Type::List(&Type::Name),
-            "Kernel modules that are those on disk, if they are inside at all.",
+            "Kernel modules that must match those on disk if they are in the image.",
         ),
         Field::optional(
             "kernels",
             Type::Enum(&["boot", "all"]),
-            "`boot`: the running kernel and the one that is booted next. `all`: all in `/boot`. Default `boot`.",
+            "`boot`: the running and the default boot kernel. `all`: all kernels in `/boot`. Default `boot`.",
         ),
         Field::optional(
             "booted",
             Type::Bool,
-            "Whether the running kernel must have been booted with its image as it is now. Default `true`.",
+            "Require that the host booted with the current image of the running kernel. Default `true`.",
         ),
-        Field::optional(
-            "image",
-            Type::Path,
-            "The image that is meant, where that is to be checked: one of another name blocks the step.",
-        ),
+        Field::optional("image", Type::Path, "Expected path of the image, as a check: another path blocks the step."),
     ],
     build,
 };
@@ -117,8 +117,8 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
 fn module(name: &str) -> Result<String, Diag> {
     match name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) && name.len() < 56 {
         true => Ok(name.replace('-', "_")),
-        false => Err(bad_value(format!("`{name}` is not the name of a kernel module"))
-            .hint("name it as `lsmod` does, without a folder and without `.ko`")),
+        false => Err(bad_value(format!("`{name}` is not a valid kernel module name"))
+            .hint("use the name that `lsmod` prints, without directory and `.ko`")),
     }
 }
 
@@ -126,13 +126,13 @@ impl Initramfs {
     fn check(&self) -> Result<(), Diag> {
         let both = |one: &[String], other: &[String]| one.iter().find(|name| other.contains(name)).cloned();
         if let Some(name) = both(&self.files, &self.lacks).or_else(|| both(&self.modules, &self.lacks_modules)) {
-            return Err(bad_value(format!("`{name}` is declared to be inside and not to be")));
+            return Err(bad_value(format!("`{name}` is both required and forbidden")));
         }
         let all = [&self.files, &self.lacks, &self.modules, &self.lacks_modules, &self.current_modules];
         match all.iter().all(|list| list.is_empty()) {
             false => Ok(()),
-            true => Err(bad_value("nothing is declared of what is inside")
-                .hint("list it in `files`, `lacks`, `modules`, `lacks_modules` or `current_modules`")),
+            true => Err(bad_value("the step declares no content")
+                .hint("set `files`, `lacks`, `modules`, `lacks_modules` or `current_modules`")),
         }
     }
 
@@ -141,7 +141,7 @@ impl Initramfs {
         Probe::Initramfs { files, modules: self.asked().cloned().collect(), all: self.all }
     }
 
-    /// Names of all modules of which something is declared.
+    /// Returns the names of all declared modules.
     fn asked(&self) -> impl Iterator<Item = &String> {
         self.modules.iter().chain(&self.lacks_modules).chain(&self.current_modules)
     }
@@ -164,7 +164,7 @@ impl Resource for Initramfs {
 
     fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
         if self.absent {
-            let reason = "nothing to take away: what is inside stays until an image is rebuilt";
+            let reason = "the content stays until an image is rebuilt";
             return Judgement::ok(reason, json!({ "absent": true }));
         }
         match initramfs_state(seen, &self.probe()) {
@@ -188,7 +188,7 @@ impl Resource for Initramfs {
         Vec::new()
     }
 
-    /// Several steps may ask different things of the same images.
+    /// Returns no claims: several steps may declare different content of the same images.
     fn claims(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -204,15 +204,15 @@ mod tests {
 
     #[test]
     fn what_is_declared_is_checked() {
-        assert_eq!(refused(&[]), "nothing is declared of what is inside");
-        assert_eq!(refused(&[("modules", json!(["nvidia.ko"]))]), "`nvidia.ko` is not the name of a kernel module");
+        assert_eq!(refused(&[]), "the step declares no content");
+        assert_eq!(refused(&[("modules", json!(["nvidia.ko"]))]), "`nvidia.ko` is not a valid kernel module name");
         assert_eq!(
             refused(&[("modules", json!(["nvidia-uvm"])), ("lacks_modules", json!(["nvidia_uvm"]))]),
-            "`nvidia_uvm` is declared to be inside and not to be"
+            "`nvidia_uvm` is both required and forbidden"
         );
         assert_eq!(
             refused(&[("files", json!(["/etc/a"])), ("lacks", json!(["/etc/a"]))]),
-            "`/etc/a` is declared to be inside and not to be"
+            "`/etc/a` is both required and forbidden"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The version that a probe finds, against the one that is declared.
+//! Compares the installed version with the declared one.
 
 use super::Installer;
 use crate::model::{BlockClass, Disruption, Value};
@@ -8,7 +8,7 @@ use crate::resource::support::{brought, output};
 use crate::resource::{Change, Context, Judgement, Provision};
 use serde_json::json;
 
-/// Characters of an output that a message shows.
+/// Maximum number of output characters in a message.
 const SHOWN: usize = 80;
 
 impl Installer {
@@ -20,14 +20,14 @@ impl Installer {
         .unwrap_or_else(|unknown| Judgement::unknown(&unknown))
     }
 
-    /// Returns the version that is installed, if one is.
+    /// Returns the installed version, `None` if nothing is installed.
     fn found(&self, seen: &Observation) -> Result<Option<String>, Unknown> {
         let output = output(seen, &self.version_probe())?;
         if self.not_installed.contains(&i64::from(output.status)) {
             return Ok(None);
         }
         if output.status != 0 {
-            let why = format!("the probe could not tell the version: it exited with {}", output.status);
+            let why = format!("the version could not be read: `probe` exited with {}", output.status);
             return Err(Unknown::new(why).said(output.stderr.raw().trim()));
         }
         let text = output.stdout.raw().trim();
@@ -38,16 +38,14 @@ impl Installer {
         };
         match version {
             Some(version) => Ok(Some(version.to_owned())),
-            None => {
-                Err(Unknown::new("the probe printed no version").said(text.chars().take(SHOWN).collect::<String>()))
-            }
+            None => Err(Unknown::new("`probe` printed no version").said(text.chars().take(SHOWN).collect::<String>())),
         }
     }
 
     fn compared(&self, found: Option<&str>, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
         let basis = json!({ "version": found });
         match found {
-            None if self.absent => Ok(Judgement::ok("nothing is installed, as declared", basis)),
+            None if self.absent => Ok(Judgement::ok("nothing is installed", basis)),
             Some(found) if !self.absent && found == self.version => {
                 Ok(Judgement::ok(format!("`{found}` is installed"), basis))
             }
@@ -64,7 +62,7 @@ impl Installer {
     ) -> Result<Judgement, Unknown> {
         let reason = match found {
             Some(found) if self.absent => format!("`{found}` is installed"),
-            Some(found) => format!("`{found}` is installed, not `{}`", self.version),
+            Some(found) => format!("`{found}` is installed, expected `{}`", self.version),
             None => "nothing is installed".to_owned(),
         };
         let disruption = if found.is_some() { Disruption::D1 } else { Disruption::D0 };
@@ -77,7 +75,7 @@ impl Installer {
         })
     }
 
-    /// Returns whether the program can be run.
+    /// Reports whether the program can run.
     fn program_is_there(&self, seen: &Observation, cx: &Context<'_>) -> Result<Ready, Unknown> {
         let path = &self.program.path;
         if brought(cx.predicted, &Provision::Path(path.clone())) {
@@ -89,36 +87,36 @@ impl Installer {
         };
         match content::state(seen, path, self.sha256.is_some())? {
             PathState::Absent if cx.predicted.is_some_and(|p| p.after.is_some()) => Ok(Ready::Comes),
-            PathState::Absent => blocked(format!("there is no program at `{path}`"), BRING),
+            PathState::Absent => blocked(format!("program `{path}` does not exist"), BRING),
             PathState::Present(info) if info.kind == PathType::Directory => {
                 blocked(format!("`{path}` is a directory"), BRING)
             }
             PathState::Present(info) => match (&self.sha256, &info.sha256) {
                 (Some(declared), Some(found)) if declared.as_str() != found => blocked(
                     format!("`{path}` has the sha256 {found}, declared is {declared}"),
-                    "take the right program, or the right digest",
+                    "check the program at its source, or correct `sha256`",
                 ),
                 _ => Ok(Ready::Yes),
             },
         }
     }
 
-    /// What cannot be asked before an earlier step ran is planned by what is declared.
+    /// Plans a change from the declaration alone if the probe cannot run before an earlier step.
     fn open(&self, unknown: &Unknown, cx: &Context<'_>) -> Result<Judgement, Unknown> {
         let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Err(unknown.clone()) };
-        let reason = format!("cannot be judged before `{step}` ran: {}", unknown.why);
+        let reason = format!("cannot be evaluated before `{step}` runs: {}", unknown.why);
         let to = (!self.absent).then_some(self.version.as_str());
         let changes = vec![Change::new("version", Some("not known yet"), to)];
         Ok(Judgement::change(reason, changes, Disruption::D1, json!({ "version": "unknown" })).predicted())
     }
 }
 
-const BRING: &str = "bring it with a step before this one, an `artifact` for instance";
+const BRING: &str = "add a step that installs it before this one, for example an `artifact` step";
 
-/// Whether the program can be run.
+/// Whether the program can run.
 enum Ready {
     Yes,
-    /// An earlier step brings it.
+    /// An earlier step provides it.
     Comes,
     Blocks(Box<Judgement>),
 }

@@ -1,4 +1,4 @@
-//! `installer`: a program that is run once per version, and the probe that tells which version is there.
+//! `installer`: a program that runs once per version, and a probe that prints the installed version.
 
 mod judge;
 mod script;
@@ -16,78 +16,78 @@ use std::collections::BTreeMap;
 
 pub(super) const KIND: Kind = Kind {
     name: "installer",
-    summary: "A program that installs one version of something, run where a probe finds another.",
+    summary: "An installer program that runs if a probe finds a version other than the declared one.",
     example: include_str!("../examples/installer.yaml"),
     doc: "\
-For software that comes as a program of its own: a driver as `.run` file, `mlnxofedinstall`, a vendor's setup script. An
-earlier step brings the program to the host, an [`artifact`](artifact.md) for instance.
+Use it for software with its own installer: a driver as `.run` file, `mlnxofedinstall`, a vendor's setup script. An
+earlier step copies the program to the host, for example an [`artifact`](artifact.md).
 
-**Compared** is `version` with what **`probe`** prints: a read-only shell command that asks what is installed, in every plan
-and right before and after the change. That the program ran once is no proof of anything, so nothing is remembered of it.
-The version is the first line that is printed, or the first group of `pattern`. An exit status of 1 or 127 (or those of
-`not_installed`), or nothing printed, means that nothing is installed; with any other status, or where `pattern` does not
-match, the step is `unknown`. Nothing to do reads `560.35.03 is installed`.
+**Compares** `version` with the output of **`probe`**, a read-only shell command that prints the installed version. It
+runs in every plan and right before and after the change. forge does not record that the program ran, because that
+proves nothing about the current state. The version is the first line of the output, or the first group of `pattern`.
+Exit code 1 or 127 (or those in `not_installed`), or no output, means that nothing is installed. With any other exit
+code, or if `pattern` does not match, the step is `unknown`. An unchanged step reports `560.35.03 is installed`.
 
-**A change** runs `path` with `args`, by `sh` where it is not executable, as a long step that outlives a lost connection:
-root, umask 022, stdin closed, each argument as it was written. With `sha256` the program is compared on the host first.
-A program that others than root can change or replace is not run: put it where only root can write.
-It must be able to run over an installation that broke half-way, since it may be killed. Then `probe` is asked again: an exit
-status of 0 that leaves another version fails the step. **Secrets belong into `env`**: what stands in an argument everybody
-on the host sees, so it is refused there.
+**A change** runs `path` with `args`, through `sh` if it is not executable, as a long step that survives a lost
+connection: as root, umask 022, stdin closed, arguments unmodified. With `sha256` the program is verified on the host
+first. A program that users other than root can modify or replace is not run: put it where only root can write. It must
+be able to run over an incomplete installation, because it may be killed. Then `probe` runs again: the step fails if the
+version differs, even if the program exited 0. **Pass secrets in `env`**: every user on the host can read arguments, so
+secrets are rejected there.
 
-**A failure** is told with the meaning that `exit_codes` gives to the exit status, what is installed afterwards, and the last
-lines of `log`, if the program wrote to it. `also_ok` names statuses beside 0 that mean success.
+**A failure** is reported with the meaning from `exit_codes`, the version installed afterwards, and the last lines of
+`log`, if the program wrote to it. `also_ok` lists exit codes other than 0 that mean success.
 
-**Disruption** is D1 when an installed version changes; what a driver disturbs, the step's `disruption` says. How long it may
-take, the step's `timeout` says (four hours without one).
+**Disruption** is D1 if an installed version changes; set the step's `disruption` to what a driver disrupts. The step's
+`timeout` limits the run time (default: four hours).
 
-**Removal** runs `uninstall`; an installer without one cannot be removed.",
+**Removal** runs `uninstall`; an installer without it cannot be removed.",
     fields: FIELDS,
     build,
 };
 
 const PROGRAM: &[Field] = &[
-    Field::required("path", Type::Path, "The program on the host."),
-    Field::optional("args", Type::List(&Type::Text), "Its arguments."),
+    Field::required("path", Type::Path, "Path of the program on the host."),
+    Field::optional("args", Type::List(&Type::Text), "Arguments."),
 ];
 
 const FIELDS: &[Field] = &[
-    Field::required("path", Type::Path, "The program on the host; run by `sh` if it is not executable."),
-    Field::optional("args", Type::List(&Type::Text), "Its arguments, each as it is written. No secrets."),
-    Field::required("version", Type::Version, "The version that is there once it ran."),
-    Field::required("probe", Type::Text, "Read-only; prints the version that is installed."),
+    Field::required("path", Type::Path, "Path of the program on the host; run by `sh` if it is not executable."),
+    Field::optional("args", Type::List(&Type::Text), "Arguments, passed unmodified. No secrets."),
+    Field::required("version", Type::Version, "Version that is installed after the program ran."),
+    Field::required("probe", Type::Text, "Read-only script that prints the installed version."),
     Field::optional(
         "pattern",
         Type::Line,
-        "A regular expression for what `probe` prints, whose first group is the version. The first line when left out.",
+        "Regular expression for the output of `probe`; its first group is the version. Default: the first line.",
     ),
     Field::optional(
         "not_installed",
         Type::List(&Type::Int { min: 1, max: 255 }),
-        "Exit statuses of `probe` that mean that nothing is installed. Default `[1, 127]`.",
+        "Exit codes of `probe` that mean that nothing is installed. Default `[1, 127]`.",
     ),
-    Field::optional("sha256", Type::Line, "What the program's SHA-256 must be when it runs, in hex."),
-    Field::optional("exit_codes", Type::Map(&Type::Line), "What exit statuses of the program mean, for messages."),
+    Field::optional("sha256", Type::Line, "Expected SHA-256 of the program, in hex; verified before it runs."),
+    Field::optional("exit_codes", Type::Map(&Type::Line), "Meanings of the program's exit codes, for messages."),
     Field::optional(
         "also_ok",
         Type::List(&Type::Int { min: 1, max: 255 }),
-        "Exit statuses of the program that mean success, beside 0.",
+        "Exit codes of the program that mean success, in addition to 0.",
     ),
     Field::optional(
         "log",
         Type::Line,
-        "The program's log, shown when it fails: an absolute path, in which `*` and `?` may stand for parts of names.",
+        "Log of the program, shown if it fails: an absolute path, which may contain `*` and `?`.",
     ),
-    Field::optional("cwd", Type::Path, "The working directory. Default `/`."),
-    Field::optional("env", Type::Map(&Type::Text), "Environment variables; values may be secrets."),
+    Field::optional("cwd", Type::Path, "Working directory. Default `/`."),
+    Field::optional("env", Type::Map(&Type::Text), "Environment variables. Values may be secrets."),
     Field::optional(
         "uninstall",
         Type::Table(PROGRAM),
-        "The program that takes it away again, for a removal: `path` and `args`.",
+        "Program that uninstalls the software, for a removal: `path` and `args`.",
     ),
 ];
 
-/// What `probe` exits with where nothing is installed: it says so, or is not there itself.
+/// Default exit codes of `probe` if nothing is installed: it reports that, or it is missing itself.
 const NOT_INSTALLED: [i64; 2] = [1, 127];
 
 #[derive(Debug)]
@@ -135,7 +135,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
 fn uninstall(fields: &Fields) -> Result<Program, Diag> {
     let Some(table) = fields.table("uninstall") else {
         return Err(Diag::error(Code::BadStep, "an installer without `uninstall` cannot be removed")
-            .hint("add `uninstall:`, the program that takes it away again"));
+            .hint("add `uninstall:`, the program that uninstalls the software"));
     };
     let args = table.get("args").and_then(Value::as_array).into_iter().flatten();
     Ok(Program {
@@ -144,21 +144,21 @@ fn uninstall(fields: &Fields) -> Result<Program, Diag> {
     })
 }
 
-/// Refuses what only the program may know.
+/// Rejects secrets in arguments.
 fn open(arg: &str) -> Result<(), Diag> {
     match SecretStore::mentions(arg) {
-        true => Err(bad_value("a secret cannot stand in `args`: everybody on the host sees them")
-            .hint("give it in `env`, or as a file that only root reads")),
+        true => Err(bad_value("`args` must not contain a secret, because every user on the host can read arguments")
+            .hint("pass it in `env`, or in a file that only root can read")),
         false => Ok(()),
     }
 }
 
 fn pattern(text: &str) -> Result<Regex, Diag> {
     let regex = regex::RegexBuilder::new(text).multi_line(true).build();
-    let regex = regex.map_err(|_| bad_value("`pattern` is no regular expression"))?;
+    let regex = regex.map_err(|_| bad_value("`pattern` is not a valid regular expression"))?;
     match regex.captures_len() {
-        0 | 1 => Err(bad_value("`pattern` has no group that would be the version")
-            .hint("put parentheses round it: `^MLNX_OFED_LINUX-(.*):$`")),
+        0 | 1 => Err(bad_value("`pattern` needs a group for the version")
+            .hint("put parentheses around the version: `^MLNX_OFED_LINUX-(.*):$`")),
         _ => Ok(regex),
     }
 }
@@ -170,7 +170,7 @@ fn digest(text: &str) -> Result<Sha256, Diag> {
 fn exit_codes(fields: &Fields) -> Result<BTreeMap<i32, String>, Diag> {
     let one = |(code, meaning): (String, String)| match code.parse::<i32>() {
         Ok(code) if (1..=255).contains(&code) => Ok((code, meaning)),
-        _ => Err(bad_value(format!("`exit_codes` names `{code}`, which is no exit status from 1 to 255"))),
+        _ => Err(bad_value(format!("`{code}` in `exit_codes` is not an exit code from 1 to 255"))),
     };
     fields.map("exit_codes").unwrap_or_default().into_iter().map(one).collect()
 }
@@ -184,7 +184,7 @@ fn log(fields: &Fields) -> Result<String, Diag> {
 }
 
 impl Installer {
-    /// Returns the question about the version.
+    /// Returns the probe of the installed version.
     fn version_probe(&self) -> Probe {
         Probe::Check {
             id: format!("version for `{}`", self.title()),
@@ -234,7 +234,7 @@ impl Resource for Installer {
         })
     }
 
-    /// What a process may notice is the version, not how it came.
+    /// Returns what dependent services compare: the version, not how it was installed.
     fn input_value(&self) -> Value {
         json!({ "probe": self.probe, "version": if self.absent { None } else { Some(&self.version) } })
     }
@@ -243,7 +243,7 @@ impl Resource for Installer {
         Vec::new()
     }
 
-    /// One program may well install several things, and one thing be asked for once.
+    /// Claims the probe: one program may install several things, but a probe belongs to one step.
     fn claims(&self) -> Vec<(&'static str, String)> {
         vec![(KIND.name, self.probe.trim().to_owned())]
     }
@@ -265,14 +265,14 @@ mod tests {
         let token = secrets.insert("TOKEN", "x".to_owned().into()).0;
         assert_eq!(
             refused(&[("args", json!(["--key", token]))], false),
-            "a secret cannot stand in `args`: everybody on the host sees them"
+            "`args` must not contain a secret, because every user on the host can read arguments"
         );
     }
 
     #[test]
     fn what_reads_the_version_must_be_able_to() {
-        assert_eq!(refused(&[("pattern", json!("("))], false), "`pattern` is no regular expression");
-        assert_eq!(refused(&[("pattern", json!("^x$"))], false), "`pattern` has no group that would be the version");
+        assert_eq!(refused(&[("pattern", json!("("))], false), "`pattern` is not a valid regular expression");
+        assert_eq!(refused(&[("pattern", json!("^x$"))], false), "`pattern` needs a group for the version");
     }
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn exit_statuses_and_logs_are_what_they_say() {
         let codes = [("exit_codes", json!({ "0": "fine" }))];
-        assert_eq!(refused(&codes, false), "`exit_codes` names `0`, which is no exit status from 1 to 255");
+        assert_eq!(refused(&codes, false), "`0` in `exit_codes` is not an exit code from 1 to 255");
         assert_eq!(refused(&[("log", json!("x.log"))], false), "`log` must be an absolute path");
         assert_eq!(refused(&[("sha256", json!("12"))], false), "`sha256` is not 64 hexadecimal digits");
     }

@@ -1,11 +1,11 @@
-//! The shell of installers: the program with its arguments, and what it leaves when it fails.
+//! Shell code of installers: runs the program with its arguments and reports a failure.
 
 use super::Installer;
 use crate::artifact::Sha256;
 use crate::resource::shell;
 use crate::script::{Fragment, safe_path};
 
-/// Failures of forge's own end with a status that no installer is known to use, so that no meaning is read into them.
+/// forge's own failures exit with a code that no known installer uses, so that `exit_codes` never applies to them.
 const READY: &str = r#"
 program=$1 sha256=$2 cwd=$3 log=$4 codes=$5 fine=$6
 shift 6
@@ -25,7 +25,7 @@ HOME=/root USER=root LOGNAME=root SHELL=/bin/sh
 export HOME USER LOGNAME SHELL
 "#;
 
-/// `$log` is a pattern: it is expanded, not split.
+/// `$log` is a glob pattern: it is expanded, but not split into words.
 const RUN: &str = r#"
 if [ -x "$program" ]; then set -- "$program" "$@"; else set -- sh "$program" "$@"; fi
 "$@" </dev/null
@@ -51,18 +51,15 @@ exit "$status"
 "#;
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
-    ("there is no program at", "bring it with a step before this one, an `artifact` for instance"),
-    ("it was not run", "take the right program, or the right digest"),
-    ("it is not used", "put it where only root can write, for instance with an `artifact` step under `/opt`"),
+    ("there is no program at", "add a step that installs it before this one, for example an `artifact` step"),
+    ("it was not run", "check the program at its source, or correct `sha256`"),
+    ("it is not used", "put it where only root can write, for example with an `artifact` step under `/opt`"),
     (
         "No space left on device",
-        "a file system is full; the installation may be incomplete, and is begun anew by the next run",
+        "a file system is full; the installation may be incomplete, the next run starts it again",
     ),
-    ("not found", "a program is missing on the host: add the `package` step that brings it before this one"),
-    (
-        "Key was rejected by service",
-        "Secure Boot refuses the module: enroll the key that signs it, or turn Secure Boot off",
-    ),
+    ("not found", "a program is missing on the host: add a `package` step that installs it before this one"),
+    ("Key was rejected by service", "Secure Boot rejects the module: enroll its signing key, or disable Secure Boot"),
     ("Bad return status for module build", "dkms could not build a module: see its `make.log` under /var/lib/dkms"),
 ];
 

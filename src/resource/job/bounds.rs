@@ -1,4 +1,4 @@
-//! The bounds of a workload's life: what it does not say itself is added.
+//! Adds default limits to a workload that does not set them.
 
 use crate::diag::Diag;
 use crate::model::Value;
@@ -6,27 +6,27 @@ use crate::probe::ObjectId;
 use crate::resource::support::bad_value;
 use serde_json::{Map, json};
 
-/// What a run adds to the name has to fit, and what controllers add for pods.
+/// Maximum length of the name, which leaves room for the suffixes that a run and the controllers add.
 const LONGEST: usize = 40;
-/// Seconds after which an end is no more than an object that nobody needs.
+/// Seconds after which a finished workload is deleted.
 const KEPT_S: u64 = 600;
-/// Seconds that pods have beyond the time in which the end is waited for.
+/// Seconds that pods may run beyond the time for which forge waits.
 const GRACE_S: u64 = 60;
 
 /// # Errors
-/// The name leaves no room, or the API takes none such.
+/// The name is too long, or not a valid Kubernetes name.
 pub(super) fn name(id: &ObjectId) -> Result<(), Diag> {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let name = &id.name;
     let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
     match first && name.len() <= LONGEST && name.bytes().all(inner) && !name.ends_with('-') {
         true => Ok(()),
-        false => Err(bad_value(format!("`{name}` cannot name a workload"))
-            .hint(format!("use small letters, digits and `-`, at most {LONGEST}: each run adds to it"))),
+        false => Err(bad_value(format!("`{name}` is not a valid workload name"))
+            .hint(format!("use lowercase letters, digits and `-`, at most {LONGEST}; each run adds a suffix"))),
     }
 }
 
-/// Bounds a workload that may take `limit_s` seconds.
+/// Adds limits to a workload that may take `limit_s` seconds.
 pub(super) fn add(object: &mut Value, limit_s: u64) {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     let group =
@@ -49,7 +49,7 @@ pub(super) fn add(object: &mut Value, limit_s: u64) {
     own.iter().for_each(|(key, value)| fill(spec, key, value));
 }
 
-/// Says what is not said.
+/// Sets keys that are not set.
 fn fill(map: &mut Map<String, Value>, key: &str, value: &Value) {
     match (map.get_mut(key), value) {
         (None, _) => drop(map.insert(key.to_owned(), value.clone())),
@@ -60,7 +60,7 @@ fn fill(map: &mut Map<String, Value>, key: &str, value: &Value) {
     }
 }
 
-/// Pods end, and are not begun anew, where nothing else is said.
+/// Limits the run time of pods and disables restarts, unless the pod sets these.
 fn pods(value: &mut Value, limit_s: u64) {
     match value {
         Value::Object(map) => {

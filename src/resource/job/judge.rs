@@ -1,4 +1,4 @@
-//! The verdict over a workload: whether it was proven as it is declared, and what runs left.
+//! Evaluates a workload: whether its current declaration is proven, and whether runs left objects behind.
 
 use super::Job;
 use crate::kube::{Call, images};
@@ -56,15 +56,15 @@ fn presence(job: &Job, state: &ProofState, seen: &Observation, cx: &Context<'_>)
     Judgement { calls, predicted, ..judgement }
 }
 
-/// Asks whether it could be made: its kind, its namespace, what the API says of it.
+/// Evaluates whether the workload could be created: its kind, its namespace, the API's dry run.
 fn possible(job: &Job, seen: &Observation, cx: &Context<'_>) -> Judgement {
     let objects = std::slice::from_ref(&job.declared);
     let want = Want { objects, absent: false, wait: None, disruption: Disruption::D0 };
-    // What somebody else made under that very name is none of it.
+    // An object that another user created under this very name is unrelated: each run uses its own name.
     if let Ok(ObjectState::Known(info)) = object_state(seen, &job.declared.probe())
         && info.live.is_some()
     {
-        return Judgement::ok("it could be made", Value::Null);
+        return Judgement::ok("it could be created", Value::Null);
     }
     let alone = Context { record: None, ..cx.clone() };
     judge_objects(&want, seen, &alone)
@@ -78,7 +78,7 @@ fn removal(job: &Job, state: &ProofState) -> Judgement {
         calls.push(Call::Unprove { id: job.declared.id.clone() });
     }
     match calls.is_empty() {
-        true => Judgement::ok(format!("nothing is left of {}, as declared", job.declared.id), basis(state)),
+        true => Judgement::ok(format!("nothing is left of {}", job.declared.id), basis(state)),
         false => {
             let judgement = Judgement::change(reasons.join("; "), changes, Disruption::D0, basis(state));
             Judgement { calls, ..judgement }
@@ -86,9 +86,9 @@ fn removal(job: &Job, state: &ProofState) -> Judgement {
     }
 }
 
-/// What a run made and did not take away goes: it may hold devices.
+/// Deletes objects that a killed run left behind, because they may hold devices.
 fn leftovers(left: &[Left]) -> (Vec<String>, Vec<Change>, Vec<Call>) {
-    let reason = |left: &Left| format!("{} of run {} was not taken away", left.id, left.run);
+    let reason = |left: &Left| format!("{} of run {} was not deleted", left.id, left.run);
     let change = |left: &Left| Change::new(&left.id.to_string(), Some("exists"), None);
     let call = |left: &Left| Call::Delete { id: left.id.clone(), uid: left.uid.clone() };
     (left.iter().map(reason).collect(), left.iter().map(change).collect(), left.iter().map(call).collect())

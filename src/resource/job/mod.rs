@@ -1,4 +1,4 @@
-//! `job`: a bounded workload that proves something of the cluster.
+//! `job`: a limited workload that proves a property of the cluster.
 
 mod bounds;
 mod judge;
@@ -15,79 +15,78 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "job",
-    summary: "A bounded workload that proves something of the cluster, and is taken away again.",
+    summary: "A limited workload that proves a property of the cluster and is then deleted.",
     example: include_str!("../examples/job.yaml"),
     doc: "\
-Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md)), on no host. `object` is a Job, a Pod, a job of Volcano, a PyTorchJob or
-whatever says of itself how it ended. Each run makes it under a name of its own, waits until it ended, reads the logs of its
-pods, and takes it away: after a success, a failure, at the end of its time, and when the user stops the run. What a killed run left is
-found by its labels, told by the plan, and taken away by the next apply.
+Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md)), not on a host. `object` is a Job, a
+Pod, a Volcano job, a PyTorchJob, or any other kind whose status reports how it ended. Each run creates it under a
+unique name, waits until it ends, reads the logs of its pods, and deletes it: after success, failure, timeout, and if
+the user stops the run. Objects left by a killed run are found by their labels, listed in the plan, and deleted by the
+next apply.
 
-**It runs** only in an apply, and only if its last success was one of another declaration; `for` names what else that depends on, such as
-the version of a driver. A success is kept in the cluster (`forge-provisioner`), a failure forgets it. Plans, verifications and drift
-start nothing: they say when it was proven, and by which run.
+**It runs** only in an apply, and only if its last success was for a different declaration. `for` lists other values
+that the result depends on, such as a driver version. A success is recorded in the cluster (`forge-provisioner`), a
+failure removes the record. Plans, verifications and drift start nothing: they report when it was proven, and by which
+run.
 
-**Its end** is told by the kind: condition `Complete` or `Failed` of a Job and a TrainJob, phase `Succeeded` or `Failed` of a Pod, state
-`Completed`, or `Failed`, `Aborted` or `Terminated`, of a job of Volcano, condition `Succeeded` or `Failed` of a PyTorchJob and
-its like. Other kinds need `succeeded` and `failed`. After a failure the reason is told that the workload, its pod group,
-its pods or an event give, with the last lines of the logs.
+**Its result** is determined by its kind: condition `Complete` or `Failed` of a Job and a TrainJob, phase `Succeeded` or
+`Failed` of a Pod, state `Completed`, `Failed`, `Aborted` or `Terminated` of a Volcano job, condition `Succeeded` or
+`Failed` of a PyTorchJob and similar kinds. Other kinds need `succeeded` and `failed`. After a failure forge reports the
+reason from the workload, its pod group, its pods or an event, with the last lines of the logs.
 
-**`stays_pending`** turns it round: for so long no pod of it may begin, as for a gang that is too large for the cluster. Somebody has to say why it
-waits, and that reason is what the step prints: where no scheduler looks at it, nothing is proven.
+**`stays_pending`** inverts the test: none of its pods may start during this time, as for a gang that is too large for
+the cluster. The step prints the reported reason for waiting. Without a reported reason nothing is proven, because then
+no scheduler processed the workload.
 
-**Bounds** are added where the object has none: each pod ends at latest a minute after `within`, a Job fails then, is not tried again, and goes ten
-minutes after its end, whatever becomes of forge.
+**Limits** are added where the object has none: each pod ends at most one minute after `within`; a Job fails at that
+time, is not retried, and is deleted ten minutes after its end, even if forge no longer runs.
 
-**Refused before anything is contacted** are images without tag or digest, volumes of the host's devices and of the kubelet's device
-plugins, which pass by the scheduler, and a request of `rdma/…` other than 1: these are tokens, of which each shows all adapters,
-and no number of adapters.
+**Rejected before anything is contacted**: images without tag or digest; volumes of the host's devices and of the
+kubelet's device plugins, which bypass the scheduler; and a request of `rdma/…` other than 1, because these are tokens
+that each expose all adapters, not a number of adapters.
 
-**Removal** takes away what runs left, and forgets the success.",
+**Removal** deletes what runs left and removes the record of success.",
     fields: FIELDS,
     build,
 };
 
 const SIGN: &[Field] = &[
-    Field::optional("condition", Type::Text, "A condition of its status that is `True`. This, or `path` and `is`."),
-    Field::optional("path", Type::Text, "Where it says so: `.status.state.phase`."),
-    Field::optional("is", Type::List(&Type::Text), "What may stand there."),
+    Field::optional("condition", Type::Text, "Status condition that must be `True`. Excludes `path` and `is`."),
+    Field::optional("path", Type::Text, "Path of the status value: `.status.state.phase`. Needs `is`."),
+    Field::optional("is", Type::List(&Type::Text), "Accepted values at `path`."),
 ];
 
 const LOGS: &[Field] = &[
-    Field::optional("expect", Type::List(&Type::Text), "Regular expressions, each of which a line has to fit."),
-    Field::optional("deny", Type::List(&Type::Text), "Regular expressions that no line may fit, in no pod."),
+    Field::optional("expect", Type::List(&Type::Text), "Regular expressions; each must match a line."),
+    Field::optional("deny", Type::List(&Type::Text), "Regular expressions that must not match any line of any pod."),
     Field::optional(
         "each",
         Type::Bool,
-        "Whether each pod has to say what is expected; else one is enough. Default `true`.",
+        "Require every pod to print the expected lines; otherwise one pod is sufficient. Default `true`.",
     ),
-    Field::optional("tail", Type::Int { min: 0, max: 1000 }, "Lines that are shown after a failure. Default 20."),
+    Field::optional("tail", Type::Int { min: 0, max: 1000 }, "Log lines shown after a failure. Default 20."),
 ];
 
 const FIELDS: &[Field] = &[
-    Field::required("object", Type::Any, "The workload: `apiVersion`, `kind`, `metadata: { name: … }` and `spec`."),
-    Field::required("namespace", Type::Name, "Its namespace; it must exist, or an earlier step make it."),
-    Field::optional(
-        "succeeded",
-        Type::Table(SIGN),
-        "By what a success is told, where the kind is none of those above.",
-    ),
-    Field::optional("failed", Type::Table(SIGN), "By what a failure is told."),
+    Field::required("object", Type::Any, "Workload: `apiVersion`, `kind`, `metadata: { name: … }` and `spec`."),
+    Field::required("namespace", Type::Name, "Namespace. Must exist or be created by an earlier step."),
+    Field::optional("succeeded", Type::Table(SIGN), "Status that means success, for kinds that forge does not know."),
+    Field::optional("failed", Type::Table(SIGN), "Status that means failure, for kinds that forge does not know."),
     Field::optional(
         "within",
         Type::Duration,
-        "How long it may take, with the time that its pods wait for a place. Default `10m`.",
+        "Time limit, including the time that its pods wait to be scheduled. Default `10m`.",
     ),
     Field::optional(
         "stays_pending",
         Type::Duration,
-        "For how long no pod of it may begin. Excludes `within` and `logs`.",
+        "Time during which none of its pods may start. Excludes `within` and `logs`.",
     ),
-    Field::optional("logs", Type::Table(LOGS), "What its pods have to print."),
+    Field::optional("logs", Type::Table(LOGS), "Expected output of its pods."),
     Field::optional(
         "for",
         Type::Map(&Type::Any),
-        "What else the proof is about: where one of these values is another, it runs again.",
+        "Other values that the result depends on; the workload runs again if one of them changes.",
     ),
 ];
 
@@ -96,7 +95,7 @@ struct Job {
     declared: Declared,
     aim: Aim,
     logs: Logs,
-    /// Values that it is about.
+    /// Value of `for`.
     about: Value,
     absent: bool,
 }
@@ -105,7 +104,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let namespace = required(fields, "namespace")?;
     let mut object = fields.0.get("object").cloned().unwrap_or_default();
     if !object.is_object() {
-        return Err(bad_value("`object` is no object")
+        return Err(bad_value("`object` is not an object")
             .hint("write it as in a manifest: `apiVersion`, `kind`, `metadata`, `spec`"));
     }
     if object.pointer("/metadata/name").is_none_or(|name| !name.is_string()) {
@@ -120,8 +119,8 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let aim = match seconds("stays_pending") {
         Some(for_s) => {
             if fields.has("within") || fields.has("logs") {
-                return Err(bad_value("what stays pending has no end to wait for, and prints nothing")
-                    .hint("leave out `within` and `logs`, or `stays_pending`"));
+                return Err(bad_value("`stays_pending` excludes `within` and `logs`")
+                    .hint("remove `within` and `logs`, or `stays_pending`"));
             }
             Aim::StaysPending { for_s, signs }
         }
@@ -142,9 +141,8 @@ fn limit_of(aim: &Aim) -> u64 {
 fn signs(fields: &Fields, id: &ObjectId) -> Result<Signs, Diag> {
     let known = Signs::known(&id.api_version, &id.kind);
     let lacks = |part: &str| {
-        bad_value(format!("how a {} of `{}` ends is not known: `{part}` is missing", id.kind, id.api_version)).hint(
-            format!("say it: `{part}: {{ path: .status.phase, is: [Done] }}`, or `{part}: {{ condition: Ready }}`"),
-        )
+        bad_value(format!("unknown status of {} in `{}`: `{part}` is missing", id.kind, id.api_version))
+            .hint(format!("add `{part}: {{ path: .status.phase, is: [Done] }}` or `{part}: {{ condition: Ready }}`"))
     };
     let succeeded = sign(fields, "succeeded")?.or_else(|| known.as_ref().map(|known| known.succeeded.clone()));
     let failed = sign(fields, "failed")?.or_else(|| known.as_ref().map(|known| known.failed.clone()));
@@ -169,7 +167,7 @@ fn sign(fields: &Fields, part: &str) -> Result<Option<Sign>, Diag> {
         (None, Some(path)) if path.starts_with('.') && !is.is_empty() => {
             Ok(Some(Sign::Value { pointer: path.replace('.', "/"), is }))
         }
-        _ => Err(bad_value(format!("`{part}` is neither a condition nor a path with its values"))
+        _ => Err(bad_value(format!("`{part}` needs either `condition`, or `path` and `is`"))
             .hint("write `condition: Ready`, or `path: .status.phase` with `is: [Done]`")),
     }
 }
@@ -188,7 +186,7 @@ fn logs(fields: &Fields) -> Result<Logs, Diag> {
         tail: table.get("tail").and_then(Value::as_u64).and_then(|tail| tail.try_into().ok()).unwrap_or(20),
     };
     match logs.expect.iter().chain(&logs.deny).find(|text| regex::Regex::new(text).is_err()) {
-        Some(text) => Err(bad_value(format!("`{text}` is no regular expression"))),
+        Some(text) => Err(bad_value(format!("invalid regular expression `{text}`"))),
         None => Ok(logs),
     }
 }
@@ -198,7 +196,7 @@ impl Job {
         Probe::Proof { id: self.declared.id.clone() }
     }
 
-    /// Returns the digest of all that it proves.
+    /// Returns the digest of everything that a success proves.
     fn digest(&self) -> String {
         format!("sha256:{}", sha256_hex(self.desired().to_string().as_bytes()))
     }
@@ -238,7 +236,7 @@ impl Resource for Job {
     }
 
     fn limit_s(&self) -> Option<u64> {
-        // Its pods may take a while to leave.
+        // Its pods may take a while to terminate.
         Some(limit_of(&self.aim).saturating_add(180))
     }
 

@@ -1,4 +1,4 @@
-//! What is refused of a workload, and which bounds it gets.
+//! Rejected workloads, and added limits.
 
 use super::*;
 
@@ -32,24 +32,24 @@ fn refused(more: Value) -> String {
 
 #[test]
 fn what_proves_nothing_is_refused() {
-    assert_eq!(refused(json!({ "object": "x" })), "`object` is no object");
+    assert_eq!(refused(json!({ "object": "x" })), "`object` is not an object");
     assert_eq!(refused(json!({ "object": { "kind": "Job" } })), "`object` has no `metadata.name`");
     let named =
         |name: &str| json!({ "object": { "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": name } } });
-    assert_eq!(refused(named("Smoke")), "`Smoke` cannot name a workload");
-    assert_eq!(refused(named(&"a".repeat(41))), format!("`{}` cannot name a workload", "a".repeat(41)));
+    assert_eq!(refused(named("Smoke")), "`Smoke` is not a valid workload name");
+    assert_eq!(refused(named(&"a".repeat(41))), format!("`{}` is not a valid workload name", "a".repeat(41)));
     let page = json!({ "apiVersion": "example.com/v1", "kind": "Page", "metadata": { "name": "a" } });
     assert_eq!(
         refused(json!({ "object": page })),
-        "how a Page of `example.com/v1` ends is not known: `succeeded` is missing"
+        "unknown status of Page in `example.com/v1`: `succeeded` is missing"
     );
     assert_eq!(
         refused(json!({ "succeeded": { "path": ".status.phase" } })),
-        "`succeeded` is neither a condition nor a path with its values"
+        "`succeeded` needs either `condition`, or `path` and `is`"
     );
-    assert_eq!(refused(json!({ "logs": { "expect": ["("] } })), "`(` is no regular expression");
+    assert_eq!(refused(json!({ "logs": { "expect": ["("] } })), "invalid regular expression `(`");
     let both = json!({ "stays_pending": 30, "within": 60 });
-    assert_eq!(refused(both), "what stays pending has no end to wait for, and prints nothing");
+    assert_eq!(refused(both), "`stays_pending` excludes `within` and `logs`");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn what_passes_by_the_scheduler_is_refused() {
     let volume =
         |path: &str| json!({ "object": job(json!({ "volumes": [{ "name": "v", "hostPath": { "path": path } }] })) });
     for path in ["/dev", "/dev/infiniband", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/"] {
-        let expected = format!("Job ml/smoke takes devices from the host's `{path}`, past the scheduler");
+        let expected = format!("Job ml/smoke mounts the host's `{path}`, which bypasses the scheduler");
         assert_eq!(refused(volume(path)), expected);
     }
     assert!(built(volume("/etc/localtime")).is_ok());
@@ -65,11 +65,11 @@ fn what_passes_by_the_scheduler_is_refused() {
         let container = json!({ "name": "a", "image": "x:1", "resources": { "limits": { "rdma/ib": count } } });
         json!({ "object": job(json!({ "containers": [container] })) })
     };
-    assert_eq!(refused(token(json!(4))), "Job ml/smoke asks for 4 of `rdma/ib`, which are tokens and no adapters");
-    assert_eq!(refused(token(json!("2"))), "Job ml/smoke asks for 2 of `rdma/ib`, which are tokens and no adapters");
+    assert_eq!(refused(token(json!(4))), "Job ml/smoke requests 4 of `rdma/ib`, which counts tokens, not adapters");
+    assert_eq!(refused(token(json!("2"))), "Job ml/smoke requests 2 of `rdma/ib`, which counts tokens, not adapters");
     assert!(built(token(json!(1))).is_ok() && built(token(json!("1"))).is_ok());
     let bare = json!({ "object": job(json!({ "containers": [{ "name": "a", "image": "x" }] })) });
-    assert_eq!(refused(bare), "image `x` of Job ml/smoke is another one tomorrow: it has neither tag nor digest");
+    assert_eq!(refused(bare), "image `x` of Job ml/smoke is not pinned: it has neither tag nor digest");
 }
 
 #[test]

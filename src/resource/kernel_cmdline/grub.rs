@@ -1,12 +1,12 @@
-//! The step's own file among GRUB's settings, and what the files after it make of it.
+//! The step's own GRUB settings file, and the effect of files that are read after it.
 
 use super::words::{Wanted, Word, line, words};
 use crate::probe::ConfLine;
 
 pub(super) const FOLDER: &str = "/etc/default/grub.d";
 
-/// Returns the body of the step's own file. `grub-mkconfig` reads it as shell, after `/etc/default/grub` and the files
-/// whose names come before: what these set of the same names is taken out, and the declared words come last.
+/// Returns the body of the step's own file. `grub-mkconfig` sources it as shell after `/etc/default/grub` and the files
+/// with earlier names. The body removes their settings of the same names and appends the declared arguments.
 pub(super) fn body(wanted: &Wanted) -> String {
     let mut patterns: Vec<String> = wanted.names().iter().map(|name| any(name)).collect();
     patterns.extend(wanted.absent.iter().map(|text| pattern(&Word::read(text))));
@@ -21,7 +21,7 @@ pub(super) fn body(wanted: &Wanted) -> String {
     )
 }
 
-/// Returns a shell pattern of every word of a name.
+/// Returns a shell pattern that matches every argument of a name.
 fn any(name: &str) -> String {
     let name = name.replace('_', "[-_]");
     format!("{name} | {name}=*")
@@ -34,7 +34,7 @@ fn pattern(word: &Word) -> String {
     }
 }
 
-/// A line that is read after ours and undoes it.
+/// A line that is read after the step's own file and overrides it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Override {
     /// `file:line`.
@@ -42,10 +42,10 @@ pub(super) struct Override {
     pub does: String,
 }
 
-/// What a line sets.
+/// A GRUB variable assignment in one line.
 struct Setting {
     default: bool,
-    /// Whether it begins with what was set before.
+    /// Whether it extends the previous value.
     keeps: bool,
     words: Vec<Word>,
 }
@@ -59,7 +59,7 @@ fn setting(text: &str) -> Option<Setting> {
         _ => return None,
     };
     let keeps = value.contains("$GRUB_CMDLINE_LINUX") || value.contains("${GRUB_CMDLINE_LINUX") || value.contains("$(");
-    // Quotes stand around the whole, and a shell's names are none of the kernel's words.
+    // Quotes enclose the whole value, and the names of shell variables are not kernel arguments.
     let plain = value.replace(['"', '\''], " ");
     Some(Setting { default, keeps, words: words(&plain) })
 }
@@ -68,8 +68,8 @@ fn name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
-/// Returns the last line that is read after the file at `own` and says something else. The second of the two
-/// settings stands behind the first on the command line, so what it adds counts more.
+/// Returns the last line that is read after the file at `own` and conflicts with it. `GRUB_CMDLINE_LINUX_DEFAULT` comes
+/// after `GRUB_CMDLINE_LINUX` on the command line, so its arguments override.
 pub(super) fn overriding(lines: &[ConfLine], own: &str, wanted: &Wanted) -> Option<Override> {
     let later = |line: &&ConfLine| line.file.starts_with(FOLDER) && name(&line.file) > name(own);
     let undone = |line: &ConfLine| Some(Override { place: line.place(), does: undoes(&setting(&line.text)?, wanted)? });
@@ -89,7 +89,7 @@ fn undoes(set: &Setting, wanted: &Wanted) -> Option<String> {
     (!bad.is_empty()).then(|| format!("sets `{}`", line(&bad)))
 }
 
-/// Returns whether a line of another file than `own` sets that very word.
+/// Reports whether a file other than `own` sets the same argument.
 pub(super) fn set_elsewhere(lines: &[ConfLine], own: &str, word: &Word) -> bool {
     let others = lines.iter().filter(|line| line.file != own).filter_map(|line| setting(&line.text));
     others.flat_map(|set| set.words).any(|other| other == *word)
@@ -105,7 +105,7 @@ mod tests {
         Wanted::new(own(args), own(absent)).unwrap()
     }
 
-    /// What a shell that stops at errors, as grub-mkconfig's, makes of the file.
+    /// Sources the file in a shell with `set -e`, as grub-mkconfig does, and returns both variables.
     fn sourced(shell: &str, before: &str, body: &str) -> String {
         let script =
             format!("set -e\n{before}\n{body}\nprintf '%s|%s' \"$GRUB_CMDLINE_LINUX\" \"$GRUB_CMDLINE_LINUX_DEFAULT\"");

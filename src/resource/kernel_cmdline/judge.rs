@@ -1,4 +1,4 @@
-//! Judging a command line: the step's own file, what the next boot gets, and what the running kernel was given.
+//! Compares a kernel command line: the step's own file, the arguments of the next boot and those of the running kernel.
 
 use super::grub::{Override, overriding, set_elsewhere};
 use super::words::{Lack, Wanted, Word, line, words};
@@ -10,7 +10,7 @@ use crate::resource::support::ticked;
 use crate::resource::{Change, Context, Judgement};
 use serde_json::json;
 
-/// Judges arguments that are declared.
+/// Compares declared arguments.
 pub(super) fn declared(want: &Cmdline, state: &CmdlineState, seen: &Observation, cx: &Context<'_>) -> Judgement {
     let loaded = loaded(&want.wanted, state);
     match &state.loader {
@@ -28,12 +28,12 @@ pub(super) fn declared(want: &Cmdline, state: &CmdlineState, seen: &Observation,
     }
 }
 
-/// Judges a removal: no word of the step is left in what the next boot gets, but where others set it.
+/// Evaluates a removal: the next boot has no argument of the step, except those that another file sets.
 pub(super) fn removed(want: &Cmdline, state: &CmdlineState, seen: &Observation) -> Judgement {
     let own = want.wanted.present();
     match &state.loader {
         Loader::Other { found } => Judgement::unknown(&Unknown::new(format!(
-            "what the next boot gets cannot be told: {}",
+            "the arguments of the next boot could not be determined: {}",
             without(state, found)
         ))),
         Loader::UpdateGrub { lines, entries } => {
@@ -46,18 +46,18 @@ pub(super) fn removed(want: &Cmdline, state: &CmdlineState, seen: &Observation) 
     }
 }
 
-/// Joins parts, and keeps which loader they are of: what carries a change out reads it there.
+/// Joins parts and records the loader in the basis, where `act` reads it.
 fn judged<const N: usize>(loader: &str, parts: [(&'static str, Judgement); N]) -> Judgement {
     let first = Parts::default().with("loader", Judgement::ok("", json!(loader)));
     parts.into_iter().fold(first, |parts, (name, part)| parts.with(name, part)).judgement()
 }
 
-/// Says that the running kernel keeps what it was given.
+/// Adds to the reason that the running kernel keeps its arguments.
 fn stays(judgement: Judgement, own: &[Word], state: &CmdlineState) -> Judgement {
     let loaded = words(state.loaded.raw());
     match own.iter().any(|word| loaded.contains(word)) {
         true => Judgement {
-            reason: format!("{}; what is loaded stays until the next boot", judgement.reason.raw()).into(),
+            reason: format!("{}; loaded arguments remain until the next boot", judgement.reason.raw()).into(),
             ..judgement
         },
         false => judgement,
@@ -68,15 +68,15 @@ fn loaded(wanted: &Wanted, state: &CmdlineState) -> Judgement {
     let lacks = wanted.lacks(state.loaded.raw());
     let basis = json!(lacks.iter().map(|lack| line(&lack.have)).collect::<Vec<_>>());
     if lacks.is_empty() {
-        return Judgement::ok("the running kernel has them as declared", basis);
+        return Judgement::ok("running kernel: arguments match", basis);
     }
     let reason = format!("configured, not loaded: {}; needs a reboot", says(&lacks));
     let pending = Judgement::pending(reason, basis);
     match state.container.is_empty() {
         true => pending.by_reboot(),
-        // Its own reboot would be in vain.
+        // A reboot of the container does not change the arguments.
         false => pending
-            .hint(format!("this is a container ({}): it runs with the command line of its machine", state.container)),
+            .hint(format!("this is a container ({}): it uses the kernel command line of its machine", state.container)),
     }
 }
 
@@ -84,13 +84,13 @@ fn says(lacks: &[Lack]) -> String {
     lacks.iter().map(Lack::says).collect::<Vec<_>>().join(", ")
 }
 
-/// Judges where forge knows no boot loader: never as declared, since the next boot may be without.
+/// Evaluates a host without a supported boot loader. Never `ok`: the next boot may lack the arguments.
 fn no_loader(loaded: &Judgement, state: &CmdlineState, found: &[String], cx: &Context<'_>) -> Judgement {
     let basis = json!({ "loader": "other", "loaded": loaded.basis });
     let why = without(state, found);
     let earlier = cx.predicted.and_then(|p| p.after.as_deref());
     if let Some(step) = earlier.filter(|_| state.container.is_empty()) {
-        let reason = format!("{why}, and `{step}` runs before");
+        let reason = format!("{why}; `{step}` runs first and may change that");
         let judgement =
             Judgement::change(reason, vec![Change::new(NEXT, None, None)], Disruption::D0, basis).predicted();
         return Judgement { by_reboot: loaded.by_reboot, ..judgement };
@@ -99,7 +99,7 @@ fn no_loader(loaded: &Judgement, state: &CmdlineState, found: &[String], cx: &Co
         Verdict::Ok => Judgement {
             basis,
             ..Judgement::unknown(&Unknown::new(format!(
-                "loaded as declared; whether the next boot has them is not known: {why}"
+                "running kernel: arguments match; next boot could not be checked: {why}"
             )))
         },
         _ => Judgement::blocked(BlockClass::Host, format!("cannot be configured here: {why}"), basis),
@@ -113,21 +113,21 @@ fn without(state: &CmdlineState, found: &[String]) -> String {
         ("", found) => {
             format!("this host has neither GRUB's menu with `update-grub` nor `grubby`; it has {}", ticked(found))
         }
-        (container, _) => format!("this host is a container ({container}), which boots no kernel"),
+        (container, _) => format!("this host is a container ({container}), which does not boot a kernel"),
     }
 }
 
 fn advice(state: &CmdlineState, found: &[String]) -> &'static str {
     let has = |part: &str| found.iter().any(|path| path.contains(part));
     if !state.container.is_empty() {
-        "declare the arguments on the machine that runs the container"
+        "declare the arguments on the container's machine"
     } else if has("kernel/cmdline") || has("loader.conf") {
         "systemd-boot reads `/etc/kernel/cmdline`: write it with a `file` step, and run `kernel-install` or \
          `bootctl` in a `command` step"
     } else if has("grub2/grub.cfg") || has("default/grub") {
-        "install `grubby`, or set `GRUB_CMDLINE_LINUX` with a `line` step and make the menu in a `command` step"
+        "install `grubby`, or set `GRUB_CMDLINE_LINUX` with a `line` step and regenerate the menu in a `command` step"
     } else {
-        "set the arguments where the host gets its kernel from: the hypervisor, the network boot server or the \
+        "set the arguments where the host gets its kernel: the hypervisor, the network boot server or the \
          loader's own file"
     }
 }
@@ -136,37 +136,34 @@ fn overridden(want: &Cmdline, over: &Override, cx: &Context<'_>) -> Judgement {
     let reason = format!("`{}` {} after `{}`", over.place, over.does, want.target.path);
     let basis = json!({ "overridden": over.place, "does": over.does });
     match cx.predicted.and_then(|p| p.after.as_deref()) {
-        // An earlier step may take it away; it is judged again when its turn comes.
+        // An earlier step may remove it; forge evaluates this step again when it runs.
         Some(step) => {
             let change = Change::new(NEXT, Some(&over.place), None);
-            let reason = format!("{reason} now, and `{step}` runs before");
+            let reason = format!("{reason}; `{step}` runs first and may change that");
             Judgement::change(reason, vec![change], Disruption::D0, basis).predicted()
         }
         None => Judgement::blocked(BlockClass::Host, reason, basis).hint(format!(
-            "remove that with a step before this one, or say `file: {}/zz-forge.cfg`, which is read after it",
+            "remove that line with an earlier step, or set `file: {}/zz-forge.cfg`, which is read later",
             super::grub::FOLDER
         )),
     }
 }
 
-/// Judges what the next boot gets: all entries but those for repairs, whichever of them is booted.
+/// Compares the arguments of the next boot: of all entries except rescue entries, because any of them may boot.
 fn next(wanted: &Wanted, entries: &[BootEntry]) -> Judgement {
     let plain: Vec<&BootEntry> = entries.iter().filter(|entry| !entry.rescue).collect();
     if plain.is_empty() {
-        return Judgement::unknown(&Unknown::new("the boot loader's menu has no entry of a kernel"))
-            .hint("install a kernel, or make the menu anew: `update-grub`");
+        return Judgement::unknown(&Unknown::new("no kernel entry in the boot loader's menu"))
+            .hint("install a kernel, or regenerate the menu with `update-grub`");
     }
     let all: Vec<(&BootEntry, Vec<Lack>)> = plain.iter().map(|e| (*e, wanted.lacks(e.args.raw()))).collect();
     if let Some((entry, _)) = all.iter().find(|(e, lacks)| !lacks.is_empty() && e.args.raw().contains("$kernelopts")) {
-        let why = format!("the entry `{}` takes `$kernelopts` from GRUB's environment", entry.title.raw());
+        let why = format!("the entry `{}` reads `$kernelopts` from GRUB's environment", entry.title.raw());
         return Judgement::unknown(&Unknown::new(why));
     }
     let bad: Vec<&(&BootEntry, Vec<Lack>)> = all.iter().filter(|(_, lacks)| !lacks.is_empty()).collect();
     let Some((_, lacks)) = bad.first() else {
-        return Judgement::ok(
-            format!("the next boot has them as declared ({})", count(plain.len())),
-            json!("as declared"),
-        );
+        return Judgement::ok(format!("next boot: arguments match ({})", count(plain.len())), json!("as declared"));
     };
     let remove = bad.iter().flat_map(|(_, lacks)| lacks).flat_map(|lack| &lack.have);
     changed(format!("{} in {} of {}", says(lacks), bad.len(), count(plain.len())), lacks, remove)
@@ -187,18 +184,18 @@ fn changed<'a>(why: String, lacks: &[Lack], remove: impl Iterator<Item = &'a Wor
     Judgement::change(format!("next boot: {why}"), vec![change], Disruption::D0, json!({ "remove": remove }))
 }
 
-/// Judges whether words of the step are left in the menu.
+/// Reports the step's arguments that remain in the menu.
 fn left(own: &[Word], entries: &[BootEntry]) -> Judgement {
     let in_menu = |word: &&Word| entries.iter().any(|entry| words(entry.args.raw()).contains(word));
     let left: Vec<Word> = own.iter().filter(in_menu).cloned().collect();
     if left.is_empty() {
-        return Judgement::ok("the next boot has none of them from this step", json!("none"));
+        return Judgement::ok("next boot: no arguments of this step", json!("none"));
     }
     let lacks: Vec<Lack> = left.iter().map(|word| Lack { have: vec![word.clone()], want: Vec::new() }).collect();
     changed(says(&lacks), &lacks, left.iter())
 }
 
-/// Returns the words that a change takes out of the entries, from what was judged.
+/// Returns the arguments that a change removes from the entries, from the basis of the judgement.
 pub(super) fn to_remove(basis: &Value) -> Vec<String> {
     let words = basis[NEXT]["remove"].as_array().into_iter().flatten();
     words.filter_map(Value::as_str).map(str::to_owned).collect()
@@ -221,7 +218,7 @@ mod tests {
         let entries = [entry("ro iommu=pt", false), entry("ro single", true)];
         assert_eq!(next(&wanted(&["iommu=pt"]), &entries).verdict, Verdict::Ok);
         let judged = next(&wanted(&["iommu=pt"]), &[entry("ro iommu=pt", false), entry("ro iommu=off", false)]);
-        assert_eq!(judged.reason.raw(), "next boot: `iommu=off` in place of `iommu=pt` in 1 of 2 entries");
+        assert_eq!(judged.reason.raw(), "next boot: `iommu=off` instead of `iommu=pt` in 1 of 2 entries");
         assert_eq!(judged.basis, json!({ "remove": ["iommu=off"] }));
     }
 

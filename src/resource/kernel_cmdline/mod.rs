@@ -1,4 +1,4 @@
-//! `kernel_cmdline`: arguments of the kernel, those that it runs with and those of the next boot judged apart.
+//! `kernel_cmdline`: kernel arguments. Those of the running kernel and those of the next boot are compared separately.
 
 mod grub;
 mod judge;
@@ -16,59 +16,62 @@ use crate::probe::{Observation, Probe};
 use crate::script::Fragment;
 use serde_json::json;
 
-/// The part of a judgement that is about what the boot loader gives the next kernel.
+/// Part of a judgement that covers the arguments which the boot loader passes to the next kernel.
 const NEXT: &str = "next boot";
 
 pub(super) const KIND: Kind = Kind {
     name: "kernel_cmdline",
-    summary: "Arguments of the kernel: loaded now, and configured for the next boot.",
+    summary: "Kernel arguments: loaded now, and configured for the next boot.",
     example: include_str!("../examples/kernel_cmdline.yaml"),
     doc: "\
-**Compared**, each by itself, are
+**Compared**, each separately:
 
-- **file**, on Debian and Ubuntu: the step's own file among GRUB's settings (root, 0644). It takes what earlier files set of
-  the same names out and adds the declared words at the end;
-- **next boot**: the boot loader's menu, `/boot/grub/grub.cfg` or what `grubby --info=ALL` says. Every entry of Linux must have
-  the arguments, whichever is booted; entries for repairs and those of other systems are left out;
+- **file**, on Debian and Ubuntu: the step's own GRUB settings file (root, 0644). It removes earlier settings of the
+  same arguments and appends the declared ones;
+- **next boot**: the boot loader's menu, from `/boot/grub/grub.cfg` or `grubby --info=ALL`. Every Linux entry must have
+  the arguments, whichever one boots. Rescue entries and entries of other systems are ignored;
 - **loaded**: `/proc/cmdline`.
 
-Words are told apart as the kernel does: `-` and `_` are the same in names, what stands between double quotes belongs
-together, what follows `--` is not the kernel's. Of several words of one name the last one counts; several that are declared
-(`console=tty0`, `console=ttyS0,115200`) must be the last ones of that name, in that order. Nothing to do reads `content, owner
-and mode are as declared; the next boot has them as declared (2 entries); the running kernel has them as declared`.
+Arguments are compared as the kernel parses them: `-` and `_` are the same in names, text in double quotes is one
+argument, and everything after `--` is ignored. If a name occurs several times, the last occurrence takes effect. If you
+declare several arguments of one name (`console=tty0`, `console=ttyS0,115200`), they must be the last ones of that name,
+in that order. An unchanged step reports `content, owner and mode match; next boot: arguments match (2 entries);
+running kernel: arguments match`.
 
-**Pending** is what is configured and not loaded: `configured, not loaded: …; needs a reboot`. This follows from what is seen,
-whoever configured it and whenever. It comes into force with the one reboot of the host's window, where `rollout.reboot` is `allow`
-(see [rollout](../../rollout.md)); a container is not rebooted for it, since it runs with the arguments of its machine.
+**Pending**: arguments that are configured and not loaded: `configured, not loaded: …; needs a reboot`. The step derives
+this from the observed state, whoever configured the arguments and whenever. They take effect with the single reboot of
+the host's window if `rollout.reboot` is `allow` (see [rollout](../../rollout.md)). A container is not rebooted for
+them, because it runs with the arguments of its machine.
 
-**Blocked** is a file of `/etc/default/grub.d` that is read after the step's own and says something else: file and line are
-named. So is a host on which forge cannot configure the next boot: a container, systemd-boot, a kernel that a hypervisor or
-a boot server brings. If the running kernel has the arguments there, the step is **unknown**, since nobody knows of the next boot.
+**Blocked**: a file of `/etc/default/grub.d` that is read after the step's own and sets a conflicting value; the reason
+names file and line. Also blocked is a host on which forge cannot configure the next boot: a container, systemd-boot, or
+a kernel that a hypervisor or a boot server provides. If the running kernel already has the arguments on such a host,
+the step is **unknown**, because the next boot cannot be checked.
 
-**A change** writes the file and runs `update-grub`, or runs `grubby --update-kernel=ALL`, which settles later kernels too.
-It is D0: what it does to the host comes with a reboot.
+**A change** writes the file and runs `update-grub`, or runs `grubby --update-kernel=ALL`, which also applies to kernels
+that are installed later. The disruption class is D0; the effect on the host comes with a reboot.
 
-**Removal** takes the file away and makes the menu anew, or takes the step's words out of all entries. Words that another
-file sets too stay, and what is loaded stays until the next boot. Arguments that were declared `absent` do not come back
-with `grubby`.
+**Removal** removes the file and regenerates the menu, or removes the step's arguments from all entries. Arguments that
+another file sets too remain, and loaded arguments remain until the next boot. With `grubby`, removal does not restore
+arguments that were declared `absent`.
 
-What the proof below shows on real hosts is GRUB's own menu, made by the real `update-grub`; that of RHEL and its `grubby`
-is pinned by recorded cases, and the command line of the test hosts' kernel is laid over the machine's.",
+The proof below covers GRUB's menu, generated by the real `update-grub`, on real hosts. RHEL and `grubby` are covered by
+recorded cases. The test hosts' kernel command line is mounted over the machine's.",
     fields: &[
         Field::optional(
             "args",
             Type::List(&Type::Line),
-            "Arguments that the kernel has, one word each: `iommu=pt`, `nosmt`.",
+            "Arguments that the kernel must have, one per entry: `iommu=pt`, `nosmt`.",
         ),
         Field::optional(
             "absent",
             Type::List(&Type::Line),
-            "Arguments that it does not have: a name means every value of it, `iommu=soft` that value alone.",
+            "Arguments that it must not have: a name matches every value, `iommu=soft` matches only that value.",
         ),
         Field::optional(
             "file",
             Type::Path,
-            "The step's own file on Debian and Ubuntu; a second step needs its own. Default \
+            "The step's own file on Debian and Ubuntu; each further step needs its own file. Default \
              `/etc/default/grub.d/60-forge.cfg`.",
         ),
     ],
@@ -83,7 +86,7 @@ struct Cmdline {
 }
 
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    refuse_secrets(KIND.name, fields, "the kernel command line is no place for a secret")?;
+    refuse_secrets(KIND.name, fields, "the kernel command line cannot hold a secret")?;
     let wanted = Wanted::new(fields.texts("args").unwrap_or_default(), fields.texts("absent").unwrap_or_default())?;
     let path = path(fields.text("file"))?;
     let body = Body::new(grub::body(&wanted));
@@ -96,7 +99,7 @@ fn path(given: Option<&str>) -> Result<String, Diag> {
     let name = path.strip_prefix(grub::FOLDER).and_then(|rest| rest.strip_prefix('/'));
     match name.is_some_and(|name| name.ends_with(".cfg") && !name.contains('/') && !name.starts_with('.')) {
         true => Ok(path.to_owned()),
-        false => Err(bad_value(format!("`{path}` would not be read: `file` is `{}/NAME.cfg`", grub::FOLDER))),
+        false => Err(bad_value(format!("`{path}` is not read by GRUB: `file` must be `{}/NAME.cfg`", grub::FOLDER))),
     }
 }
 
@@ -138,11 +141,11 @@ grubby "$@" || fail "grubby failed: the entries of the next boot may be the old 
 "#;
 
 const EXPLAIN: &[(&str, &str)] = &[
-    ("cannot find a device for /", "GRUB cannot tell what the root file system lies on: is this a container?"),
-    ("No space left on device", "the file system of `/boot` is full; the old menu is untouched"),
+    ("cannot find a device for /", "GRUB cannot determine the device of the root file system: is this a container?"),
+    ("No space left on device", "the file system of `/boot` is full; the old menu is unchanged"),
     ("Read-only file system", "`/boot` is mounted read-only: remount it first"),
-    ("update-grub: not found", "the program is gone: install `grub2-common` with a step before this one"),
-    ("Syntax error", "a file of `/etc/default/grub.d` is not shell: `sh -n` names the line"),
+    ("update-grub: not found", "`update-grub` not found: install `grub2-common` with a step before this one"),
+    ("Syntax error", "a file of `/etc/default/grub.d` is not valid shell; run `sh -n FILE` to find the line"),
 ];
 
 impl Resource for Cmdline {
@@ -202,7 +205,7 @@ mod tests {
         let diag = build(&Fields(fields.into_iter().collect()), false).unwrap_err();
         assert_eq!(
             diag.message,
-            "`/etc/default/grub.d/60-forge` would not be read: `file` is `/etc/default/grub.d/NAME.cfg`"
+            "`/etc/default/grub.d/60-forge` is not read by GRUB: `file` must be `/etc/default/grub.d/NAME.cfg`"
         );
     }
 }

@@ -1,15 +1,15 @@
-//! The words of a command line, told apart as the kernel does, and what is declared of them.
+//! Arguments of a kernel command line, parsed as the kernel parses them, and the declared arguments.
 
 use crate::diag::Diag;
 use crate::resource::support::bad_value;
 
-/// One word: a flag, or a name with a value. Two are equal if the kernel takes them for the same.
+/// One argument: a flag, or a name with a value. Two arguments are equal if the kernel treats them as the same.
 #[derive(Clone, Debug)]
 pub(super) struct Word {
-    /// With underscores: the kernel takes `-` for `_` in names.
+    /// With underscores: the kernel treats `-` and `_` in names as the same.
     pub name: String,
     pub value: Option<String>,
-    /// As it was written, without quotes.
+    /// Original text, without quotes.
     pub text: String,
 }
 
@@ -29,13 +29,13 @@ impl Word {
     }
 }
 
-/// Returns words as they stand on a line.
+/// Joins arguments into one line.
 pub(super) fn line(words: &[Word]) -> String {
     words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-/// Splits a command line: blanks between double quotes separate nothing, and what follows `--` is not the kernel's.
-/// Words that the boot loader fills in (`$tuned_params`) are left out.
+/// Splits a command line. Blanks between double quotes do not separate arguments, and the kernel ignores everything
+/// after `--`. Arguments that the boot loader fills in (`$tuned_params`) are omitted.
 pub(super) fn words(line: &str) -> Vec<Word> {
     let (mut out, mut word, mut quoted) = (Vec::new(), String::new(), false);
     for c in line.chars().chain([' ']) {
@@ -54,21 +54,21 @@ pub(super) fn words(line: &str) -> Vec<Word> {
     out
 }
 
-/// What is declared of a command line.
+/// Declared arguments of a command line.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
-    /// Each as it was written.
+    /// Original texts.
     pub args: Vec<String>,
-    /// As they were written: a name, or a name with a value.
+    /// Original texts: a name, or a name with a value.
     pub absent: Vec<String>,
 }
 
-/// One way in which a command line is not as declared.
+/// One difference between a command line and its declaration.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lack {
     /// The values of that name that were found.
     pub have: Vec<Word>,
-    /// Those that are declared; none for an absent one.
+    /// The declared values; empty for an absent argument.
     pub want: Vec<Word>,
 }
 
@@ -76,27 +76,27 @@ impl Lack {
     pub fn says(&self) -> String {
         match (self.have.is_empty(), self.want.is_empty()) {
             (true, _) => format!("`{}` is missing", line(&self.want)),
-            (_, true) => format!("`{}` is there", line(&self.have)),
-            _ => format!("`{}` in place of `{}`", line(&self.have), line(&self.want)),
+            (_, true) => format!("`{}` is present", line(&self.have)),
+            _ => format!("`{}` instead of `{}`", line(&self.have), line(&self.want)),
         }
     }
 }
 
 impl Wanted {
-    /// Checks what was written.
+    /// Checks the declared arguments.
     ///
     /// # Errors
-    /// A word that the boot loader's files do not carry as it is, or one that contradicts another.
+    /// Fails for an argument that boot loader files cannot hold unchanged, or that contradicts another one.
     pub fn new(args: Vec<String>, absent: Vec<String>) -> Result<Self, Diag> {
         for word in args.iter().chain(&absent) {
             check(word)?;
         }
         let wanted = Self { args, absent };
         if let Some(both) = wanted.present().iter().find(|word| wanted.is_absent(word)) {
-            return Err(bad_value(format!("`{}` is declared in `args` and in `absent`", both.text)));
+            return Err(bad_value(format!("`{}` is in both `args` and `absent`", both.text)));
         }
         match wanted.args.is_empty() && wanted.absent.is_empty() {
-            true => Err(bad_value("neither `args` nor `absent` declares anything")),
+            true => Err(bad_value("`args` or `absent` is required")),
             false => Ok(wanted),
         }
     }
@@ -105,7 +105,7 @@ impl Wanted {
         self.args.iter().map(|text| Word::read(text)).collect()
     }
 
-    /// Returns whether a word is one of those that may not be there.
+    /// Reports whether an argument is declared absent.
     pub fn is_absent(&self, word: &Word) -> bool {
         self.absent.iter().map(|text| Word::read(text)).any(|gone| match gone.value {
             None => gone.name == word.name,
@@ -113,7 +113,7 @@ impl Wanted {
         })
     }
 
-    /// Returns the names of `args`, each once, in their order.
+    /// Returns the unique names of `args`, in order.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for word in self.present() {
@@ -124,8 +124,8 @@ impl Wanted {
         names
     }
 
-    /// Compares a command line. Of several words of one name the last one counts, so what is declared of a name must
-    /// stand at the end of them.
+    /// Compares a command line. The last occurrence of a name takes effect, so the declared arguments of a name must be
+    /// the last ones of that name.
     pub fn lacks(&self, line: &str) -> Vec<Lack> {
         let found = words(line);
         let of = |words: &[Word], name: &str| -> Vec<Word> {
@@ -145,19 +145,19 @@ impl Wanted {
     }
 }
 
-/// Characters that every place which carries a command line takes as they are: a shell's quotes, GRUB's script,
-/// grubby's arguments.
+/// Checks that an argument has only characters that a shell's quotes, GRUB's script and grubby's arguments all pass on
+/// unchanged.
 fn check(word: &str) -> Result<(), Diag> {
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
     let first = name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
     if !first || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b)) {
-        return Err(bad_value(format!("`{word}` is not an argument of the kernel"))
-            .hint("write one word each, like `iommu=pt` or `nosmt`"));
+        return Err(bad_value(format!("`{word}` is not a valid kernel argument"))
+            .hint("write one argument per entry, such as `iommu=pt` or `nosmt`"));
     }
     match value.chars().find(|c| !c.is_ascii_alphanumeric() && !"_.,:=+/@%-".contains(*c)) {
         None => Ok(()),
-        Some(bad) => Err(bad_value(format!("the value of `{name}` holds `{}`", bad.escape_default()))
-            .hint("boot loaders read such a character as their own: set this argument by hand")),
+        Some(bad) => Err(bad_value(format!("the value of `{name}` contains `{}`", bad.escape_default()))
+            .hint("boot loaders interpret this character: set this argument manually")),
     }
 }
 
@@ -191,12 +191,12 @@ mod tests {
     #[test]
     fn the_last_word_of_a_name_counts() {
         assert!(lacks(&["iommu=pt"], &[], "iommu=off iommu=pt").is_empty());
-        assert_eq!(lacks(&["iommu=pt"], &[], "iommu=pt iommu=off"), ["`iommu=pt iommu=off` in place of `iommu=pt`"]);
+        assert_eq!(lacks(&["iommu=pt"], &[], "iommu=pt iommu=off"), ["`iommu=pt iommu=off` instead of `iommu=pt`"]);
         assert_eq!(
             lacks(&["iommu=pt", "nosmt"], &[], "iommu.passthrough=1"),
             ["`iommu=pt` is missing", "`nosmt` is missing"]
         );
-        assert_eq!(lacks(&["nosmt"], &[], "nosmt=force"), ["`nosmt=force` in place of `nosmt`"]);
+        assert_eq!(lacks(&["nosmt"], &[], "nosmt=force"), ["`nosmt=force` instead of `nosmt`"]);
     }
 
     #[test]
@@ -205,15 +205,15 @@ mod tests {
         assert!(lacks(&both, &[], "console=hvc0 console=tty0 ro console=ttyS0,115200").is_empty());
         assert_eq!(
             lacks(&both, &[], "console=ttyS0,115200 console=tty0"),
-            ["`console=ttyS0,115200 console=tty0` in place of `console=tty0 console=ttyS0,115200`"]
+            ["`console=ttyS0,115200 console=tty0` instead of `console=tty0 console=ttyS0,115200`"]
         );
     }
 
     #[test]
     fn absent_words_are_found_by_name_or_whole() {
-        assert_eq!(lacks(&[], &["quiet", "iommu=soft"], "quiet iommu=pt"), ["`quiet` is there"]);
-        assert_eq!(lacks(&[], &["nouveau.modeset"], "nouveau.modeset=1"), ["`nouveau.modeset=1` is there"]);
-        assert_eq!(lacks(&["iommu=pt"], &["iommu=soft"], "iommu=soft iommu=pt"), ["`iommu=soft` is there"]);
+        assert_eq!(lacks(&[], &["quiet", "iommu=soft"], "quiet iommu=pt"), ["`quiet` is present"]);
+        assert_eq!(lacks(&[], &["nouveau.modeset"], "nouveau.modeset=1"), ["`nouveau.modeset=1` is present"]);
+        assert_eq!(lacks(&["iommu=pt"], &["iommu=soft"], "iommu=soft iommu=pt"), ["`iommu=soft` is present"]);
     }
 
     #[test]
@@ -222,10 +222,10 @@ mod tests {
             let own = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect();
             Wanted::new(own(args), own(absent)).unwrap_err().message
         };
-        assert_eq!(refused(&["iommu=pt nosmt"], &[]), "the value of `iommu` holds ` `");
-        assert_eq!(refused(&["memmap=4G$12G"], &[]), "the value of `memmap` holds `$`");
-        assert_eq!(refused(&["=1"], &[]), "`=1` is not an argument of the kernel");
-        assert_eq!(refused(&["quiet"], &["quiet"]), "`quiet` is declared in `args` and in `absent`");
-        assert_eq!(refused(&[], &[]), "neither `args` nor `absent` declares anything");
+        assert_eq!(refused(&["iommu=pt nosmt"], &[]), "the value of `iommu` contains ` `");
+        assert_eq!(refused(&["memmap=4G$12G"], &[]), "the value of `memmap` contains `$`");
+        assert_eq!(refused(&["=1"], &[]), "`=1` is not a valid kernel argument");
+        assert_eq!(refused(&["quiet"], &["quiet"]), "`quiet` is in both `args` and `absent`");
+        assert_eq!(refused(&[], &[]), "`args` or `absent` is required");
     }
 }

@@ -1,4 +1,4 @@
-//! What is refused of an object before the API is asked.
+//! Checks of an object before forge contacts the API.
 
 use crate::diag::Diag;
 use crate::model::{SecretStore, Value};
@@ -9,7 +9,7 @@ use serde::{Deserialize, de};
 use std::collections::HashSet;
 use std::fmt;
 
-/// Kinds of Kubernetes itself that stand in no namespace.
+/// Cluster-scoped kinds of Kubernetes itself.
 const OF_NO_NAMESPACE: [&str; 17] = [
     "Namespace",
     "Node",
@@ -34,7 +34,7 @@ pub(super) fn is_of_no_namespace(kind: &str) -> bool {
     OF_NO_NAMESPACE.contains(&kind)
 }
 
-/// Looks at one object.
+/// Checks one object.
 pub(super) fn check(id: &ObjectId, object: &Value) -> Result<(), Diag> {
     images(id, object)?;
     match id.kind.as_str() {
@@ -43,7 +43,7 @@ pub(super) fn check(id: &ObjectId, object: &Value) -> Result<(), Diag> {
     }
 }
 
-/// Every image of a pod says which one it is.
+/// Checks that every container image of a pod names a version.
 fn images(id: &ObjectId, value: &Value) -> Result<(), Diag> {
     match value {
         Value::Object(map) => map.iter().try_for_each(|(key, value)| match (key.as_str(), value) {
@@ -67,21 +67,21 @@ fn image(id: &ObjectId, container: &Value) -> Result<(), Diag> {
         Some((_, tag)) if !tag.is_empty() => return Ok(()),
         _ => "it has neither tag nor digest",
     };
-    Err(bad_value(format!("image `{image}` of {id} is another one tomorrow: {why}"))
-        .hint("name a version: `repository/name:1.2.3`, or better `…@sha256:…`"))
+    Err(bad_value(format!("image `{image}` of {id} is not pinned: {why}"))
+        .hint("set a version: `repository/name:1.2.3`, or better `…@sha256:…`"))
 }
 
-/// Folders of a host by which a pod comes at devices without having asked for them.
+/// Host directories that give a pod access to devices without a resource request.
 const DEVICES: [&str; 2] = ["/dev", "/var/lib/kubelet"];
 
-/// Looks at a workload: what it needs it asks the scheduler for.
+/// Checks a workload: it must request devices from the scheduler.
 pub(in crate::resource) fn check_workload(id: &ObjectId, object: &Value) -> Result<(), Diag> {
     check(id, object)?;
     within(object, &mut |map| {
         let path = map.get("hostPath").and_then(|volume| volume.get("path")).and_then(Value::as_str);
         match path.filter(|path| DEVICES.iter().any(|folder| is_below(path, folder))) {
-            Some(path) => Err(bad_value(format!("{id} takes devices from the host's `{path}`, past the scheduler"))
-                .hint("ask for them as resources: `limits: { nvidia.com/gpu: 8, rdma/ib: 1 }`")),
+            Some(path) => Err(bad_value(format!("{id} mounts the host's `{path}`, which bypasses the scheduler"))
+                .hint("request them as resources: `limits: { nvidia.com/gpu: 8, rdma/ib: 1 }`")),
             None => tokens(id, map),
         }
     })
@@ -92,20 +92,21 @@ fn is_below(path: &str, folder: &str) -> bool {
     path.is_empty() || path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// A token of the shared device plugin shows all adapters: more of them are no more adapters, and are gone for others.
+/// Checks tokens of the shared device plugin. One token shows all adapters; more tokens do not give more adapters, and
+/// other pods cannot use them.
 fn tokens(id: &ObjectId, map: &serde_json::Map<String, Value>) -> Result<(), Diag> {
     let asked = ["limits", "requests"].into_iter().filter_map(|part| map.get(part)?.as_object()).flatten();
     for (name, count) in asked.filter(|(name, _)| name.starts_with("rdma/")) {
         let count = count.as_str().map_or_else(|| count.to_string(), str::to_owned);
         if count != "1" {
-            return Err(bad_value(format!("{id} asks for {count} of `{name}`, which are tokens and no adapters"))
-                .hint("ask for 1: whoever holds one sees every adapter of that resource"));
+            return Err(bad_value(format!("{id} requests {count} of `{name}`, which counts tokens, not adapters"))
+                .hint("request 1: a pod with one token sees every adapter of that resource"));
         }
     }
     Ok(())
 }
 
-/// Looks at every table of a value.
+/// Calls `look` for every table of a value.
 fn within(
     value: &Value,
     look: &mut impl FnMut(&serde_json::Map<String, Value>) -> Result<(), Diag>,
@@ -124,8 +125,9 @@ fn data(id: &ObjectId, object: &Value) -> Result<(), Diag> {
     let entries = object.get("data").and_then(Value::as_object);
     for (key, value) in entries.into_iter().flatten() {
         let Some(text) = value.as_str() else {
-            return Err(bad_value(format!("`{key}` of {id} is no text"))
-                .hint("put quotes around it, or make it a block with `|`"));
+            return Err(
+                bad_value(format!("`{key}` of {id} is not text")).hint("quote it, or write it as a block with `|`")
+            );
         };
         if key.ends_with(".json")
             && !SecretStore::mentions(text)
@@ -137,7 +139,7 @@ fn data(id: &ObjectId, object: &Value) -> Result<(), Diag> {
     Ok(())
 }
 
-/// JSON in which no key stands twice: most readers take the last one, some the first.
+/// JSON without duplicate keys: most readers take the last one, some the first.
 struct Strict;
 
 impl<'de> Deserialize<'de> for Strict {
@@ -159,7 +161,7 @@ impl<'de> Visitor<'de> for Reader {
         let mut seen = HashSet::new();
         while let Some(key) = map.next_key::<String>()? {
             if seen.contains(&key) {
-                return Err(de::Error::custom(format!("key `{key}` stands twice")));
+                return Err(de::Error::custom(format!("duplicate key `{key}`")));
             }
             seen.insert(key);
             map.next_value::<Strict>()?;
@@ -226,11 +228,8 @@ mod tests {
         {
             assert_eq!(refused(&pod(image)), None, "{image}");
         }
-        assert_eq!(
-            refused(&pod("a:latest")).unwrap(),
-            "image `a:latest` of Pod a is another one tomorrow: its tag is `latest`"
-        );
-        let bare = "image `registry.example:5000/a` of Pod a is another one tomorrow: it has neither tag nor digest";
+        assert_eq!(refused(&pod("a:latest")).unwrap(), "image `a:latest` of Pod a is not pinned: its tag is `latest`");
+        let bare = "image `registry.example:5000/a` of Pod a is not pinned: it has neither tag nor digest";
         assert_eq!(refused(&pod("registry.example:5000/a")).unwrap(), bare);
     }
 
@@ -244,11 +243,11 @@ mod tests {
         );
         assert_eq!(
             refused(&map("{\"a\": {\"b\": 1, \"b\": 2}}")).unwrap(),
-            "`config.json` of ConfigMap a is not JSON: key `b` stands twice at line 1 column 18"
+            "`config.json` of ConfigMap a is not JSON: duplicate key `b` at line 1 column 18"
         );
         assert_eq!(
             refused(&json!({ "kind": "ConfigMap", "data": { "a": 1 } })).unwrap(),
-            "`a` of ConfigMap a is no text"
+            "`a` of ConfigMap a is not text"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What `modprobe.d`, `modules-load.d` and the kernel's command line come to for one module.
+//! Merges `modprobe.d`, `modules-load.d` and the kernel command line for one module.
 
 use crate::probe::{ConfLine, ModuleState};
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ pub(super) fn modprobe(name: &str, blacklisted: bool, options: &BTreeMap<String,
     body
 }
 
-/// One option of a module, with the place that sets it.
+/// One option of a module and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Setting {
-    /// `file:line`, or the kernel's command line.
+    /// `file:line`, or the kernel command line.
     pub place: String,
     /// The file; empty for the command line.
     pub file: String,
@@ -28,7 +28,7 @@ pub(super) struct Setting {
     pub value: String,
 }
 
-/// Returns every option of `name` in the order in which the module gets them: the last one counts.
+/// Returns every option of `name` in the order in which the module gets them; the last one takes effect.
 pub(super) fn settings(state: &ModuleState, name: &str) -> Vec<Setting> {
     let mut settings = Vec::new();
     for line in &state.modprobe {
@@ -39,7 +39,7 @@ pub(super) fn settings(state: &ModuleState, name: &str) -> Vec<Setting> {
     }
     let own = |word: &str| {
         let (module, option) = word.split_once('.')?;
-        same(module, name).then(|| setting("the kernel's command line", "", option))
+        same(module, name).then(|| setting("the kernel command line", "", option))
     };
     settings.extend(state.cmdline.raw().split_ascii_whitespace().filter_map(own));
     settings
@@ -60,14 +60,14 @@ pub(super) fn loaders<'a>(state: &'a ModuleState, name: &str) -> Vec<&'a ConfLin
     state.modules_load.iter().filter(|line| same(&line.text, name)).collect()
 }
 
-/// In names `-` and `_` are the same.
+/// Compares names; `-` and `_` are the same.
 pub(super) fn same(one: &str, other: &str) -> bool {
     one.replace('-', "_") == other.replace('-', "_")
 }
 
-/// Returns whether the kernel shows `found` for an option that was given as `wanted`.
+/// Reports whether the value `found` in the kernel matches the configured value `wanted`.
 pub(super) fn in_force(found: &str, wanted: &str) -> bool {
-    // Arrays are shown whole; what was left out has its default.
+    // The kernel shows arrays in full, including defaults of omitted elements, so only equal text matches.
     let (found, wanted) = (found.trim(), wanted.trim());
     if found == wanted {
         return true;
@@ -79,7 +79,7 @@ pub(super) fn in_force(found: &str, wanted: &str) -> bool {
     }
 }
 
-/// Returns what the kernel takes as true or false; an option without a value is true.
+/// Parses a boolean as the kernel does; an option without a value is true.
 fn truth(text: &str) -> Option<bool> {
     match text {
         "" | "y" | "Y" | "1" | "t" | "T" | "on" | "On" | "ON" | "true" => Some(true),
@@ -123,7 +123,7 @@ mod tests {
             [
                 "/etc/modprobe.d/a.conf:1 multipath=N",
                 "/etc/modprobe.d/a.conf:1 x=",
-                "the kernel's command line multipath=Y"
+                "the kernel command line multipath=Y"
             ]
         );
     }

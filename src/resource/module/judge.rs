@@ -1,4 +1,4 @@
-//! Judging a module: its files, what overrides them, whether it is loaded, and with which options.
+//! Evaluates a module: its files, overrides in other files, whether it is loaded, and its effective options.
 
 use super::config::{Setting, in_force, loaders, settings};
 use super::{Module, loaded_change};
@@ -10,12 +10,12 @@ use crate::resource::support::{join, ticked};
 use crate::resource::{Change, Context, Judgement};
 use serde_json::json;
 
-/// Judges one of the step's own files.
+/// Compares one of the step's own files.
 pub(super) fn file(folder: &str, target: &Target, wanted: bool, seen: &Observation, cx: &Context<'_>) -> Judgement {
     if wanted {
         let judgement = target.judge(seen, cx, true);
         return match judgement.verdict {
-            Verdict::Ok => Judgement { reason: format!("the file in {folder} is as declared").into(), ..judgement },
+            Verdict::Ok => Judgement { reason: format!("the file in {folder} matches").into(), ..judgement },
             _ => judgement,
         };
     }
@@ -26,7 +26,7 @@ pub(super) fn file(folder: &str, target: &Target, wanted: bool, seen: &Observati
     }
 }
 
-/// Adds what is seen of the module to the parts.
+/// Adds the observed state of the module to the parts.
 pub(super) fn module(want: &Module, state: &ModuleState, parts: Parts, cx: &Context<'_>) -> Parts {
     let mut parts = parts.with("others", others(want, state, cx));
     if want.loaded.is_some() || want.blacklisted {
@@ -38,15 +38,15 @@ pub(super) fn module(want: &Module, state: &ModuleState, parts: Parts, cx: &Cont
     parts
 }
 
-/// Judges what other files and the command line say of the module.
+/// Evaluates other files and the kernel command line.
 fn others(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
     let settings = settings(state, &want.name);
     let others: Vec<&Setting> = settings.iter().filter(|s| s.file != want.modprobe.path).collect();
     let basis = json!(others.iter().map(|s| format!("{}={} {}", s.key, s.value, s.place)).collect::<Vec<_>>());
     let blocked = |place: &str, reason: String, hint: &str| match cx.predicted.and_then(|p| p.after.as_deref()) {
-        // An earlier step may take it away; it is judged again when its turn comes.
+        // An earlier step may remove it; forge evaluates this step again when it runs.
         Some(step) => {
-            let reason = format!("{reason} now, and `{step}` runs before");
+            let reason = format!("{reason}; `{step}` runs first and may change that");
             let change = Change::new("others", Some(place), None);
             Judgement::change(reason, vec![change], Disruption::D0, basis.clone()).predicted()
         }
@@ -61,13 +61,13 @@ fn others(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
             want.name,
             want.modprobe.path
         );
-        return blocked(&over.place, reason, "remove that option with a step before this one");
+        return blocked(&over.place, reason, "remove that option with an earlier step");
     }
     let loaders = loaders(state, &want.name);
     let foreign = loaders.iter().find(|line| line.file != want.modules_load.path);
     if let Some(line) = foreign.filter(|_| want.at_boot == Some(false) || want.blacklisted) {
         let reason = format!("`{}` loads `{}` at boot", line.place(), want.name);
-        return blocked(&line.place(), reason, "remove that line with a step before this one");
+        return blocked(&line.place(), reason, "remove that line with an earlier step");
     }
     Judgement::ok(more(want, &others), basis)
 }
@@ -76,7 +76,7 @@ fn place(setting: &Setting) -> String {
     if setting.file.is_empty() { setting.place.clone() } else { format!("`{}`", setting.place) }
 }
 
-/// Returns the setting that counts in place of ours, of another value.
+/// Returns the setting that overrides the step's own with another value.
 fn overriding<'s>(want: &Module, others: &[&'s Setting]) -> Option<&'s Setting> {
     let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let own = name(&want.modprobe.path);
@@ -87,12 +87,12 @@ fn overriding<'s>(want: &Module, others: &[&'s Setting]) -> Option<&'s Setting> 
     })
 }
 
-/// Names options that others set and the step does not declare.
+/// Lists options that other files set and the step does not declare.
 fn more(want: &Module, others: &[&Setting]) -> String {
     let strange = others.iter().filter(|s| !want.options.contains_key(&s.key));
-    let words: Vec<String> = strange.map(|s| format!("{} sets `{}={}` too", place(s), s.key, s.value)).collect();
+    let words: Vec<String> = strange.map(|s| format!("{} also sets `{}={}`", place(s), s.key, s.value)).collect();
     match words.is_empty() {
-        true => "nothing else configures it".to_owned(),
+        true => "no other file configures it".to_owned(),
         false => join(&words),
     }
 }
@@ -107,39 +107,39 @@ fn loaded(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
         (Presence::NotLoaded, Some(true)) => load(want, state, cx),
         (Presence::NotLoaded, _) => Judgement::ok("it is not loaded", basis),
         (Presence::Builtin, _) => {
-            let reason = format!("`{}` is built into the kernel, so it is always there", want.name);
+            let reason = format!("`{}` is built into the kernel, so it is always loaded", want.name);
             Judgement::blocked(BlockClass::Hardware, reason, basis)
         }
         (Presence::Loaded, Some(false)) => unload(want, state, cx),
         (Presence::Loaded, None) => Judgement::pending(STILL_LOADED, basis)
             .by_reboot()
-            .hint("a reboot ends it, or `loaded: false` where nothing uses it"),
+            .hint("reboot the host, or set `loaded: false` if nothing uses it"),
     }
 }
 
-const STILL_LOADED: &str = "blacklisted, and still loaded until it is unloaded or the host reboots";
+const STILL_LOADED: &str = "blacklisted, but loaded until it is unloaded or the host reboots";
 
 fn hidden() -> Judgement {
-    Judgement::unknown(&Unknown::new("this host does not show which modules are loaded: it has no `/sys/module`"))
-        .hint("a container uses the modules of its machine: declare them there")
+    Judgement::unknown(&Unknown::new("loaded modules could not be read: `/sys/module` does not exist"))
+        .hint("a container uses the modules of its machine: declare them on the machine")
 }
 
 fn load(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
     let change = |reason: String| loaded_change("not loaded", "loaded", reason, Disruption::D0);
     if !state.loadable {
-        let reason = "this kernel takes no modules".to_owned();
+        let reason = "this kernel does not support loadable modules".to_owned();
         return Judgement::blocked(BlockClass::Hardware, reason, json!("not-loaded"));
     }
     if state.available {
         return change("it is not loaded".to_owned());
     }
     if let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) {
-        return change(format!("the running kernel has no module `{}` yet, and `{step}` runs before", want.name))
+        return change(format!("the running kernel has no module `{}` yet; `{step}` runs first", want.name))
             .predicted();
     }
     let reason = format!("the running kernel has no module `{}`", want.name);
     Judgement::blocked(BlockClass::Host, reason, json!("not-available"))
-        .hint("add the `package` step that brings it for this kernel before this one; `depmod` lists what is there")
+        .hint("add a `package` step that installs it for this kernel before this one")
 }
 
 fn unload(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
@@ -148,23 +148,23 @@ fn unload(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
         return change();
     }
     let reason = match (state.refcount, state.holders.as_slice()) {
-        (None, _) => format!("`{}` cannot be unloaded: this kernel keeps what it has loaded", want.name),
+        (None, _) => format!("`{}` cannot be unloaded: this kernel does not support unloading", want.name),
         (Some(count), []) => format!("`{}` is in use {count} times", want.name),
         (Some(count), holders) => {
-            format!("`{}` is in use {count} times, by {} among others", want.name, ticked(holders))
+            format!("`{}` is in use {count} times, including by {}", want.name, ticked(holders))
         }
     };
     match cx.predicted.is_some_and(|p| p.after.is_some()) {
         true => Judgement { reason: reason.into(), ..change() }.predicted(),
         false => Judgement::blocked(BlockClass::Busy, reason, json!({ "loaded": true, "holders": state.holders }))
-            .hint("stop what uses it, and unload the modules that hold it, with steps before this one"),
+            .hint("stop its users, and unload the modules that depend on it, with earlier steps"),
     }
 }
 
-/// Judges the options in force: they say nothing before the module is loaded.
+/// Compares the effective options. They cannot be compared while the module is not loaded.
 fn options(want: &Module, state: &ModuleState) -> Judgement {
     if state.presence == Presence::NotLoaded {
-        return Judgement::ok("it is not loaded, so none of its options is in force yet", json!(null));
+        return Judgement::ok("it is not loaded, so its options have not taken effect yet", json!(null));
     }
     if state.presence == Presence::Hidden {
         return hidden();
@@ -177,20 +177,19 @@ fn options(want: &Module, state: &ModuleState) -> Judgement {
         .iter()
         .filter_map(|(key, value)| Some((key, value, state.parameters.get(*key)?.raw())))
         .filter(|(_, value, found)| !in_force(found, value))
-        .map(|(key, value, found)| format!("`{key}` is `{found}` in place of `{value}`"))
+        .map(|(key, value, found)| format!("`{key}` is `{found}` instead of `{value}`"))
         .collect();
     if !differ.is_empty() {
         return not_in_force(want, state, &join(&differ), basis);
     }
     if !unseen.is_empty() {
-        let why = format!("the kernel does not show whether {} in force", is_are(&unseen));
-        return Judgement::unknown(&Unknown::new(why))
-            .hint("list it in `hidden` if only its configuration is to be compared");
+        let why = format!("the kernel does not show whether {} effective", is_are(&unseen));
+        return Judgement::unknown(&Unknown::new(why)).hint("list it in `hidden` to compare only its configuration");
     }
     let reason = match want.hidden.as_slice() {
-        [] => "loaded with options as configured".to_owned(),
+        [] => "loaded with the configured options".to_owned(),
         hidden => {
-            format!("loaded with options as configured, but for {}, which the kernel does not show", ticked(hidden))
+            format!("loaded with the configured options; the kernel does not show {}", ticked(hidden))
         }
     };
     Judgement::ok(reason, basis)
@@ -202,10 +201,10 @@ fn is_are(options: &[&String]) -> String {
 
 fn not_in_force(want: &Module, state: &ModuleState, differ: &str, basis: crate::model::Value) -> Judgement {
     if state.presence == Presence::Builtin {
-        let reason = format!("`{}` is built into the kernel, which reads no file for it: {differ}", want.name);
+        let reason = format!("`{}` is built into the kernel, so modprobe.d has no effect on it: {differ}", want.name);
         return Judgement::blocked(BlockClass::Host, reason, basis)
-            .hint(format!("set it on the kernel's command line, as `{}.OPTION=VALUE`", want.name));
+            .hint(format!("set it on the kernel command line as `{}.OPTION=VALUE`", want.name));
     }
-    let reason = format!("configured, not yet in force: {differ}; needs a reload of the module or a reboot");
+    let reason = format!("configured, not yet effective: {differ}; needs a reload of the module or a reboot");
     Judgement { verdict: Verdict::Pending, ..Judgement::ok(reason, basis) }
 }

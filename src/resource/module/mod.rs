@@ -1,5 +1,4 @@
-//! `kernel_module`: whether a module is loaded, and what is configured of it: options, loading at boot, or that it
-//! is never loaded.
+//! `kernel_module`: whether a module is loaded, and its configuration: options, loading at boot, and blacklisting.
 
 mod config;
 mod judge;
@@ -18,56 +17,58 @@ use std::collections::BTreeMap;
 
 pub(super) const KIND: Kind = Kind {
     name: "kernel_module",
-    summary: "A kernel module: loaded or not, its options, whether it is loaded at boot or never.",
+    summary: "A kernel module: whether it is loaded now and at boot, its options, and blacklisting.",
     example: include_str!("../examples/kernel_module.yaml"),
     doc: "\
-**Compared**, each by itself, are
+**Compared**, each separately:
 
-- **modprobe.d**: the step's own file `/etc/modprobe.d/forge-NAME.conf`. It holds `options`; with `blacklisted: true` it
-  holds `blacklist NAME`, which keeps hardware from pulling the module in, and `install NAME /bin/false`, which keeps
-  other modules and `modprobe` from doing so. With neither there is no such file.
-- **modules-load.d**: the step's own file `/etc/modules-load.d/forge-NAME.conf`, with `at_boot: true` and only then.
+- **modprobe.d**: the step's own file `/etc/modprobe.d/forge-NAME.conf`. It holds `options`. With `blacklisted: true` it
+  holds `blacklist NAME`, which prevents hardware from loading the module, and `install NAME /bin/false`, which prevents
+  other modules and `modprobe` from loading it. With neither, the file does not exist.
+- **modules-load.d**: the step's own file `/etc/modules-load.d/forge-NAME.conf`, only with `at_boot: true`.
 - **loaded**: `/sys/module`, if `loaded` is declared or the module is blacklisted.
-- **options in force**: `/sys/module/NAME/parameters`, if the module is loaded. `Y` is `1`, numbers count by their value.
+- **effective options**: `/sys/module/NAME/parameters`, if the module is loaded. `Y` equals `1`; numbers are compared by
+  value.
 
-In names `-` and `_` are the same. Nothing to do reads `no file is needed in modprobe.d; …; loaded with options as
-configured`.
+In names `-` and `_` are the same. An unchanged step reports `no file is needed in modprobe.d; …; loaded with the
+configured options`.
 
-**Other files** are read too, as `modprobe` merges them: all lines in the order of the files' names, then the kernel's
-command line; of one option the last one counts. Where one sets an option of the step to another value after the step's own
-file, or loads at boot what is declared `at_boot: false`, the step is **blocked** and names file and line. Options that
-the step does not declare are named in the reason and left alone.
+**Other files** are read too, merged as `modprobe` does: all lines in the order of the file names, then the kernel
+command line; the last value of an option takes effect. The step is **blocked** if a line after the step's own file sets
+an option of the step to another value, or if another file loads a module at boot that is declared `at_boot: false`; the
+reason names file and line. Options that the step does not declare are listed in the reason and not changed.
 
-**Pending** is a module that is loaded with other options than are configured, or that is loaded and blacklisted: it
-takes a reload or a reboot, which this step does not do. This follows from what is seen, not from what a run changed. A
-blacklisted module that is loaded goes with the one reboot of the host's window, where `rollout.reboot` is `allow` (see
-[rollout](../../rollout.md)). An option that the kernel does not show makes the step unknown while the module is loaded,
-unless `hidden` lists it.
+**Pending**: a module that is loaded with options other than the configured ones, or that is loaded and blacklisted.
+Either needs a reload or a reboot, which this step does not do. The step derives this from the observed state, not from
+the changes of a run. A blacklisted module that is loaded is gone after the single reboot of the host's window if
+`rollout.reboot` is `allow` (see [rollout](../../rollout.md)). An option that the kernel does not show makes the step
+unknown while the module is loaded, unless `hidden` lists it.
 
-**A change** writes the files; `loaded: true` runs `modprobe`, `loaded: false` runs `rmmod`, which takes the module alone.
-A module in use is **blocked: busy** with its count and holders. One that is built into the kernel can be neither
-unloaded nor blacklisted, and gets options only from the command line. Disruption is D2 when a module is unloaded.
+**A change** writes the files; `loaded: true` runs `modprobe`, `loaded: false` runs `rmmod`, which unloads this module
+only. A module in use is **blocked: busy**; the reason gives its use count and the modules that use it. A built-in
+module cannot be unloaded or blacklisted, and gets options only from the kernel command line. Unloading a module has
+disruption class D2.
 
-**The initramfs** is not rebuilt here: a module that is loaded from it gets the options that were in it when it was made.
+**The initramfs** is not rebuilt: a module that is loaded from it gets the options that it contained when it was built.
 
-**Removal** removes both files. What is loaded stays loaded.
+**Removal** removes both files. A loaded module stays loaded.
 
-What the proof below shows on real hosts is what is configured, with kmod's own reading of it. Loading, unloading and options in
-force are pinned by recorded cases: the test hosts cannot load modules.",
+The proof below covers the configuration, as kmod itself reads it, on real hosts. Loading, unloading and effective
+options are covered by recorded cases, because the test hosts cannot load modules.",
     fields: &[
         Field::required("name", Type::Name, "Name of the module."),
-        Field::optional("loaded", Type::Bool, "Whether it is loaded now. Not looked at when left out."),
+        Field::optional("loaded", Type::Bool, "Whether it is loaded now. Default: not compared."),
         Field::optional(
             "at_boot",
             Type::Bool,
-            "Whether it is loaded at boot. With `false` no other file of `modules-load.d` may name it either.",
+            "Whether it is loaded at boot. With `false`, no other file of `modules-load.d` may list it.",
         ),
-        Field::optional("blacklisted", Type::Bool, "Whether it is never loaded. Default `false`."),
-        Field::optional("options", Type::Map(&Type::Line), "Its options, by name."),
+        Field::optional("blacklisted", Type::Bool, "Prevent it from being loaded. Default `false`."),
+        Field::optional("options", Type::Map(&Type::Line), "Module options, by name."),
         Field::optional(
             "hidden",
             Type::List(&Type::Name),
-            "Options that the kernel does not show: of these only the configuration is compared.",
+            "Options that the kernel does not show: only their configuration is compared.",
         ),
     ],
     build,
@@ -88,13 +89,14 @@ struct Module {
 }
 
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    refuse_secrets(KIND.name, fields, "an option of a module is no place for a secret")?;
+    refuse_secrets(KIND.name, fields, "a module option cannot hold a secret")?;
     let name = name(required(fields, "name")?)?;
     let flag = |field: &str| if absent { None } else { fields.bool(field) };
     let (loaded, at_boot, blacklisted) = (flag("loaded"), flag("at_boot"), flag("blacklisted") == Some(true));
     for (other, set) in [("loaded: true", loaded == Some(true)), ("at_boot: true", at_boot == Some(true))] {
         if blacklisted && set {
-            return Err(Diag::error(Code::Exclusive, format!("`blacklisted: true` and `{other}` exclude each other")));
+            let message = format!("`blacklisted: true` and `{other}` exclude each other");
+            return Err(Diag::error(Code::Exclusive, message));
         }
     }
     let options: BTreeMap<String, String> = fields.map("options").unwrap_or_default().into_iter().collect();
@@ -111,17 +113,17 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
 fn name(given: &str) -> Result<String, Diag> {
     match given.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) && given.len() < 56 {
         true => Ok(given.replace('-', "_")),
-        false => Err(bad_value(format!("`{given}` is not the name of a kernel module"))
-            .hint("name it as `lsmod` does, without a folder and without `.ko`")),
+        false => Err(bad_value(format!("`{given}` is not a valid kernel module name"))
+            .hint("use the name that `lsmod` prints, without directory and `.ko`")),
     }
 }
 
 fn option(key: &str, value: &str) -> Result<(), Diag> {
     if key.is_empty() || !key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-        return Err(bad_value(format!("`{key}` is not the name of an option")));
+        return Err(bad_value(format!("`{key}` is not a valid option name")));
     }
     if value.is_empty() || value.contains(|c: char| c.is_whitespace() || c.is_control() || "\"'\\#".contains(c)) {
-        return Err(bad_value(format!("option `{key}` has a value that modprobe would not read as one word")));
+        return Err(bad_value(format!("option `{key}` has a value that modprobe does not read as one word")));
     }
     Ok(())
 }
@@ -187,12 +189,15 @@ rmmod -- "$1" || fail "cannot unload module $1"
 "#;
 
 const EXPLAIN: &[(&str, &str)] = &[
-    ("Unknown symbol", "the module was built for another kernel, or one that it needs is missing: see the kernel log"),
-    ("Key was rejected", "Secure Boot takes only signed modules: enrol the key that it is signed with"),
-    ("Invalid argument", "the module does not know an option, or refuses its value: see the kernel log"),
-    ("No such device", "the hardware that the module drives is not there"),
-    ("is in use", "something uses the module again: see `lsmod`"),
-    ("Operation not permitted", "this machine may not load modules: a container, or `kernel.modules_disabled`"),
+    ("Unknown symbol", "the module was built for another kernel, or a dependency is missing: see the kernel log"),
+    ("Key was rejected", "Secure Boot accepts only signed modules: enrol the module's signing key"),
+    ("Invalid argument", "unknown option, or invalid value of an option: see the kernel log"),
+    ("No such device", "the module's hardware is not present"),
+    ("is in use", "the module is in use again: run `lsmod`"),
+    (
+        "Operation not permitted",
+        "this host cannot load modules: it is a container, or `kernel.modules_disabled` is set",
+    ),
 ];
 
 impl Resource for Module {
@@ -253,7 +258,7 @@ impl Resource for Module {
     }
 }
 
-/// Returns a change of whether the module is loaded.
+/// Returns a change of the loaded state.
 fn loaded_change(from: &str, to: &str, reason: String, disruption: Disruption) -> Judgement {
     let change = Change::new("loaded", Some(from), Some(to));
     Judgement::change(reason, vec![change], disruption, json!(from))
@@ -269,14 +274,14 @@ mod tests {
 
     #[test]
     fn names_and_options_are_checked() {
-        assert_eq!(refused(&[("name", json!("a.ko"))]), "`a.ko` is not the name of a kernel module");
+        assert_eq!(refused(&[("name", json!("a.ko"))]), "`a.ko` is not a valid kernel module name");
         assert_eq!(
             refused(&[("name", json!("a")), ("options", json!({ "b": "1 2" }))]),
-            "option `b` has a value that modprobe would not read as one word"
+            "option `b` has a value that modprobe does not read as one word"
         );
         assert_eq!(
             refused(&[("name", json!("a")), ("options", json!({ "b c": "1" }))]),
-            "`b c` is not the name of an option"
+            "`b c` is not a valid option name"
         );
         assert_eq!(
             refused(&[("name", json!("a")), ("hidden", json!(["b"]))]),

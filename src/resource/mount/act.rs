@@ -1,4 +1,4 @@
-//! The commands of a mount: what is mounted first, then fstab, so that no entry gets there that does not work.
+//! The commands of a mount: the mount first, then fstab, so that fstab never gets an entry that does not work.
 
 use super::{Mount, State, fstab};
 use crate::resource::parts::part;
@@ -7,8 +7,8 @@ use crate::resource::support::octal;
 use crate::resource::{Context, Judgement};
 use crate::script::{Fragment, safe_path};
 
-/// Prints who uses what is mounted at `$FORGE_PATH`, as `bash (812)`: by a working directory, a root, a program or an
-/// open file. Only links are read, never what they lead to.
+/// Prints the processes that use the mount at `$FORGE_PATH`, as `bash (812)`: by a working directory, a root directory,
+/// a program or an open file. It reads only the links, never their targets.
 pub(super) const HOLDERS: &str = r#"p=$(printf '%s\n' "$FORGE_PATH" | sed 's/[][*?\\]/\\&/g')
 find /proc/[0-9]*/cwd /proc/[0-9]*/root /proc/[0-9]*/exe /proc/[0-9]*/fd -maxdepth 1 -type l \
   '(' -lname "$p" -o -lname "$p/*" ')' 2>/dev/null | cut -d/ -f3 | sort -nu |
@@ -26,10 +26,10 @@ require_fixed_name "$path"
 require_fixed_source "$source"
 "#;
 
-/// Options and what is mounted are changed by name, too.
+/// Remount and umount also work by name.
 const SAME_POINT: &str = "\nrequire_fixed_name \"$1\"";
 
-/// A server that does not answer must not hold the step up for ever.
+/// The timeout limits how long a server that does not answer blocks the step.
 const MOUNT: &str = r#"
 timeout -k 5 120 mount -t "$2" -o "$3" -- "$4" "$1" || fail "cannot mount $4 at $1 (exit status $?): fstab is left as it was"
 "#;
@@ -45,8 +45,8 @@ FORGE_PATH=$1 sh -c "$2" >&2
 fail "cannot unmount $1"
 "#;
 
-/// Puts the line `$1` in the place of the first line of `$2`, drops the others of these, and adds it at the end when there
-/// are none. Every line of `$2` must still be there as it was seen.
+/// Replaces the first line listed in `$2` with the line `$1`, removes the other listed lines, and appends `$1` if `$2`
+/// is empty. Fails if a line of `$2` no longer exists as observed.
 const EDIT: &str = r#"
 edit() {
   FORGE_NEW=$1 FORGE_OLD=$2 awk 'BEGIN { n = split(ENVIRON["FORGE_OLD"], list, "\n"); new = ENVIRON["FORGE_NEW"]
@@ -58,31 +58,30 @@ edit() {
 }
 "#;
 
-/// systemd makes units of fstab's entries.
+/// systemd generates units from fstab.
 const RELOAD: &str = r#"[ $? -eq 0 ] && if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 "#;
 
-/// What to do about a path that others can replace.
-pub(super) const ONLY_ROOT: &str =
-    "mount from and to directories that only root can write to, and so each directory above them";
+/// Hint for a path that users other than root can replace.
+pub(super) const ONLY_ROOT: &str = "use a source and mount point below directories that only root can write to";
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("cannot make the mount point", "add a `directory` step for the directory above it"),
     ("mounts and unmounts only where", ONLY_ROOT),
-    ("is a symbolic link", "declare the path that the link leads to"),
+    ("is a symbolic link", "declare the target path of the link"),
     (
         "unknown filesystem type",
-        "the kernel has no such file system: add the `kernel_module` or `package` step that brings it",
+        "the kernel does not support this file system: add a `kernel_module` or `package` step that installs it",
     ),
-    ("special device", "the device does not exist: see `lsblk` on the host"),
-    ("can't find", "no device has that name: see `blkid` on the host"),
-    ("bad option", "the file system refuses an option or its source, or the helper `mount.TYPE` is not installed"),
-    ("(exit status 124)", "it did not answer within 120 s: see whether the server is reachable"),
-    ("is busy", "something uses it: it is named above"),
+    ("special device", "the device does not exist: run `lsblk` on the host"),
+    ("can't find", "no device has that name: run `blkid` on the host"),
+    ("bad option", "the file system rejects an option or the source, or the helper `mount.TYPE` is not installed"),
+    ("(exit status 124)", "no answer within 120 s: check whether the server is reachable"),
+    ("is busy", "it is in use by the processes listed above"),
     ("changed meanwhile", "run forge again"),
 ];
 
-/// Renders what `judgement` found to change.
+/// Renders the changes in `judgement`.
 pub(super) fn action(want: &Mount, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
     let mut steps = Vec::new();
     if let Some(now) = part(judgement, "mounted") {
@@ -107,7 +106,7 @@ fn mount(want: &Mount) -> Fragment {
     shell::close(point).code("[ $? -eq 0 ] &&\n").then(shell::close(words.code(MOUNT)))
 }
 
-/// All declared options, and the opposite of each restriction that nobody declared: what is not said may stay.
+/// Passes all declared options, and the opposite of each undeclared restriction: a remount keeps options that it omits.
 fn remount(want: &Mount, now: &Judgement) -> Fragment {
     let mut options = want.options.clone();
     let wanted = now.changes.iter().filter_map(|change| Some(change.to.as_ref()?.raw().to_owned()));

@@ -1,4 +1,4 @@
-//! One line of fstab: how it is spelled, and how the one that is there compares.
+//! One line of fstab: its spelling, and its comparison with the current entry.
 
 use super::Mount;
 use crate::model::Disruption;
@@ -7,14 +7,14 @@ use crate::probe::{FstabLine, MountState};
 use crate::resource::{Change, Judgement};
 use serde_json::json;
 
-/// Returns the line that is declared.
+/// Returns the declared line.
 pub(super) fn line(want: &Mount) -> String {
     let options = if want.options.is_empty() { "defaults".to_owned() } else { want.options.join(",") };
     let fields = [&want.source, &want.path, &want.fstype, &options].map(|field| escape(field));
     format!("{} {} {}", fields.join(" "), want.dump, want.pass)
 }
 
-/// Blanks separate the fields and `#` may begin a comment, so they are written as octal numbers.
+/// Escapes blanks, which separate the fields, and `#`, which may begin a comment, as octal numbers.
 fn escape(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -26,8 +26,8 @@ fn escape(text: &str) -> String {
     out
 }
 
-/// Compares the lines for the mount point with the declared one, field by field: how they are set apart does not
-/// matter, nor the order of options.
+/// Compares the lines for the mount point with the declared one, field by field. Whitespace and the order of options do
+/// not matter.
 pub(super) fn judge(want: &Mount, state: &MountState) -> Judgement {
     let line = line(want);
     let basis = basis(state);
@@ -36,7 +36,7 @@ pub(super) fn judge(want: &Mount, state: &MountState) -> Judgement {
             let reason = "fstab has no entry".to_owned();
             Judgement::change(reason, vec![Change::new("entry", None, Some(&line))], Disruption::D0, basis)
         }
-        [one] if fields(one.text.raw()) == fields(&line) => Judgement::ok("the entry in fstab is as declared", basis),
+        [one] if fields(one.text.raw()) == fields(&line) => Judgement::ok("the entry in fstab matches", basis),
         [one] => {
             let change = Change::new("entry", Some(one.text.raw()), Some(&line));
             Judgement::change(format!("line {} of fstab differs", one.line), vec![change], Disruption::D0, basis)
@@ -70,7 +70,7 @@ fn numbers(lines: &[FstabLine]) -> String {
     super::super::support::join(&lines.iter().map(|line| line.line.to_string()).collect::<Vec<_>>())
 }
 
-/// Returns the fields of a line; what is left out has its default.
+/// Returns the fields of a line; omitted fields have their defaults.
 fn fields(line: &str) -> (Vec<String>, Vec<String>, [String; 2]) {
     let mut words = line.split_ascii_whitespace().map(str::to_owned);
     let mut names: Vec<String> = words.by_ref().take(3).collect();

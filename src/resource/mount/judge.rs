@@ -1,4 +1,4 @@
-//! Judging what is mounted: the kernel's table against what is declared.
+//! Compares the kernel's mount table with the declared mount.
 
 use super::options::{Found, compare, undeclared};
 use super::{Mount, State};
@@ -8,24 +8,24 @@ use crate::resource::support::{join, output, ticked};
 use crate::resource::{Change, Context, Judgement};
 use serde_json::json;
 
-/// Judges whether it is mounted as declared.
+/// Compares the current mount.
 pub(super) fn mounted(want: &Mount, state: &MountState) -> Judgement {
     let Some(top) = state.mounts.last() else {
         let change = Change::new("mounted", None, Some(&want.title_of_source()));
         return Judgement::change("nothing is mounted", vec![change], Disruption::D0, json!(null));
     };
     if top.fstype == "autofs" && want.options.iter().any(|option| option == "x-systemd.automount") {
-        return Judgement::ok("it is mounted when it is first used", json!({ "fstype": "autofs" }));
+        return Judgement::ok("mounted on first use", json!({ "fstype": "autofs" }));
     }
     let basis = json!({ "source": top.source, "fstype": top.fstype, "root": top.root, "options": top.options });
     match is_other(want, state, top) {
-        Some(what) => Judgement::blocked(BlockClass::Host, format!("`{}` holds {what}", want.path), basis)
-            .hint("unmount it in a step before this one: forge mounts nothing over it and takes nothing away"),
+        Some(what) => Judgement::blocked(BlockClass::Host, format!("mounted at `{}`: {what}", want.path), basis)
+            .hint("unmount it with an earlier step: forge neither mounts over it nor unmounts it"),
         None => options(want, top, basis),
     }
 }
 
-/// Returns what is mounted, if that is something else.
+/// Describes the current mount if it is not the declared one.
 fn is_other(want: &Mount, state: &MountState, top: &Mounted) -> Option<String> {
     let what = format!("`{}` ({})", top.source, top.fstype);
     if want.is_bind() {
@@ -61,22 +61,22 @@ fn options(want: &Mount, top: &Mounted, basis: Value) -> Judgement {
     }
     changes.extend(restricted.into_iter().map(|(good, bad)| Change::new("options", Some(bad), Some(good))));
     if !changes.is_empty() {
-        return Judgement::change("mounted with other options", changes, Disruption::D1, basis);
+        return Judgement::change("mount options differ", changes, Disruption::D1, basis);
     }
     match hidden.is_empty() {
-        true => Judgement::ok("it is mounted", basis),
-        false => Judgement::ok(format!("it is mounted; the kernel does not show {}", ticked(&hidden)), basis),
+        true => Judgement::ok("mounted", basis),
+        false => Judgement::ok(format!("mounted; the kernel does not show {}", ticked(&hidden)), basis),
     }
 }
 
-/// The kernel makes a file system read-only when its disk fails; nobody should write to it again unseen.
+/// Blocks: the kernel remounts a file system read-only when its disk fails, and forge must not write to it again.
 fn read_only(top: &Mounted, basis: Value) -> Judgement {
-    let reason = format!("`{}` is mounted read-only, which is not declared", top.source);
+    let reason = format!("`{}` is mounted read-only, but `ro` is not declared", top.source);
     Judgement::blocked(BlockClass::Hardware, reason, basis)
-        .hint("look for I/O errors in the kernel log; if somebody made it so, `mount -o remount,rw` undoes it")
+        .hint("check the kernel log for I/O errors; if an administrator did it, run `mount -o remount,rw`")
 }
 
-/// Options that never reach the kernel.
+/// Reports whether an option is for `mount` or systemd and never reaches the kernel.
 fn is_for_mount(option: &str) -> bool {
     const WORDS: [&str; 13] = [
         "defaults", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "owner", "group", "bind",
@@ -85,7 +85,7 @@ fn is_for_mount(option: &str) -> bool {
     WORDS.contains(&option) || ["x-", "X-", "comment=", "loop=", "offset="].iter().any(|p| option.starts_with(p))
 }
 
-/// Judges whether nothing is mounted.
+/// Evaluates an unmount.
 pub(super) fn unmounted(want: &Mount, state: &MountState, seen: &Observation, cx: &Context<'_>) -> Judgement {
     try_unmounted(want, state, seen, cx).unwrap_or_else(|unknown| Judgement::unknown(&unknown))
 }
@@ -101,26 +101,26 @@ fn try_unmounted(want: &Mount, state: &MountState, seen: &Observation, cx: &Cont
     let reason = match (state.below.as_slice(), holders.as_slice()) {
         ([], []) => return Ok(change(format!("`{}` is mounted", top.source))),
         ([], holders) => format!("`{}` is in use by {}", want.path, join(holders)),
-        (below, _) => format!("{} lies below `{}`", ticked(below), want.path),
+        (below, _) => format!("{} is mounted below `{}`", ticked(below), want.path),
     };
     Ok(match cx.predicted.and_then(|p| p.after.as_deref()) {
-        Some(step) => change(format!("{reason} now, and `{step}` runs before")).predicted(),
+        Some(step) => change(format!("{reason}; `{step}` runs first and may change that")).predicted(),
         None => Judgement::blocked(BlockClass::Busy, reason, basis)
-            .hint("stop what uses it with a step before this one: forge kills nothing"),
+            .hint("stop its users with an earlier step: forge never kills a process"),
     })
 }
 
-/// Returns the processes that use it, as `bash (812)`.
+/// Returns the processes that use the mount, as `bash (812)`.
 fn holders(want: &Mount, seen: &Observation) -> Result<Vec<String>, Unknown> {
     let output = output(seen, &want.holders_probe())?;
     match output.status {
         0 => Ok(output.stdout.raw().lines().map(str::to_owned).collect()),
-        status => Err(Unknown::new(format!("who uses `{}` could not be told (exit status {status})", want.path))
+        status => Err(Unknown::new(format!("users of `{}` could not be listed (exit status {status})", want.path))
             .said(output.stderr.clone())),
     }
 }
 
-/// Returns the parts of a judgement that are about what is mounted.
+/// Evaluates the current mount as one part of the judgement.
 pub(super) fn now(want: &Mount, state: &MountState, seen: &Observation, cx: &Context<'_>) -> Option<Judgement> {
     match want.state {
         State::Mounted => Some(mounted(want, state)),

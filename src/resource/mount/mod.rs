@@ -1,4 +1,4 @@
-//! `mount`: an entry of fstab and what is mounted now, each judged apart.
+//! `mount`: an entry of fstab and the current mount, compared separately.
 
 mod act;
 mod fstab;
@@ -18,44 +18,50 @@ pub(super) const KIND: Kind = Kind {
     summary: "A file system: its entry in fstab, and whether it is mounted now.",
     example: include_str!("../examples/mount.yaml"),
     doc: "\
-**Compared**, each by itself, are
+**Compared**, each separately:
 
-- **fstab**: the entry for `path`, field by field. Blanks, the order of options and `defaults` make no difference. Several
-  entries for one mount point are one too many: they are named, and replaced by the declared one.
-- **mounted**: source, type and options in the kernel's table. `UUID=`, `LABEL=` and links below `/dev` count as the device
-  that they name. Options that the kernel adds (`relatime`, `seclabel`, sizes that it chose) are no difference; restrictions
-  that nobody declared (`ro`, `noexec`, `nosuid`, `nodev`) are. Sizes count in bytes, modes as octal numbers. Options that the
-  kernel does not show cannot be compared, and a no-op names them.
+- **fstab**: the entry for `path`, field by field. Whitespace, the order of options and `defaults` make no difference.
+  If there are several entries for one mount point, the reason lists them and a change replaces them with the declared
+  one.
+- **mounted**: source, type and options in the kernel's mount table. `UUID=`, `LABEL=` and links below `/dev` are
+  resolved to their device. Options that the kernel adds (`relatime`, `seclabel`, sizes that it chose) are not
+  differences; undeclared restrictions (`ro`, `noexec`, `nosuid`, `nodev`) are. Sizes are compared in bytes, modes as
+  octal numbers. Options that the kernel does not show cannot be compared; a no-op lists them.
 
-Nothing to do reads `the entry in fstab is as declared; it is mounted`.
+An unchanged step reports `the entry in fstab matches; mounted`.
 
-**Nothing ever asks a mount point**: all of this is read from the kernel's table, from fstab and from `/dev`, so that a
-file system whose server is gone does not hold the observation up. Owner and mode of the mounted directory are not
-compared for that reason; `mode` is for the mount point that forge makes.
+**forge never accesses the mount point itself**: it reads the kernel's mount table, fstab and `/dev`, so that a file
+system whose server is down does not block the observation. Owner and mode of the mounted directory are therefore not
+compared; `mode` applies to a mount point that forge creates.
 
-**A change** makes the mount point, mounts, and writes fstab only after that: an entry that does not work never gets
-there. Fstab is edited line by line and renamed into place whole; systemd is told about it. Other options are taken over by
-`mount -o remount`, D1. The directory above the mount point must exist.
+**A change** creates the mount point, mounts, and only then writes fstab, so that fstab never gets an entry that does
+not work. forge edits fstab line by line, renames the new file into place and reloads systemd. Changed options are
+applied with `mount -o remount`, D1. The parent directory of the mount point must exist.
 
-**Blocked**: others than root can replace the mount point, a directory above it, or a `source` that is a path: `mount` and
-`umount` go by names, and whoever replaces one by a link chooses what is mounted where; something else is mounted there; a disk that is read-only without a declared `ro`, which is what the kernel does
-to one that fails; and **busy**, for an unmount, where processes or mounts below use it: they are named, and never killed.
+**Blocked**:
 
-**Removal** unmounts and removes the entry. The mount point stays. `state: unmounted` keeps the entry, and wants `noauto`
-among the options if it is to stay unmounted at boot; `state: fstab` does not look at what is mounted.",
+- users other than root can replace the mount point, a directory above it, or a `source` that is a path: `mount` and
+  `umount` work by name, so a user who replaces a name with a link controls what is mounted where;
+- something else is mounted there;
+- a disk is mounted read-only without a declared `ro`, which is how the kernel reacts to a failing disk;
+- **busy**, for an unmount: processes use it, or other file systems are mounted below it. The reason lists them; forge
+  never kills a process.
+
+**Removal** unmounts and removes the entry. The mount point stays. `state: unmounted` keeps the entry; add `noauto` to
+the options to keep it unmounted at boot. `state: fstab` does not compare the current mount.",
     fields: &[
         Field::required("path", Type::Path, "The mount point."),
         Field::required(
             "source",
             Type::Line,
-            "A device, `UUID=…`, `LABEL=…`, `PARTUUID=…`, `server:/export`, a folder for `bind`, or a word such as `tmpfs`.",
+            "A device, `UUID=…`, `LABEL=…`, `PARTUUID=…`, `server:/export`, a directory to bind, or `tmpfs`.",
         ),
-        Field::required("fstype", Type::Line, "Type of the file system; `none` with the option `bind`, `auto` if any will do."),
-        Field::optional("options", Type::List(&Type::Line), "Options, one by one. Default: `defaults`."),
-        Field::optional("dump", Type::Int { min: 0, max: 2 }, "Fifth field of the entry. Default 0."),
-        Field::optional("pass", Type::Int { min: 0, max: 2 }, "Sixth field: the order of checks at boot. Default 0."),
-        Field::optional("state", Type::Enum(&["mounted", "fstab", "unmounted"]), "Default `mounted`."),
-        Field::optional("mode", Type::Mode, "Permission bits of a mount point that forge makes. Default `\"0755\"`."),
+        Field::required("fstype", Type::Line, "File system type; `none` with the option `bind`, `auto` for any type."),
+        Field::optional("options", Type::List(&Type::Line), "Mount options, one per entry. Default `defaults`."),
+        Field::optional("dump", Type::Int { min: 0, max: 2 }, "Fifth field of the entry. Default `0`."),
+        Field::optional("pass", Type::Int { min: 0, max: 2 }, "Sixth field: the order of checks at boot. Default `0`."),
+        Field::optional("state", Type::Enum(&["mounted", "fstab", "unmounted"]), "Desired state. Default `mounted`."),
+        Field::optional("mode", Type::Mode, "Permission bits of a mount point that forge creates. Default `\"0755\"`."),
     ],
     build,
 };
@@ -84,7 +90,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     refuse_secrets(
         KIND.name,
         fields,
-        "write it with a `file` step of mode 0600, and name that file in `options`, as `credentials=FILE` of cifs",
+        "write it with a `file` step of mode 0600, and name that file in `options`, such as `credentials=FILE` of cifs",
     )?;
     let path = required(fields, "path")?;
     let text = |name: &str| if absent { Ok(fields.text(name).unwrap_or_default()) } else { required(fields, name) };
@@ -109,16 +115,16 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         absent,
     };
     mount.options.iter().try_for_each(|option| check_option(option))?;
-    // `//` begins a share of a server: what is bound is a path of the host, which is checked as one.
+    // `//` begins a server's share. The source of a bind mount is a path on the host and is checked as one.
     if mount.is_bind() && (!mount.source.starts_with('/') || mount.source.starts_with("//")) {
-        return Err(bad_value(format!("`{}` is no folder that could be bound", mount.source)));
+        return Err(bad_value(format!("`{}` is not a directory for a bind mount", mount.source)));
     }
     Ok(Box::new(mount))
 }
 
 fn source(text: &str, absent: bool) -> Result<String, Diag> {
     match text.trim().is_empty() && !absent || text.contains(char::is_control) {
-        true => Err(bad_value("`source` names nothing that could be mounted")),
+        true => Err(bad_value("`source` is empty or not a valid source")),
         false => Ok(text.trim().to_owned()),
     }
 }
@@ -127,16 +133,15 @@ fn word(name: &str, text: &str, absent: bool) -> Result<String, Diag> {
     let good = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
     match good && (absent || !text.is_empty()) {
         true => Ok(text.to_owned()),
-        false => Err(bad_value(format!("`{text}` is not a `{name}`"))),
+        false => Err(bad_value(format!("`{text}` is not a valid `{name}`"))),
     }
 }
 
 fn check_option(option: &str) -> Result<(), Diag> {
     let bad = |c: char| c.is_whitespace() || c.is_control() || c == ',' || c == '#';
     match option.is_empty() || option.contains(bad) {
-        true => {
-            Err(bad_value(format!("`{option}` is not one option")).hint("write them as a list: `[noatime, nofail]`"))
-        }
+        true => Err(bad_value(format!("`{option}` is not a single option"))
+            .hint("write options as a list: `[noatime, nofail]`")),
         false => Ok(()),
     }
 }
@@ -150,12 +155,12 @@ impl Mount {
         self.options.iter().any(|option| matches!(option.as_str(), "bind" | "rbind"))
     }
 
-    /// Returns what is mounted, in words.
+    /// Returns source and type as text.
     fn title_of_source(&self) -> String {
         format!("{} ({})", self.source, self.fstype)
     }
 
-    /// Returns the question who uses what is mounted. It follows no link into it.
+    /// Returns the probe that lists the users of the mount. It follows no link into the file system.
     fn holders_probe(&self) -> Probe {
         Probe::Check {
             id: format!("holders of `{}`", self.path),
@@ -231,13 +236,14 @@ mod tests {
     #[test]
     fn fields_are_checked() {
         assert_eq!(refused(&[("path", json!("/"))], true), "`/` cannot be unmounted");
-        assert_eq!(refused(&[("options", json!(["noatime,nofail"]))], false), "`noatime,nofail` is not one option");
-        assert_eq!(refused(&[("source", json!(""))], false), "`source` names nothing that could be mounted");
-        assert_eq!(refused(&[("fstype", json!("ext 4"))], false), "`ext 4` is not a `fstype`");
-        assert_eq!(refused(&[("options", json!(["bind"]))], false), "`tmpfs` is no folder that could be bound");
+        let several = json!(["noatime,nofail"]);
+        assert_eq!(refused(&[("options", several)], false), "`noatime,nofail` is not a single option");
+        assert_eq!(refused(&[("source", json!(""))], false), "`source` is empty or not a valid source");
+        assert_eq!(refused(&[("fstype", json!("ext 4"))], false), "`ext 4` is not a valid `fstype`");
+        assert_eq!(refused(&[("options", json!(["bind"]))], false), "`tmpfs` is not a directory for a bind mount");
         assert_eq!(
             refused(&[("options", json!(["bind"])), ("source", json!("//srv/data"))], false),
-            "`//srv/data` is no folder that could be bound"
+            "`//srv/data` is not a directory for a bind mount"
         );
     }
 }

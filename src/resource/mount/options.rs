@@ -1,12 +1,12 @@
-//! Options of mounts, as fstab spells them and as the kernel shows them.
+//! Mount options, in the spelling of fstab and of the kernel.
 
-/// How a declared option compares with what is mounted.
+/// Comparison of a declared option with the current mount.
 #[derive(Debug, PartialEq)]
 pub(super) enum Found {
     Holds,
-    /// What the kernel shows in its place.
+    /// The kernel shows this value instead.
     Differs(String),
-    /// The kernel shows nothing of it: it is for `mount` and systemd, or left out where it is a default.
+    /// The kernel does not show it: the option is for `mount` and systemd, or has its default value.
     NotShown,
 }
 
@@ -20,16 +20,16 @@ const FLAGS: [(&str, &str); 6] = [
     ("symfollow", "nosymfollow"),
 ];
 
-/// Options that imply `nosuid`, `nodev` and for some `noexec`, unless said otherwise.
+/// Options that imply `nosuid`, `nodev` and in some cases `noexec`, unless overridden.
 const OF_USERS: [&str; 4] = ["user", "users", "owner", "group"];
 
-/// The ways to note the time of access, of which a mount has one. `relatime` is the kernel's own choice.
+/// Policies for access times, of which a mount has exactly one. `relatime` is the kernel's default.
 const ATIME: [&str; 3] = ["noatime", "strictatime", "relatime"];
 
-/// Options with other names once mounted.
+/// Options that the kernel shows under another name.
 const RENAMED: [(&str, &str); 1] = [("nfsvers", "vers")];
 
-/// Returns how `declared` compares with the options in force.
+/// Compares `declared` with the effective options.
 pub(super) fn compare(declared: &str, shown: &[String]) -> Found {
     let has = |option: &str| shown.iter().any(|s| s == option);
     if let Some((good, bad)) = FLAGS.iter().find(|(good, bad)| declared == *good || declared == *bad) {
@@ -57,7 +57,7 @@ fn pair(key: &str, value: &str, shown: &[String]) -> Found {
     let found = shown.iter().find_map(|option| option.strip_prefix(key)?.strip_prefix('='));
     match found {
         None => Found::NotShown,
-        // A share of the memory is shown in bytes, and how much memory there was is not known.
+        // The kernel shows a percentage of memory in bytes, and the memory size at mount time is not known.
         Some(_) if value.ends_with('%') => Found::NotShown,
         Some(found) if same(key, value, found) => Found::Holds,
         Some(found) => Found::Differs(format!("{key}={found}")),
@@ -69,7 +69,7 @@ fn same(key: &str, one: &str, other: &str) -> bool {
     one == other || by(bytes) || (key.ends_with("mode") || key.ends_with("mask")) && by(octal)
 }
 
-/// Reads `64m` as bytes.
+/// Parses a size such as `64m` into bytes.
 fn bytes(text: &str) -> Option<u128> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -90,7 +90,7 @@ fn octal(text: &str) -> Option<u128> {
     u128::from_str_radix(text, 8).ok()
 }
 
-/// Returns a flag that restricts the mount and that nobody declared: such as `ro` and `noexec`.
+/// Returns the restrictions, such as `ro` and `noexec`, that the mount has and no option declares.
 pub(super) fn undeclared(declared: &[String], shown: &[String]) -> Vec<(&'static str, &'static str)> {
     if declared.iter().any(|option| OF_USERS.contains(&option.as_str())) {
         return Vec::new();

@@ -1,20 +1,20 @@
-//! What `nft` prints of two tables, without what changes while they are in force.
+//! Parses the listings that `nft` prints of two tables, without the parts that change while they are loaded.
 
-/// Between the two listings.
+/// Separates the two listings.
 const SEPARATOR: &str = "\u{1e}\n";
 
-/// The declared table and the one in the kernel, both as the host's `nft` prints them.
+/// The declared table and the table in the kernel, both as printed by the host's `nft`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Listings {
-    /// Empty where none is declared.
+    /// Empty if no table is declared.
     pub declared: String,
     pub loaded: Option<String>,
-    /// A table that the rules declare beside their own.
+    /// A table that the rules declare in addition to their own.
     pub other_table: Option<String>,
 }
 
 impl Listings {
-    /// Reads the answer about `table`; `None` if it has another form.
+    /// Parses the output for `table`; `None` if its form is unexpected.
     pub fn parse(stdout: &str, table: &str) -> Option<Self> {
         let (declared, loaded) = stdout.split_once(SEPARATOR)?;
         let own = format!("table {table} {{");
@@ -28,7 +28,7 @@ impl Listings {
     }
 }
 
-/// Returns a listing without the elements of sets that rules and timeouts fill.
+/// Removes from a listing the elements of sets that rules and timeouts fill.
 fn without_elements(listing: &str) -> String {
     let mut kept = String::new();
     let (mut set_changes, mut inside) = (false, false);

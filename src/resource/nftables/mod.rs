@@ -1,4 +1,4 @@
-//! `nftables`: a table of the packet filter, in the kernel now and loaded at every boot.
+//! `nftables`: a table of the packet filter, loaded in the kernel now and at every boot.
 
 mod listing;
 mod rules;
@@ -20,29 +20,28 @@ pub(super) const KIND: Kind = Kind {
     summary: "A table of nftables: loaded now, and loaded at every boot.",
     example: include_str!("../examples/nftables.yaml"),
     doc: "\
-**Compared**, each by itself, are
+**Compared**, each separately:
 
 - **file**: `/etc/nftables.d/forge-FAMILY-NAME.nft` (root, 0644), which replaces the table in one transaction;
-- **unit**: `forge-nftables-FAMILY-NAME.service`, which loads that file at boot, after `nftables.service`, and again
-  whenever that is started, restarted or reloaded, since it flushes every table;
+- **unit**: `forge-nftables-FAMILY-NAME.service`, which loads that file at boot after `nftables.service`, and again
+  whenever that service starts, restarts or reloads, because it flushes every table;
 - **enabled**: whether the unit starts at boot;
 - **loaded**: the table in the kernel.
 
-The kernel stores rules, not text: `nft` prints ports, sets and addresses in a form of its own that depends on its
-version. So the declared rules are loaded into a private network namespace of the host, which nothing is connected to,
-and both tables are printed by the same `nft`. Counters, and the elements of sets that rules or timeouts fill
-(`flags dynamic`, `flags timeout`), are not compared. A flush, a missing rule and an added rule are found alike, and
-the difference is shown line by line.
+The kernel stores rules, not text: `nft` prints ports, sets and addresses in its own form, which depends on its version.
+forge therefore loads the declared rules into an isolated network namespace on the host and prints both tables with the
+same `nft`. Counters, and the elements of sets that rules or timeouts fill (`flags dynamic`, `flags timeout`), are not
+compared. A flush, a missing rule and an added rule are all detected, and the difference is shown as a diff.
 
-Other tables are neither read nor changed: `rules` that close a brace too many, or that `include` a file, are refused before any
-host is asked. A rule of this table cannot allow what another table drops.
+Other tables are neither read nor changed. `rules` with an unmatched closing brace or an `include` are rejected before
+forge contacts any host. A rule of this table cannot allow traffic that another table drops.
 
-**Blocked**: `nft` does not accept the rules, or they declare another table. The private namespace has the interface
-`lo` alone, and so may the host early at boot: name other interfaces with `iifname` and `oifname`, not `iif` and `oif`.
-Flow tables and chains of hook `ingress` are bound to an interface and therefore not accepted.
+**Blocked**: `nft` rejects the rules, or the rules declare another table. The isolated namespace has only the interface
+`lo`, and so may the host early at boot: match other interfaces with `iifname` and `oifname`, not `iif` and `oif`. Flow
+tables and chains of hook `ingress` are bound to an interface and are therefore rejected.
 
-**A change** checks the rules with `nft -c` first, and replaces the whole table at once: no packet sees half of it.
-Its counters begin at zero.
+**A change** checks the rules with `nft -c` first and replaces the whole table atomically: no packet sees a partial
+table. The table's counters restart at zero.
 
 **Removal** deletes the table, the unit and the file.",
     fields: &[
@@ -50,9 +49,9 @@ Its counters begin at zero.
         Field::optional(
             "family",
             Type::Enum(&["inet", "ip", "ip6", "arp", "bridge"]),
-            "Its address family. Default `inet`: IPv4 and IPv6.",
+            "Address family. Default `inet`: IPv4 and IPv6.",
         ),
-        Field::required("rules", Type::Text, "What stands between the braces of the table: sets, chains and rules."),
+        Field::required("rules", Type::Text, "Content of the table, without its braces: sets, chains and rules."),
     ],
     build,
 };
@@ -61,9 +60,9 @@ const FOLDER: &str = "/etc/nftables.d";
 
 #[derive(Debug)]
 struct Nftables {
-    /// Family and name, as `nft` takes them: `inet cluster`.
+    /// Family and name in the syntax of `nft`: `inet cluster`.
     table: String,
-    /// The declared table, as text for `nft -f`.
+    /// The declared table as input of `nft -f`.
     text: String,
     target: Target,
     unit: Unit,
@@ -77,11 +76,11 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || !name.chars().all(plain) {
         return Err(bad_value(format!("invalid table name `{name}`"))
-            .hint("a name begins with a letter and has letters, digits, `_` and `-`"));
+            .hint("begin the name with a letter and use letters, digits, `_` and `-`"));
     }
     let rules = if absent { fields.text("rules").unwrap_or_default() } else { required(fields, "rules")? };
     if SecretStore::mask(rules) != rules {
-        return Err(bad_value("rules cannot hold a secret: every user of the host may read the table"));
+        return Err(bad_value("rules cannot contain a secret: every user of the host can read the table"));
     }
     rules::check_rules(rules)?;
     let table = format!("{family} {name}");
@@ -94,7 +93,8 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     Ok(Box::new(Nftables { table, text, target, unit, service, absent }))
 }
 
-/// `nftables.service` flushes every table when it starts, stops and reloads: this one follows it.
+/// Returns the text of the unit. `nftables.service` flushes every table when it starts, stops and reloads, so this unit
+/// follows it.
 fn unit_text(table: &str, file: &str) -> String {
     format!(
         "[Unit]\nDescription=Table {table} of nftables\nDefaultDependencies=no\nWants=network-pre.target\n\
@@ -105,8 +105,8 @@ fn unit_text(table: &str, file: &str) -> String {
     )
 }
 
-/// Prints the declared table as this host's `nft` prints it, a separator, and the table in the kernel if it is there.
-/// Exits 127 without `nft`, 3 if it rejects the rules, 4 if no private namespace can be made, 5 if it cannot list.
+/// Prints the declared table as this host's `nft` prints it, a separator, and the table in the kernel if it exists.
+/// Exits 127 without `nft`, 3 if `nft` rejects the rules, 4 without a network namespace, 5 if listing fails.
 const LOOK: &str = r#"command -v nft >/dev/null || exit 127
 if [ -n "$nft_text" ]; then
   command -v unshare >/dev/null && unshare --net true || exit 4
@@ -144,9 +144,9 @@ impl Nftables {
                 None => unknown("the output of `nft` has an unexpected form"),
             },
             127 => self.judge_without_nft(cx),
-            // The lines behind the first show the place in the text.
+            // The lines after the first show the position in the text.
             3 => self.judge_rejected(look.stderr.raw().trim().lines().next().unwrap_or_default(), cx),
-            4 => unknown("no private network namespace can be made to load the declared rules into"),
+            4 => unknown("cannot create a network namespace to check the declared rules"),
             status => unknown(&format!("listing the tables exited with {status}")),
         }
     }
@@ -154,30 +154,28 @@ impl Nftables {
     fn judge_without_nft(&self, cx: &Context<'_>) -> Judgement {
         let basis = json!({ "nft": false });
         if self.absent {
-            return Judgement::ok("there is no `nft`, and no table", basis);
+            return Judgement::ok("`nft` is not installed, so no table is loaded", basis);
         }
         match cx.predicted.and_then(|p| p.after.as_deref()) {
             Some(step) => {
-                let reason = format!("there is no `nft` yet, and `{step}` runs before");
+                let reason = format!("`nft` is not installed yet; `{step}` runs first and may install it");
                 Judgement::change(reason, vec![self.all_new()], Disruption::D0, basis).predicted()
             }
-            None => Judgement::blocked(BlockClass::Host, "there is no `nft` on the host", basis)
+            None => Judgement::blocked(BlockClass::Host, "`nft` is not installed on the host", basis)
                 .hint("install `nftables` with a `package` step before this one"),
         }
     }
 
-    /// A module or a program that an earlier step brings may be what it lacks.
+    /// An earlier step may install the missing module or program.
     fn judge_rejected(&self, said: &str, cx: &Context<'_>) -> Judgement {
         let basis = json!({ "rejected": said });
         match cx.predicted.and_then(|p| p.after.as_deref()) {
             Some(step) => {
-                let reason = format!("`nft` does not accept the rules now, and `{step}` runs before: {said}");
+                let reason = format!("`nft` rejects the rules; `{step}` runs first and may change that: {said}");
                 Judgement::change(reason, vec![self.all_new()], Disruption::D0, basis).predicted()
             }
-            None => {
-                Judgement::blocked(BlockClass::Declaration, format!("`nft` does not accept the rules: {said}"), basis)
-                    .hint("`nft -c -f FILE` checks rules; name interfaces with `iifname` and `oifname`")
-            }
+            None => Judgement::blocked(BlockClass::Declaration, format!("`nft` rejects the rules: {said}"), basis)
+                .hint("check the rules with `nft -c -f FILE`; match interfaces with `iifname` and `oifname`"),
         }
     }
 
@@ -193,7 +191,7 @@ impl Nftables {
                 format!("the rules declare another table: `{other}`"),
                 basis,
             )
-            .hint("close every brace that the rules open; each table is a step of its own");
+            .hint("close every brace that the rules open; declare each table in a separate step");
         }
         let basis = json!({ "loaded": listings.loaded });
         match (&listings.loaded, self.absent) {
@@ -212,7 +210,7 @@ impl Nftables {
                 )
             }
             (Some(loaded), false) if *loaded == listings.declared => {
-                Judgement::ok(format!("the table `{}` is loaded with these rules", self.table), basis)
+                Judgement::ok(format!("the table `{}` is loaded and its rules match", self.table), basis)
             }
             (Some(loaded), false) => {
                 let change = difference(loaded, &listings.declared);
@@ -268,7 +266,8 @@ const MAKE_FOLDER: &str = r#"
 [ -d "$1" ] || mkdir -m 0755 -- "$1" || fail "cannot make $1"
 "#;
 
-/// Loading and starting are two: an active unit is what follows `nftables.service`, and is not run twice by a start.
+/// Loads the table and starts the unit separately: an active unit follows `nftables.service`, and starting it again
+/// does not run it again.
 const START: &str = r#"
 unit=$1 file=$2
 [ "$3" = no ] || nft -f "$file" || fail "nft does not load $file: the table is the old one"
@@ -287,9 +286,9 @@ printf 'table %s\ndelete table %s\n' "$table" "$table" | nft -f - || fail "canno
 "#;
 
 const EXPLAIN: &[(&str, &str)] = &[
-    ("does not load", "`nft` says which line; the kernel may lack the module of an expression"),
-    ("Operation not supported", "the kernel lacks the module of an expression: `modprobe nft_…`"),
-    ("No space left on device", "the file system is full; the old file is untouched"),
+    ("does not load", "see the line in the message of `nft`; the kernel may lack the module of an expression"),
+    ("Operation not supported", "the kernel lacks the module of an expression: run `modprobe nft_…`"),
+    ("No space left on device", "the file system is full; the old file is unchanged"),
 ];
 
 impl Resource for Nftables {
@@ -366,11 +365,11 @@ mod tests {
     fn rules_stay_within_their_table() {
         assert_eq!(
             refused(&[("name", "x"), ("rules", "}\nflush ruleset\ntable inet x {")]),
-            "line 1 of `rules` closes a brace that `rules` does not open"
+            "line 1 of `rules` has an unmatched closing brace"
         );
         assert_eq!(
             refused(&[("name", "x"), ("rules", "chain a {\n}\ninclude \"/etc/x\"")]),
-            "line 3 of `rules` is an `include`"
+            "line 3 of `rules` contains an `include`"
         );
     }
 }

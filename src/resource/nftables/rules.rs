@@ -1,17 +1,17 @@
-//! Declared rules stand between the braces of one table. What would end that table is refused before any host is asked: a listing
-//! of what was loaded does not show a command that flushes or deletes another table.
+//! Checks that declared rules stay within the braces of their table. Rules that end the table are rejected before forge
+//! contacts any host: a listing of the loaded rules does not show a command that flushed or deleted another table.
 
 use crate::diag::Diag;
 use crate::resource::support::bad_value;
 
-/// Refuses a closing brace that nothing opens, and `include`, which is read wherever it stands. Reads as `nft` does: `"…"` is text, over
-/// several lines too and without escapes, and `#` begins a comment.
+/// Rejects an unmatched closing brace, and `include`, which `nft` accepts anywhere. Tokenizes as `nft` does: `"…"` is a
+/// string that may span lines and has no escapes, and `#` begins a comment.
 pub(super) fn check_rules(rules: &str) -> Result<(), Diag> {
     let (mut depth, mut line, mut rest) = (0_usize, 1_usize, rules);
     while let Some(first) = rest.chars().next() {
         let length = match first {
             '#' => rest.find('\n').unwrap_or(rest.len()),
-            // Without an end it is no text to `nft`, and what follows counts.
+            // `nft` does not treat an unterminated quote as a string, so the rest counts.
             '"' => rest[1..].find('"').map_or(1, |end| end + 2),
             first if is_word(first) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
             first => first.len_utf8(),
@@ -20,13 +20,13 @@ pub(super) fn check_rules(rules: &str) -> Result<(), Diag> {
         match token {
             "{" => depth += 1,
             "}" if depth == 0 => {
-                return Err(refused(format!("line {line} of `rules` closes a brace that `rules` does not open"))
-                    .hint("`rules` is the content of one table's braces; declare each table in a step of its own"));
+                return Err(refused(format!("line {line} of `rules` has an unmatched closing brace"))
+                    .hint("`rules` is the content of one table, without its braces; use one step per table"));
             }
             "}" => depth -= 1,
             "include" => {
-                return Err(refused(format!("line {line} of `rules` is an `include`"))
-                    .hint("write out the rules: those of another file are not compared, and may change other tables"));
+                return Err(refused(format!("line {line} of `rules` contains an `include`"))
+                    .hint("copy the rules into the recipe: included files are not compared"));
             }
             _ => {}
         }
@@ -56,20 +56,20 @@ mod tests {
 
     #[test]
     fn a_brace_that_ends_the_table_is_refused() {
-        let closes = |line: usize| Some(format!("line {line} of `rules` closes a brace that `rules` does not open"));
+        let closes = |line: usize| Some(format!("line {line} of `rules` has an unmatched closing brace"));
         assert_eq!(message("}\nflush ruleset\ntable inet x {"), closes(1));
         assert_eq!(message("chain a {\n}\n}\ndelete table inet filter\ntable inet x {\n"), closes(3));
         assert_eq!(message("chain a { } } table ip nat {"), closes(1));
-        assert_eq!(message("# {\n}"), closes(2), "a comment opens nothing");
-        assert_eq!(message("# it's \"\n}"), closes(2), "nor a text");
-        assert_eq!(message("comment \"{\n\"\n}"), closes(3), "a text opens nothing");
-        assert_eq!(message("comment \"a\\\" } #\""), closes(1), "texts have no escapes");
-        assert_eq!(message("a \" }"), closes(1), "a text without an end is none");
+        assert_eq!(message("# {\n}"), closes(2), "a comment does not open a brace");
+        assert_eq!(message("# it's \"\n}"), closes(2), "a comment does not open a string");
+        assert_eq!(message("comment \"{\n\"\n}"), closes(3), "a string does not open a brace");
+        assert_eq!(message("comment \"a\\\" } #\""), closes(1), "strings have no escapes");
+        assert_eq!(message("a \" }"), closes(1), "an unterminated quote is not a string");
     }
 
     #[test]
     fn a_file_of_others_is_not_included() {
-        let included = |line: usize| Some(format!("line {line} of `rules` is an `include`"));
+        let included = |line: usize| Some(format!("line {line} of `rules` contains an `include`"));
         assert_eq!(message("include \"/etc/x.nft\""), included(1));
         assert_eq!(message("chain a {\n\tinclude\"/etc/x.nft\"\n}"), included(2));
         assert_eq!(message("a;include '/etc/x.nft'"), included(1));

@@ -1,4 +1,4 @@
-//! The verdict over the marks of a node: what is to be set, and what is to be taken out.
+//! Evaluates the labels, annotations and taints of a node: which ones to set, and which ones to remove.
 
 use super::{Node, probe};
 use crate::kube::{Call, Mark, Marks};
@@ -10,18 +10,18 @@ use crate::resource::{Change, Context, Judgement};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
-/// Of more things than these only the number is told.
+/// Maximum number of entries to list by name.
 const TOLD: usize = 4;
 
-/// What was found of all nodes so far.
+/// Findings about all nodes so far.
 #[derive(Default)]
 struct Found {
     changes: Vec<Change>,
-    /// What differs, as it is told.
+    /// Entries that differ, as text.
     differing: Vec<String>,
-    /// Who set what differs.
+    /// Managers that set the differing entries.
     by: Vec<String>,
-    /// What goes, by node.
+    /// Entries to remove, by node.
     going: BTreeMap<String, Vec<String>>,
     notes: Vec<String>,
     marks: Vec<Marks>,
@@ -52,14 +52,14 @@ fn judged(own: &Node, seen: &Observation, cx: &Context<'_>) -> Result<Judgement,
     Ok(found.judgement(own))
 }
 
-/// Returns the marks that the record names and the step does not any more.
+/// Returns the entries that the record names and the step no longer declares.
 pub(super) fn gone(own: &Node, record: &Value) -> Vec<(String, Mark)> {
     let claims = claimed_once(record, super::KIND.name);
     let marks = claims.iter().filter_map(|claim| Mark::of_claim(claim));
     marks.filter(|(node, mark)| !own.is_own(node, mark)).collect()
 }
 
-/// Returns the node; `None` where there is none.
+/// Returns the node; `None` if it does not exist.
 fn info<'s>(seen: &'s Observation, node: &str) -> Result<Option<&'s ObjectInfo>, Unknown> {
     match object_state(seen, &probe(node))? {
         ObjectState::Known(info) if info.live.is_some() => Ok(Some(info)),
@@ -68,9 +68,9 @@ fn info<'s>(seen: &'s Observation, node: &str) -> Result<Option<&'s ObjectInfo>,
     }
 }
 
-/// A node joins by itself, and an earlier step may have its host do so.
+/// Evaluates a missing node. A node registers itself, and an earlier step may make its host join.
 fn missing(own: &Node, cx: &Context<'_>) -> Judgement {
-    let reason = format!("there is no node {}", own.name);
+    let reason = format!("node {} does not exist", own.name);
     let basis = json!({ &own.name: null });
     if cx.predicted.is_some_and(|predicted| predicted.after.is_some()) {
         let changes =
@@ -82,10 +82,10 @@ fn missing(own: &Node, cx: &Context<'_>) -> Judgement {
         return Judgement { calls, ..judgement.predicted() };
     }
     Judgement::blocked(BlockClass::Declaration, reason, basis)
-        .hint("a node joins by itself: let its host join the cluster first, or correct the name")
+        .hint("let its host join the cluster first, or fix the name")
 }
 
-/// Pods leave a node by such a taint.
+/// Returns the disruption class: a `NoExecute` taint evicts pods.
 fn disruption<'m>(set: impl IntoIterator<Item = &'m Mark>) -> Disruption {
     let evicts = |mark: &Mark| matches!(mark, Mark::Taint { effect, .. } if effect == "NoExecute");
     if set.into_iter().any(evicts) { Disruption::D1 } else { Disruption::D0 }
@@ -116,8 +116,8 @@ impl Found {
         }
     }
 
-    /// What forge set goes; what somebody else set stays. The API keeps one account of all taints: a taint is told by its value,
-    /// where that is declared.
+    /// Removes entries that forge set; entries that another manager set stay. The API records one manager for the whole
+    /// list of taints, so a taint counts as forge's if it has the declared value, where one is declared.
     fn removal<'m>(
         &mut self,
         node: &str,
@@ -135,7 +135,7 @@ impl Found {
             self.basis.insert(mark.claim(node), json!({ "value": there, "own": own }));
             let Some(there) = there else { continue };
             if !own {
-                self.notes.push(format!("{mark} of node {node} stays: it is somebody else's"));
+                self.notes.push(format!("{mark} of node {node} stays: another manager set it"));
                 continue;
             }
             self.changes.push(Change::new(&mark.to_string(), Some(&shown(mark, &there)), None));
@@ -155,19 +155,19 @@ impl Found {
             let by = if self.by.is_empty() {
                 String::new()
             } else {
-                format!(": {}, which is taken over", self.by.join(", "))
+                format!(": {}; forge takes it over", self.by.join(", "))
             };
             reasons.push(format!("{} of node {} {verb}{by}", told(&self.differing), own.name));
         }
         for (node, going) in &self.going {
-            let why = if own.absent { "to be gone" } else { "no longer declared" };
+            let why = if own.absent { "to be removed" } else { "no longer declared" };
             let verb = if going.len() == 1 { "is" } else { "are" };
             reasons.push(format!("{} of node {node} {verb} {why}", told(going)));
         }
         if reasons.is_empty() {
             let settled = match own.absent {
-                true => format!("node {} carries nothing of forge's that is to be gone", own.name),
-                false => format!("node {} is as declared", own.name),
+                true => format!("node {} has nothing of this step to remove", own.name),
+                false => format!("node {} matches", own.name),
             };
             let all: Vec<String> = std::iter::once(settled).chain(self.notes).collect();
             return Judgement::ok(all.join("; "), basis);
@@ -186,16 +186,16 @@ fn told(things: &[String]) -> String {
     }
 }
 
-/// Empty text is seen too; a taint mostly has no value.
+/// Returns a value for display. An empty text is shown as `""`; a taint usually has no value.
 fn shown(mark: &Mark, value: &str) -> String {
     match (mark, value) {
-        (Mark::Taint { .. }, "") => "there".to_owned(),
+        (Mark::Taint { .. }, "") => "present".to_owned(),
         (_, "") => "\"\"".to_owned(),
         (_, value) => value.to_owned(),
     }
 }
 
-/// Returns who set a mark last.
+/// Returns the manager that set a mark last.
 fn setter<'i>(info: &'i ObjectInfo, mark: &Mark) -> Option<&'i FieldManager> {
     info.managers.iter().filter(|known| has(known, mark)).max_by(|a, b| a.time.cmp(&b.time))
 }
@@ -205,7 +205,7 @@ fn by((mark, known): (&Mark, &FieldManager)) -> String {
     format!("`{}` set {mark}{at}", known.manager)
 }
 
-/// Whether the account of a manager names the mark, as paths are told.
+/// Reports whether a manager's field paths include the mark.
 fn has(known: &FieldManager, mark: &Mark) -> bool {
     let field = match mark {
         Mark::Label(key) => of_metadata("labels", key),

@@ -17,41 +17,46 @@ pub(super) const KIND: Kind = Kind {
     summary: "Labels, annotations and taints of a node of the cluster.",
     example: include_str!("../examples/node.yaml"),
     doc: "\
-Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md)), on no host. A node joins by itself: one that is not there is never made, and
-the step is blocked. With `each`, one step speaks of many nodes; several steps may speak of one node, each of its own labels.
+Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md)), not on a host. A node registers
+itself: forge never creates a node, and a missing node blocks the step. With `each`, one step declares many nodes;
+several steps may declare different labels of one node.
 
-**Compared** is each declared label, annotation and taint by itself. What differs is set, and a plan says who set it otherwise, where the
-API knows. Everything else that the node carries is somebody else's and stays: the scheduler, the kubelet, the GPU operator, node
-feature discovery and people all write there. So a patch names only what is declared, and the list of taints, which is one value to the API, is
-written as it was read but for the declared ones, if nobody changed the node meanwhile; else it is read anew.
+**Compared** is each declared label, annotation and taint separately. Those that differ are set; if the API knows who
+set the previous value, the plan says so. Everything else on the node belongs to other writers and stays: the scheduler,
+the kubelet, the GPU operator and node feature discovery all write there. A patch therefore contains only declared
+entries. The list of taints is a single value to the API: forge writes it as it was read with only the declared taints
+changed, and reads it again if the node changed in the meantime.
 
-**What the step declared before** and does not any more is taken out, as `ensure: absent` takes out all of it: a label or an annotation if
-forge set it as it is now, by the API's account of who set what; a taint if it has the declared value.
+**Entries that the step declared before** and no longer declares are removed; `ensure: absent` removes all of them. A
+label or an annotation is removed if forge set its current value, according to the API's managed fields; a taint is
+removed if it has the declared value.
 
-**Refused** are keys under `forge/`, which hold forge's own notes; taints under `node.kubernetes.io/`, which follow the state of the node;
-and the label `nvidia.com/gpu.deploy.operands`: forge itself sets it while it drains a node for a driver, and gives it back. Declared
-here too, it would bring the operator's pods back in the midst of that. A secret is refused: whoever may read nodes reads it.
+**Rejected** are keys under `forge/`, which hold forge's own notes; taints under `node.kubernetes.io/`, which follow the
+state of the node; and the label `nvidia.com/gpu.deploy.operands`, which forge itself sets while it drains a node for a
+driver and restores afterwards. Declaring that label here would bring the operator's pods back during the drain. Secrets
+are rejected, because everyone who can read nodes can read them.
 
-**Disruption** is D1 where a taint with the effect `NoExecute` comes, by which pods leave the node, else D0.",
+**Disruption** is D1 if the step adds a taint with the effect `NoExecute`, which evicts pods, otherwise D0.",
     fields: FIELDS,
     build,
 };
 
 const FIELDS: &[Field] = &[
-    Field::required("name", Type::Name, "Name of the node, as the cluster has it."),
-    Field::optional("labels", Type::Map(&Type::Text), "Labels it has."),
-    Field::optional("annotations", Type::Map(&Type::Text), "Annotations it has."),
+    Field::required("name", Type::Name, "Name of the node in the cluster."),
+    Field::optional("labels", Type::Map(&Type::Text), "Labels of the node."),
+    Field::optional("annotations", Type::Map(&Type::Text), "Annotations of the node."),
     Field::optional(
         "taints",
         Type::Map(&Type::Any),
-        "Taints it has, by key: an effect (`NoSchedule`, `PreferNoSchedule`, `NoExecute`), or `{ effect: …, value: … }`, or a list of such.",
+        "Taints of the node, by key: an effect (`NoSchedule`, `PreferNoSchedule`, `NoExecute`), \
+         `{ effect: …, value: … }`, or a list of these.",
     ),
 ];
 
 #[derive(Debug)]
 struct Node {
     name: String,
-    /// What it is to carry, with the value.
+    /// The declared labels, annotations and taints with their values.
     marks: BTreeMap<Mark, String>,
     absent: bool,
 }
@@ -70,12 +75,14 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }
     for (key, value) in fields.table("taints").into_iter().flatten() {
         names::taints(key, value)?.into_iter().try_for_each(|(mark, value)| match marks.insert(mark, value) {
-            Some(_) => Err(bad_value(format!("taint `{key}` has an effect twice"))),
+            Some(_) => Err(bad_value(format!("taint `{key}` has a duplicate effect"))),
             None => Ok(()),
         })?;
     }
     if marks.is_empty() {
-        return Err(bad_value("nothing is declared of the node").hint("give `labels`, `annotations` or `taints`"));
+        return Err(
+            bad_value("the node needs labels, annotations or taints").hint("set `labels`, `annotations` or `taints`")
+        );
     }
     Ok(Box::new(Node { name, marks, absent }))
 }
@@ -152,28 +159,31 @@ mod tests {
             fields[part] = value;
             refused(&fields)
         };
-        assert_eq!(refused(&json!({ "name": "gpu-1" })), "nothing is declared of the node");
-        assert_eq!(refused(&json!({ "name": "Gpu_1", "labels": { "a": "b" } })), "`Gpu_1` cannot name a node");
+        assert_eq!(refused(&json!({ "name": "gpu-1" })), "the node needs labels, annotations or taints");
+        assert_eq!(refused(&json!({ "name": "Gpu_1", "labels": { "a": "b" } })), "`Gpu_1` is not a valid node name");
         assert_eq!(
             with("annotations", json!({ "forge/cordoned": "x" })),
-            "`forge/cordoned` is one of forge's own notes"
+            "`forge/cordoned` is reserved for forge's own notes"
         );
         assert_eq!(
             with("labels", json!({ "nvidia.com/gpu.deploy.operands": "true" })),
-            "`nvidia.com/gpu.deploy.operands` is what a drain sets and gives back"
+            "`nvidia.com/gpu.deploy.operands` is reserved: drains set and restore it"
         );
         assert_eq!(
             with("taints", json!({ "node.kubernetes.io/unschedulable": "NoSchedule" })),
-            "taint `node.kubernetes.io/unschedulable` follows the state of the node"
+            "taint `node.kubernetes.io/unschedulable` is managed by Kubernetes: it follows the state of the node"
         );
-        assert_eq!(with("labels", json!({ "a": "b c" })), "`b c` cannot be the value of label `a`");
-        assert_eq!(with("labels", json!({ "a/b/c": "x" })), "`a/b/c` cannot name a label");
-        assert_eq!(with("taints", json!({ "spare": "Never" })), "`Never` is no effect of a taint");
+        assert_eq!(with("labels", json!({ "a": "b c" })), "`b c` is not a valid value of label `a`");
+        assert_eq!(with("labels", json!({ "a/b/c": "x" })), "`a/b/c` is not a valid label key");
+        assert_eq!(with("taints", json!({ "spare": "Never" })), "`Never` is not a valid taint effect");
         assert_eq!(
             with("taints", json!({ "spare": { "effect": "NoSchedule", "color": "x" } })),
-            "taint `spare` knows no `color`"
+            "taint `spare` has unknown key `color`"
         );
-        assert_eq!(with("taints", json!({ "spare": ["NoExecute", "NoExecute"] })), "taint `spare` has an effect twice");
+        assert_eq!(
+            with("taints", json!({ "spare": ["NoExecute", "NoExecute"] })),
+            "taint `spare` has a duplicate effect"
+        );
     }
 
     #[test]

@@ -1,53 +1,58 @@
-//! What may be declared of a node: keys and values as the API takes them, and none that somebody else needs.
+//! Validation of declared labels, annotations and taints of a node.
 
 use crate::diag::Diag;
 use crate::kube::{Mark, OPERANDS};
 use crate::model::{SecretStore, Value};
 use crate::resource::support::{bad_value, ticked};
 
-/// Notes of forge itself.
+/// Prefix of forge's own notes.
 const OWN: &str = "forge/";
-/// Taints that controllers set and take out as the state of a node changes.
+/// Prefixes of taints that controllers add and remove as the state of a node changes.
 const OF_STATE: [&str; 2] = ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"];
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
+/// Checks the name of a node.
+///
 /// # Errors
-/// No node has such a name.
+/// Fails if the name is not valid.
 pub(super) fn node(name: &str) -> Result<(), Diag> {
     match is_domain(name) {
         true => Ok(()),
-        false => Err(bad_value(format!("`{name}` cannot name a node"))
-            .hint("use the name that the cluster has it by: small letters, digits, `-` and `.`")),
+        false => Err(bad_value(format!("`{name}` is not a valid node name"))
+            .hint("use the node's name in the cluster: lower-case letters, digits, `-` and `.`")),
     }
 }
 
+/// Checks a label.
+///
 /// # Errors
-/// The API takes no such label, or it is not a step's to set.
+/// Fails if the API rejects such a label, or if steps may not set it.
 pub(super) fn label(key: &str, value: &str) -> Result<(), Diag> {
     if key == OPERANDS {
-        return Err(bad_value(format!("`{key}` is what a drain sets and gives back")).hint(
-            "to keep single parts of the operator from a node, declare their own labels, `nvidia.com/gpu.deploy.…`",
-        ));
+        return Err(bad_value(format!("`{key}` is reserved: drains set and restore it"))
+            .hint("to disable parts of the operator on a node, declare their labels, `nvidia.com/gpu.deploy.…`"));
     }
     named("label", key)?;
     valued("label", key, value)
 }
 
+/// Checks an annotation.
+///
 /// # Errors
-/// The API takes no such annotation, or it is not a step's to set.
+/// Fails if the API rejects such an annotation, or if steps may not set it.
 pub(super) fn annotation(key: &str, value: &str) -> Result<(), Diag> {
     named("annotation", key)?;
     open("annotation", key, value)
 }
 
-/// Returns the taints of a key: an effect, one with its value, or several of either.
+/// Parses the taints of a key: an effect, an effect with its value, or a list of these.
 ///
 /// # Errors
-/// The API takes no such taint, or it is not a step's to set.
+/// Fails if the API rejects such a taint, or if steps may not set it.
 pub(super) fn taints(key: &str, written: &Value) -> Result<Vec<(Mark, String)>, Diag> {
     if OF_STATE.iter().any(|prefix| key.starts_with(prefix)) {
-        return Err(bad_value(format!("taint `{key}` follows the state of the node"))
-            .hint("a host that is drained is cordoned by its window: `rollout: { drain: … }`"));
+        return Err(bad_value(format!("taint `{key}` is managed by Kubernetes: it follows the state of the node"))
+            .hint("to cordon a host, drain it in its window with `rollout: { drain: … }`"));
     }
     named("taint", key)?;
     match written {
@@ -61,16 +66,17 @@ fn taint(key: &str, written: &Value) -> Result<(Mark, String), Diag> {
     let (effect, value) = match written {
         Value::Object(map) => {
             if let Some(other) = map.keys().find(|key| !matches!(key.as_str(), "effect" | "value")) {
-                return Err(bad_value(format!("taint `{key}` knows no `{other}`")).hint("give `effect` and `value`"));
+                return Err(
+                    bad_value(format!("taint `{key}` has unknown key `{other}`")).hint("use `effect` and `value`")
+                );
             }
             (text(map.get("effect")), text(map.get("value")))
         }
         effect => (text(Some(effect)), String::new()),
     };
     if !EFFECTS.contains(&effect.as_str()) {
-        return Err(
-            bad_value(format!("`{effect}` is no effect of a taint")).hint(format!("write one of {}", ticked(&EFFECTS)))
-        );
+        return Err(bad_value(format!("`{effect}` is not a valid taint effect"))
+            .hint(format!("use one of {}", ticked(&EFFECTS))));
     }
     valued("taint", key, &value)?;
     Ok((Mark::Taint { key: key.to_owned(), effect }, value))
@@ -78,13 +84,13 @@ fn taint(key: &str, written: &Value) -> Result<(Mark, String), Diag> {
 
 fn named(what: &str, key: &str) -> Result<(), Diag> {
     if key.starts_with(OWN) {
-        return Err(bad_value(format!("`{key}` is one of forge's own notes")));
+        return Err(bad_value(format!("`{key}` is reserved for forge's own notes")));
     }
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     match prefix.is_none_or(is_domain) && is_word(name) {
         true => Ok(()),
-        false => Err(bad_value(format!("`{key}` cannot name a {what}"))
-            .hint("it is a name of letters, digits, `-`, `_` and `.`, at most 63, and may have a domain before it: `example.com/name`")),
+        false => Err(bad_value(format!("`{key}` is not a valid {what} key"))
+            .hint("use letters, digits, `-`, `_` and `.`, at most 63, with an optional domain: `example.com/name`")),
     }
 }
 
@@ -92,14 +98,16 @@ fn valued(what: &str, key: &str, value: &str) -> Result<(), Diag> {
     open(what, key, value)?;
     match value.is_empty() || is_word(value) {
         true => Ok(()),
-        false => Err(bad_value(format!("`{value}` cannot be the value of {what} `{key}`"))
-            .hint("use letters, digits, `-`, `_` and `.`, at most 63, with a letter or digit first and last")),
+        false => Err(bad_value(format!("`{value}` is not a valid value of {what} `{key}`"))
+            .hint("use letters, digits, `-`, `_` and `.`, at most 63, beginning and ending with a letter or digit")),
     }
 }
 
 fn open(what: &str, key: &str, value: &str) -> Result<(), Diag> {
     match SecretStore::mentions(value) {
-        true => Err(bad_value(format!("{what} `{key}` holds a secret, and whoever may read nodes reads it"))),
+        true => {
+            Err(bad_value(format!("{what} `{key}` contains a secret, and everyone who can read nodes can read it")))
+        }
         false => Ok(()),
     }
 }

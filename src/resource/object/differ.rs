@@ -1,14 +1,14 @@
-//! What differs between an object as it is and as it would be, field by field.
+//! Differences between an object's current state and its state after an apply, field by field.
 
 use super::text::{scalar, yaml};
 use crate::model::Value;
 use crate::resource::{Change, diff};
 use std::collections::BTreeSet;
 
-/// Of more fields than these only the first are shown one by one.
+/// Maximum number of fields to list one by one.
 const SHOWN: usize = 40;
 
-/// Returns the fields that differ; `of` names the object where a step has several.
+/// Returns the fields that differ. `of` names the object if a step has several.
 pub(super) fn fields(of: &str, live: &Value, becomes: &Value) -> Vec<Change> {
     let mut changes = Vec::new();
     walk(&mut Vec::new(), Some(live), Some(becomes), of, &mut changes);
@@ -20,13 +20,13 @@ pub(super) fn fields(of: &str, live: &Value, becomes: &Value) -> Vec<Change> {
     changes
 }
 
-/// Returns the change that makes an object, with its text.
+/// Returns the change that creates an object, with its text as a diff.
 pub(in crate::resource) fn made(of: &str, object: &Value) -> Change {
     let text = yaml(&shown(object));
-    Change { diff: diff::unified(b"", text.as_bytes()).map(Into::into), ..Change::new(of, None, Some("as declared")) }
+    Change { diff: diff::unified(b"", text.as_bytes()).map(Into::into), ..Change::new(of, None, Some("declared")) }
 }
 
-/// What is secret is not shown; whether it is in a placeholder or in a Secret.
+/// Hides secrets: placeholders, and the values of a Secret.
 fn shown(object: &Value) -> Value {
     let mut object = object.clone();
     if object["kind"] == "Secret" && object["apiVersion"] == "v1" {
@@ -106,7 +106,7 @@ fn change(attribute: &str, live: Option<&Value>, becomes: Option<&Value>) -> Cha
     let unified = diff::unified(text(live).as_bytes(), text(becomes).as_bytes());
     Change {
         diff: unified.map(Into::into),
-        ..Change::new(attribute, live.map(|_| "as it is"), becomes.map(|_| "as declared"))
+        ..Change::new(attribute, live.map(|_| "current"), becomes.map(|_| "declared"))
     }
 }
 
@@ -136,9 +136,9 @@ mod tests {
             [
                 (".spec.replicas".to_owned(), some("1"), some("2"), false),
                 (".spec.containers[name=a].image".to_owned(), some("x:1"), some("x:2"), false),
-                (".spec.containers[name=b]".to_owned(), some("as it is"), None, false),
+                (".spec.containers[name=b]".to_owned(), some("current"), None, false),
                 (".data.t".to_owned(), None, None, true),
-                (".data.m".to_owned(), some("as it is"), some("as declared"), false),
+                (".data.m".to_owned(), some("current"), some("declared"), false),
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! Objects that a step declared once and does not any more: told by its record, and taken away.
+//! Objects that a step declared before and no longer declares, found through its record and deleted.
 
 use super::Declared;
 use crate::model::Value;
@@ -7,18 +7,18 @@ use crate::state::{Former, Identity};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// Returns the objects that a record names and `now` does not.
+/// Returns the objects that a record names and `now` does not contain.
 pub(super) fn gone(record: &Value, now: &[Declared]) -> Vec<ObjectId> {
     let kept: BTreeSet<String> = now.iter().map(|declared| declared.id.claim()).collect();
     let claims = claimed_once(record, "object");
     claims.iter().filter(|claim| !kept.contains(*claim)).filter_map(|claim| ObjectId::of_claim(claim)).collect()
 }
 
-/// Returns the claims of a kind that a record names: of the last declaration, and of those before that nothing tells to be
-/// gone.
+/// Returns the claims of a kind that a record names: those of the last declaration, and those of earlier declarations
+/// that are not known to be removed.
 pub(in crate::resource) fn claimed_once(record: &Value, kind: &str) -> BTreeSet<String> {
     let part = |key: &str| record.get(key).cloned().unwrap_or_default();
-    // What was removed is nobody's any more.
+    // A removed declaration has no claims.
     let removed = record.get("absent").and_then(Value::as_bool) == Some(true);
     let latest = Identity::deserialize(part("identity")).ok().filter(|_| !removed);
     let before = Vec::<Former>::deserialize(part("left")).unwrap_or_default();
@@ -26,7 +26,7 @@ pub(in crate::resource) fn claimed_once(record: &Value, kind: &str) -> BTreeSet<
     identities.flat_map(|identity| identity.claims).filter(|(known, _)| known == kind).map(|(_, name)| name).collect()
 }
 
-/// Returns the questions how they are.
+/// Returns the probes of these objects.
 pub(in crate::resource) fn former(record: &Value, now: &[Declared]) -> Vec<Probe> {
     gone(record, now).iter().map(ObjectId::probe).collect()
 }

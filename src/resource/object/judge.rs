@@ -1,4 +1,4 @@
-//! The verdict over the objects of a step: what is to be made, changed, taken out, deleted.
+//! Evaluates the objects of a step: which ones to create, change, prune and delete.
 
 use super::Declared;
 use super::differ;
@@ -10,36 +10,36 @@ use crate::resource::support::{brought, object_state};
 use crate::resource::{Change, Context, Judgement, Provision};
 use serde_json::{Map, json};
 
-/// What is wanted of the objects of a step.
+/// Desired state of the objects of a step.
 pub(in crate::resource) struct Want<'w> {
     pub objects: &'w [Declared],
-    /// Whether they are to be gone.
+    /// Whether to remove the objects.
     pub absent: bool,
-    /// What is waited for once they are applied: a condition, and for how many seconds at most.
+    /// Condition to wait for after the apply, and its timeout in seconds.
     pub wait: Option<(&'w str, u64)>,
     pub disruption: Disruption,
 }
 
-/// What was found of all objects so far.
+/// Findings about all objects so far.
 #[derive(Default)]
 struct Found {
     changes: Vec<Change>,
-    /// Why there is something to do.
+    /// Reasons for the changes.
     reasons: Vec<String>,
     strips: Vec<Call>,
     applies: Vec<Call>,
     waits: Vec<Call>,
     deletes: Vec<Call>,
-    /// What was seen, by object.
+    /// Observed state, by object.
     basis: Map<String, Value>,
-    /// What is worth telling beside.
+    /// Notes in addition to the reasons.
     notes: Vec<String>,
     predicted: bool,
     unknown: Option<Unknown>,
     blocked: Option<(String, String)>,
 }
 
-/// Judges the objects of a step.
+/// Evaluates the objects of a step.
 pub(in crate::resource) fn judge(want: &Want<'_>, seen: &Observation, cx: &Context<'_>) -> Judgement {
     let mut found = Found::default();
     for declared in want.objects {
@@ -83,15 +83,15 @@ impl Found {
             Some(Dry::Becomes(becomes)) => self.compare(want, declared, info, becomes),
             Some(Dry::NoNamespace) => self.no_namespace(want, declared, cx),
             Some(Dry::Refused(words)) => {
-                let reason = format!("the API would refuse {}: {words}", declared.id);
-                self.blocked.get_or_insert((reason, "correct what is declared of it".to_owned()));
+                let reason = format!("the API rejects {}: {words}", declared.id);
+                self.blocked.get_or_insert((reason, "fix the declaration of this object".to_owned()));
             }
-            None => self.lacks(Unknown::new(format!("it was not asked what would become of {}", declared.id))),
+            None => self.lacks(Unknown::new(format!("no dry-run apply of {} was made", declared.id))),
         }
         self.wait(want, declared, Some(info));
     }
 
-    /// The API knows no such kind: an earlier step may bring it.
+    /// The API does not serve this kind: an earlier step may install it.
     fn unserved(&mut self, want: &Want<'_>, declared: &Declared, cx: &Context<'_>) {
         self.see(&declared.id, Value::Null);
         let kind = format!("{}/{}", declared.id.group(), declared.id.kind);
@@ -125,15 +125,15 @@ impl Found {
                 self.make(declared);
             }
             (false, false) => {
-                let reason = format!("there is no namespace `{}` for {}", id.name, declared.id);
-                let hint = format!("add a step with `namespace: {{ name: {} }}` before it", id.name);
+                let reason = format!("namespace `{}` of {} does not exist", id.name, declared.id);
+                let hint = format!("add a step with `namespace: {{ name: {} }}` before this one", id.name);
                 self.blocked.get_or_insert((reason, hint));
             }
         }
     }
 
     fn make(&mut self, declared: &Declared) {
-        self.reasons.push(format!("there is no {}", declared.id));
+        self.reasons.push(format!("{} does not exist", declared.id));
         self.changes.push(differ::made(&declared.id.to_string(), &declared.object));
         self.apply(declared);
     }
@@ -162,7 +162,7 @@ impl Found {
             self.strips.push(Call::Strip { id: id.clone(), version: info.version.clone(), pointers });
         }
         if let Some(words) = &info.stuck {
-            self.notes.push(format!("what was added to {id} by hand cannot be taken out: {words}"));
+            self.notes.push(format!("undeclared fields of {id} cannot be removed: {words}"));
         }
     }
 
@@ -170,7 +170,7 @@ impl Found {
         let id = &declared.id;
         let applied =
             self.applies.iter().any(|call| matches!(call, Call::Apply { object } if *object == declared.object));
-        // What is of a kind comes after it.
+        // Objects of a new kind can only be applied once the kind is served.
         if applied && declared.serves().is_some() {
             self.applies.push(Call::Await { id: id.clone(), condition: "Established".to_owned(), limit_s: 60 });
         }
@@ -183,7 +183,7 @@ impl Found {
             return;
         }
         if !applied {
-            let why = found.map_or("nobody says so yet", |found| found.message.as_str());
+            let why = found.map_or("condition not reported yet", |found| found.message.as_str());
             self.reasons.push(format!("{id} is not {condition}: {why}"));
             let status = found.map(|found| found.status.as_str());
             self.changes.push(Change::new(&format!("{id} {condition}"), status, Some("True")));
@@ -198,7 +198,7 @@ impl Found {
         };
         self.see(&declared.id, json!({ "uid": info.uid }));
         if info.live.is_some() {
-            let state = if info.deleting { "is being deleted, and still there" } else { "exists" };
+            let state = if info.deleting { "is being deleted, but still exists" } else { "exists" };
             self.reasons.push(format!("{} {state}", declared.id));
             self.delete(&declared.id, info);
         }
@@ -209,17 +209,20 @@ impl Found {
         self.deletes.push(Call::Delete { id: id.clone(), uid: info.uid.clone() });
     }
 
-    /// What the step declared once goes, if forge still has a hand in it. What would take everything along stays.
+    /// Deletes an object that the step declared before, if forge still manages any of its fields. Keeps objects
+    /// whose deletion would delete their contents.
     fn prune(&mut self, id: &ObjectId, state: &ObjectState) {
         let ObjectState::Known(info) = state else { return };
         let Some(_) = &info.live else { return };
         self.see(id, json!({ "uid": info.uid }));
         let own = info.managers.iter().any(|known| known.manager == "forge");
         if matches!(id.kind.as_str(), "Namespace" | "CustomResourceDefinition") {
-            return self.notes.push(format!("{id} is no longer declared, and stays: all that is in it would go too"));
+            return self
+                .notes
+                .push(format!("{id} is no longer declared but stays: deletion would delete its contents"));
         }
         if !own {
-            return self.notes.push(format!("{id} is no longer declared, and stays: it is somebody else's by now"));
+            return self.notes.push(format!("{id} is no longer declared but stays: another manager owns it now"));
         }
         self.reasons.push(format!("{id} is no longer declared"));
         self.delete(id, info);
@@ -237,7 +240,7 @@ impl Found {
         }
         let mut calls = self.strips;
         calls.extend(self.applies);
-        // What was made last goes first.
+        // Deletes in reverse order of creation.
         calls.extend(self.deletes.into_iter().rev());
         calls.extend(self.waits);
         if calls.is_empty() {
@@ -253,22 +256,21 @@ impl Found {
 
 fn unknown_hint(why: &str) -> Option<String> {
     let unserved = why.starts_with("the API serves no ");
-    unserved.then(|| {
-        "install what brings its CustomResourceDefinition in a step before it, and name that in `needs`".to_owned()
-    })
+    unserved
+        .then(|| "install its CustomResourceDefinition with an earlier step, and list that step in `needs`".to_owned())
 }
 
-/// Returns why nothing is to do.
+/// Returns the reason of a step without changes.
 fn settled(want: &Want<'_>) -> String {
     match (want.objects, want.absent) {
-        ([one], true) => format!("there is no {}, as declared", one.id),
-        ([one], false) => format!("{} is as declared", one.id),
-        (several, true) => format!("none of {} objects exists, as declared", several.len()),
-        (several, false) => format!("{} objects are as declared", several.len()),
+        ([one], true) => format!("{} does not exist", one.id),
+        ([one], false) => format!("{} matches", one.id),
+        (several, true) => format!("none of {} objects exists", several.len()),
+        (several, false) => format!("{} objects match", several.len()),
     }
 }
 
-/// Of many reasons only the first are told.
+/// Shortens a long list of reasons to the first ones.
 fn shortened(mut reasons: Vec<String>) -> Vec<String> {
     const TOLD: usize = 4;
     let more = reasons.len().saturating_sub(TOLD);
@@ -279,12 +281,13 @@ fn shortened(mut reasons: Vec<String>) -> Vec<String> {
     reasons
 }
 
-/// What the judge read of an object. What controllers do to the rest of it is no reason to judge anew.
+/// Returns the observed values that the judgement depends on. Changes by controllers to other parts do not make a plan
+/// stale.
 fn basis(info: &ObjectInfo) -> Value {
     json!({ "exists": info.live.is_some(), "deleting": info.deleting })
 }
 
-/// Returns a field that differs, as it is.
+/// Returns a field that differs, with its current value.
 fn seen_of(change: &Change) -> (String, Value) {
     let text = change.diff.as_ref().or(change.from.as_ref()).map(|text| text.raw());
     (change.attribute.to_string(), Value::from(text))
@@ -299,14 +302,14 @@ fn differing(id: &ObjectId, changes: &[Change], conflicts: &[Held]) -> String {
         conflicts.iter().map(|held| format!("`{}` set {}{}", held.manager, held.field, since(&held.time))).collect();
     match told.is_empty() {
         true => fields,
-        false => format!("{fields}: {}, which is taken over", told.join(", ")),
+        false => format!("{fields}: {}; forge takes it over", told.join(", ")),
     }
 }
 
 fn added(id: &ObjectId, added: &[Added]) -> String {
     let told: Vec<String> =
         added.iter().map(|added| format!("`{}` added {}{}", added.manager, added.field, since(&added.time))).collect();
-    format!("{id} has what nobody declares: {}", told.join(", "))
+    format!("{id} has undeclared fields: {}", told.join(", "))
 }
 
 fn since(time: &str) -> String {
@@ -315,10 +318,10 @@ fn since(time: &str) -> String {
 
 fn taken_out(of: &str, live: &Value, added: &Added) -> Change {
     let found = live.pointer(&added.pointer).map(super::text::scalar);
-    Change::new(&differ::named(of, &added.field), found.as_deref().or(Some("there")), None)
+    Change::new(&differ::named(of, &added.field), found.as_deref().or(Some("present")), None)
 }
 
-/// Whether objects of a kind ever say such a thing of themselves.
+/// Reports whether objects of a kind can have a condition.
 fn has_condition(id: &ObjectId, condition: &str) -> bool {
     match condition {
         "Established" => id.kind == "CustomResourceDefinition",

@@ -1,5 +1,5 @@
-//! Objects of the cluster's API as kinds declare them: compared by what the API says an apply would come to, so that
-//! quantities, defaults and whatever a webhook adds are no difference.
+//! Objects of the cluster's API as declared by kinds. They are compared with the result of a dry-run apply, so that
+//! quantities, defaults and fields that a webhook adds are not differences.
 
 mod differ;
 mod former;
@@ -16,17 +16,17 @@ use crate::model::{SecretStore, Value};
 use crate::probe::{ObjectId, Probe};
 use serde_json::json;
 
-/// One object that is declared.
+/// One declared object.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Declared {
     pub id: ObjectId,
-    /// As it is applied; placeholders stand in it for secrets.
+    /// The object to apply, with placeholders for secrets.
     pub object: Value,
 }
 
 impl Declared {
-    /// Returns what records keep of it: of values that a recipe itself writes into a Secret a digest. Placeholders stay as they are,
-    /// so that the whole is kept by a keyed digest.
+    /// Returns the form of the object that records store. Values that a recipe writes into a Secret are replaced by
+    /// their digests. Placeholders stay, so the record stores a keyed digest of the whole object.
     pub fn kept(&self) -> Value {
         let mut object = self.object.clone();
         if self.id.kind != "Secret" || self.id.api_version != "v1" {
@@ -43,19 +43,19 @@ impl Declared {
         object
     }
 
-    /// Returns the question how it is, and what an apply would come to.
+    /// Returns the probe for the current object and the result of a dry-run apply.
     pub fn probe(&self) -> Probe {
         Probe::Object { id: self.id.clone(), want: Some(self.object.to_string()) }
     }
 
-    /// Returns what exists once it is applied.
+    /// Returns the things that exist once the object is applied.
     pub fn provides(&self) -> Vec<Provision> {
         let mut provided = vec![Provision::Object(self.id.claim())];
         provided.extend(self.serves().map(Provision::Served));
         provided
     }
 
-    /// Returns the kind that the API comes to know by it: `nvidia.com/ClusterPolicy`.
+    /// Returns the kind that the API serves once the object is applied: `nvidia.com/ClusterPolicy`.
     pub fn serves(&self) -> Option<String> {
         let text = |pointer: &str| self.object.pointer(pointer).and_then(Value::as_str);
         let group = text("/spec/group").filter(|_| self.id.kind == "CustomResourceDefinition")?;

@@ -1,4 +1,4 @@
-//! An object as people read it: YAML, block by block.
+//! Renders an object as YAML in block style.
 
 use crate::model::Value;
 
@@ -39,7 +39,7 @@ fn below(value: &Value, depth: usize, text: &mut String) {
     }
 }
 
-/// The first key of an item stands behind its dash.
+/// Writes an item of a list: its first key follows the dash.
 fn item_block(item: &Value, depth: usize, text: &mut String) {
     match item {
         Value::Object(map) if !map.is_empty() => {
@@ -67,7 +67,7 @@ fn indent(depth: usize, text: &mut String) {
     text.push_str(&"  ".repeat(depth));
 }
 
-/// Returns a value that is no block.
+/// Returns a scalar value as text.
 pub(super) fn scalar(value: &Value) -> String {
     match value {
         Value::String(text) => scalar_text(text),
@@ -75,7 +75,7 @@ pub(super) fn scalar(value: &Value) -> String {
     }
 }
 
-/// Text that another reader would take for something else is quoted.
+/// Quotes text that a YAML reader would take for another type.
 fn scalar_text(text: &str) -> String {
     let first = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '/' || c == '(' || c == '.');
     let safe =

@@ -1,4 +1,4 @@
-//! The commands of a package change: one script that can be killed anywhere and run again.
+//! The commands of a package change: one script that can be killed at any point and run again.
 
 use super::Package;
 use crate::resource::{Judgement, lock, shell};
@@ -9,9 +9,9 @@ export DEBIAN_FRONTEND=noninteractive APT_LISTCHANGES_FRONTEND=none NEEDRESTART_
 say() { printf 'forge: %s\n' "$*" >&2; }
 "#;
 
-/// dpkg and apt lock with `fcntl`: a holder has the file open and stands in `/proc/locks` with its inode.
-/// The device there differs on overlay file systems. A container's process has another file open under the
-/// same name, hence `-ef`. Where no holder is found apt waits by itself.
+/// dpkg and apt lock with `fcntl`: the holder has the file open, and `/proc/locks` lists the holder with the inode. The
+/// device in `/proc/locks` differs on overlay file systems. A process in a container has another file open under the
+/// same name, hence `-ef`. If no holder is found, apt itself waits.
 const HOLDER: &str = r#"holder() {
   find /proc/[0-9]*/fd -maxdepth 1 \( -lname /var/lib/dpkg/lock -o -lname /var/lib/dpkg/lock-frontend \
     -o -lname /var/lib/apt/lists/lock -o -lname /var/cache/apt/archives/lock \) -printf '%p %l\n' 2>/dev/null |
@@ -26,7 +26,7 @@ const HOLDER: &str = r#"holder() {
 }
 "#;
 
-/// Waits for whoever holds the lock, naming it. Reads `$limit` (seconds); `holder` prints who it is.
+/// Waits for the lock holder and prints it. Reads `$limit` (seconds); `holder` prints the holder.
 pub(super) const WAITING: &str = r#"waited=0
 free() {
   while who=$(holder) && [ -n "$who" ]; do
@@ -47,7 +47,7 @@ locked() {
 }
 "#;
 
-/// Calls apt and dpkg, and finishes what was interrupted.
+/// Calls apt and dpkg, and finishes interrupted runs.
 const APT: &str = r#"apt() {
   locked apt-get -y -q -o Dpkg::Use-Pty=0 -o "DPkg::Lock::Timeout=$limit" \
     -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$@"
@@ -69,7 +69,7 @@ finish() {
 }
 "#;
 
-/// Opens an action of apt for `names`: functions for waiting, calling and finishing are there.
+/// Opens an action of apt for `names`: defines the functions that wait, call apt and finish interrupted runs.
 pub(in crate::resource) fn opened(lock_timeout: u64, names: &str) -> Fragment {
     let opened = shell::usual().number(lock_timeout).word(names).code("\nlimit=$1 names=$2\n");
     opened.code(SETTINGS).code(HOLDER).code(WAITING).code(APT)
@@ -95,7 +95,7 @@ if [ "$update" = yes ]; then refresh "$@"; fi
 apt install --no-remove $downgrade -- "$@" || exit 1
 "#;
 
-/// Removes `"$@"`, provided that nothing else goes with them. Reads `$verb` (`remove` or `purge`).
+/// Removes `"$@"`, unless other packages would be removed too. Reads `$verb` (`remove` or `purge`).
 const REMOVE: &str = r#"
 finish
 plan=$(apt-get -s -q "$verb" -- "$@" 2>&1) || { printf '%s\n' "$plan" >&2; fail "apt cannot remove $*"; }
@@ -109,7 +109,7 @@ if [ -n "$along" ]; then fail "apt would also remove$along: declare their remova
 apt "$verb" -- "$@" || exit 1
 "#;
 
-/// Releases held packages for the change; whatever happens, those that were held are held again.
+/// Releases held packages for the change and holds them again in every case.
 const RELEASE: &str = r#"
 was_held=
 for package in $names; do
@@ -124,16 +124,13 @@ fi
 "#;
 
 pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
-    ("dpkg cannot finish", "its own scripts fail: their output above says why; repair or remove the package by hand"),
-    ("Unable to locate package", "apt's lists do not know it: declare its repository before this step"),
-    ("has no installation candidate", "apt's lists do not offer it: declare its repository before this step"),
-    ("was not found", "apt does not offer this version: see `apt-cache policy`"),
-    (
-        "Packages need to be removed but remove is disabled",
-        "another package stands in the way: declare its removal in a step before this one",
-    ),
+    ("dpkg cannot finish", "the package's scripts fail, see their output above: repair or remove the package manually"),
+    ("Unable to locate package", "apt's lists do not contain it: add an `apt_repository` step before this one"),
+    ("has no installation candidate", "apt's lists do not offer it: add an `apt_repository` step before this one"),
+    ("was not found", "apt does not offer this version: run `apt-cache policy` on the host"),
+    ("Packages need to be removed but remove is disabled", "another package conflicts: remove it with an earlier step"),
     ("have enough free space", "the disk is full: free space under /var/cache/apt and /"),
-    ("No space left on device", "the disk is full; dpkg is repaired by the next apply"),
+    ("No space left on device", "the disk is full: free space; the next apply repairs dpkg"),
     ("is not signed", "the key of the repository is missing on the host"),
     ("NO_PUBKEY", "the key of the repository is missing on the host"),
     ("Could not resolve", "the host cannot resolve the name of the repository"),
@@ -141,7 +138,7 @@ pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
     ("Hash Sum mismatch", "the mirror is being updated: try again later"),
 ];
 
-/// Renders what `judgement` found to change.
+/// Renders the changes in `judgement`.
 pub(super) fn action(package: &Package, judgement: &Judgement) -> Fragment {
     let action = opened(package.lock_timeout, &package.names.join(" "));
     let action = match package.absent {
@@ -179,7 +176,7 @@ pub(in crate::resource) fn removal(names: &[String], purge: bool, action: Fragme
     names.iter().fold(action.code("set --"), |action, name| action.word(name)).code(REMOVE)
 }
 
-/// What is removed leaves no hold behind.
+/// Releases the holds of removed packages.
 const UNHOLD: &str = r#"
 for package in $names; do
   if apt-mark showhold -- "$package" 2>/dev/null | grep -q .; then
@@ -188,7 +185,7 @@ for package in $names; do
 done
 "#;
 
-/// Sets the declared hold at the end; a declared `false` must not be undone by the trap.
+/// Sets the declared hold at the end; the trap must not undo a declared `false`.
 fn hold(hold: Option<bool>, action: Fragment) -> Fragment {
     match hold {
         Some(true) => action.code("locked apt-mark hold -- $names >/dev/null || fail \"cannot hold $names\"\n"),
@@ -206,7 +203,7 @@ fn wanted(package: &Package, name: &str) -> String {
     }
 }
 
-/// Attributes of several packages carry the package's name.
+/// Reports whether an attribute is `what`. Attributes of several packages include the package's name.
 pub(super) fn is(attribute: &str, what: &str) -> bool {
     attribute.strip_prefix(what).is_some_and(|rest| rest.is_empty() || rest.starts_with(" of "))
 }

@@ -1,11 +1,11 @@
-//! The commands of a package change where dnf and rpm are: one script that can be killed anywhere and run again.
+//! The commands of a package change with dnf and rpm: one script that can be killed at any point and run again.
 
 use super::Package;
 use super::act::{WAITING, is};
 use crate::resource::{Judgement, lock, shell};
 use crate::script::Fragment;
 
-/// dnf 4 leaves its pid in files of its own; rpm locks with `fcntl`, so a holder stands in `/proc/locks`.
+/// dnf 4 writes its pid to its own lock files; rpm locks with `fcntl`, so `/proc/locks` lists the holder.
 const HOLDER: &str = r#"
 say() { printf 'forge: %s\n' "$*" >&2; }
 named() { printf 'pid %s (%s)' "$1" "$(tr '\0' ' ' < "/proc/$1/cmdline" 2>/dev/null | sed 's/ $//')"; }
@@ -27,7 +27,7 @@ holder() {
 }
 "#;
 
-/// `run_dnf` comes back with 200 when another dnf has the lock, and is tried again.
+/// dnf exits with 200 if another dnf holds the lock; `run_dnf` then tries again.
 const DNF: &str = r#"
 run_dnf() {
   while :; do
@@ -50,8 +50,8 @@ unlock() { if [ -n "$(is_locked "$1")" ]; then run_dnf versionlock delete "$1" >
 lock_here() { unlock "$1"; run_dnf versionlock add "$1" >/dev/null || fail "cannot hold $1"; }
 "#;
 
-/// Releases the locks of the named packages alone, so that nothing else moves with them; whatever happens, those that
-/// were locked are locked again, at the version they have then.
+/// Releases the locks of the named packages only, so that no other package changes. Locks them again in every case, at
+/// their version at that time.
 const RELEASE: &str = r#"
 was_held=
 for package in $names; do
@@ -65,7 +65,7 @@ if [ -n "$was_held" ]; then
 fi
 "#;
 
-/// Removes `"$@"`, provided that nothing needs them.
+/// Removes `"$@"`, unless another package needs them.
 const REMOVE: &str = r#"
 needed=$(rpm -e --test -- "$@" 2>&1 | sed -n 's/.* is needed by (installed) \(.*\)/ \1/p' | sort -u | tr -d '\n')
 if [ -n "$needed" ]; then fail "dnf would also remove$needed: declare their removal too, or keep $*"; fi
@@ -74,18 +74,18 @@ run_dnf --noautoremove remove -- "$@" || exit 1
 "#;
 
 pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
-    ("Unable to find a match", "no repository of dnf offers it: see `dnf list --showduplicates` on the host"),
-    ("No match for argument", "no repository of dnf offers it: see `dnf list --showduplicates` on the host"),
-    ("Failed to download metadata", "a repository of dnf cannot be reached from the host"),
-    ("No such command: versionlock", "dnf's plugin `versionlock` is missing: install it in a step before this one"),
+    ("Unable to find a match", "no dnf repository offers it: run `dnf list --showduplicates` on the host"),
+    ("No match for argument", "no dnf repository offers it: run `dnf list --showduplicates` on the host"),
+    ("Failed to download metadata", "the host cannot reach a dnf repository"),
+    ("No such command: versionlock", "dnf's plugin `versionlock` is missing: install it with an earlier step"),
     (
         "Unable to read version lock configuration",
-        "dnf works not at all without the list that `versionlock.conf` names: make it",
+        "dnf fails without the list file that `versionlock.conf` names: create it",
     ),
-    ("GPG check FAILED", "the key of the repository is missing on the host, or another one"),
+    ("GPG check FAILED", "the key of the repository is missing on the host, or is not the right one"),
     lock::EXPLAIN,
     ("No space left on device", "the disk is full"),
-    ("not found", "`dnf` is missing on the host"),
+    ("not found", "`dnf` is not installed on the host"),
 ];
 
 /// Opens an action of dnf for `names`.
@@ -94,7 +94,7 @@ pub(in crate::resource) fn opened(lock_timeout: u64, names: &str) -> Fragment {
     opened.code(HOLDER).code(WAITING).code(DNF)
 }
 
-/// Renders what `judgement` found to change.
+/// Renders the changes in `judgement`.
 pub(super) fn action(package: &Package, judgement: &Judgement) -> Fragment {
     let action = opened(package.lock_timeout, &package.names.join(" "));
     shell::close(match package.absent {
@@ -108,7 +108,7 @@ pub(in crate::resource) fn removal(names: &[String], action: Fragment) -> Fragme
     names.iter().fold(action.code("set --"), |action, name| action.word(name)).code(REMOVE)
 }
 
-/// Installs the words that `words` appends; dnf goes to a lower version where that very one is named.
+/// Installs the words that `words` appends; dnf installs a lower version if exactly that version is named.
 pub(in crate::resource) fn transaction(words: impl FnOnce(Fragment) -> Fragment, action: Fragment) -> Fragment {
     words(action.code(RELEASE).code("run_dnf install --")).code(" || exit 1\n")
 }
@@ -126,7 +126,7 @@ fn install(package: &Package, judgement: &Judgement, action: Fragment) -> Fragme
     }
 }
 
-/// Returns `name-version`, with the architecture behind it where the name has one.
+/// Returns `name-version`, followed by the architecture if the name has one.
 fn wanted(package: &Package, name: &str) -> String {
     const ARCHES: [&str; 7] = ["x86_64", "i686", "aarch64", "noarch", "ppc64le", "s390x", "riscv64"];
     let arch = name.rsplit_once('.').filter(|(_, arch)| ARCHES.contains(arch));

@@ -1,4 +1,4 @@
-//! Judging packages from the package manager's own words.
+//! Evaluates packages from the package manager's output.
 
 use super::Package;
 use super::version::compare;
@@ -9,21 +9,21 @@ use crate::resource::{Change, Context, Judgement, Provision};
 use serde_json::{Map, json};
 use std::cmp::Ordering;
 
-/// How many offered versions a message lists.
+/// Maximum number of offered versions in a message.
 const LISTED: usize = 5;
 
-/// What one package came to.
+/// Findings about all packages of a step.
 #[derive(Default)]
 struct Findings {
     changes: Vec<Change>,
-    /// Why something is to change.
+    /// Reasons for the changes.
     reasons: Vec<String>,
-    /// What is as declared.
+    /// Packages that match.
     settled: Vec<String>,
     disruption: Disruption,
-    /// Packages that apt does not offer as wanted: the name and what is offered.
+    /// Packages that apt does not offer in the wanted version: the name and a description of the offers.
     missing: Vec<(String, String)>,
-    /// Why it cannot be told what apt offers, where that matters.
+    /// Why apt's offers could not be read, if they are needed.
     offers_unknown: Option<String>,
     /// Why a declared hold cannot be set.
     cannot_hold: Option<String>,
@@ -71,34 +71,34 @@ fn conclude(want: &Package, findings: Findings, basis: Value, seen: &Observation
     let change = |why: String| Judgement::change(why, findings.changes.clone(), findings.disruption, basis.clone());
     let missing = findings.missing.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     if comes(&missing, cx) {
-        return change(format!("{offers}, which an earlier step may change")).predicted();
+        return change(format!("{offers}; an earlier step may change that")).predicted();
     }
     if want.update {
-        return change(with_manager(want, format!("{offers}: the lists are updated first"), seen, findings.manager));
+        return change(with_manager(want, format!("{offers}; apt's lists are updated first"), seen, findings.manager));
     }
     Judgement::blocked(BlockClass::Host, offers, basis)
-        .hint("declare the repository before this step, or set `update: if-missing`")
+        .hint("add an `apt_repository` step before this one, or set `update: if-missing`")
 }
 
-/// A hold that nothing can keep is not claimed; an earlier step may bring what keeps it.
+/// Blocks a declared hold that the host cannot keep, unless an earlier step may install the plugin.
 fn no_hold(why: String, judgement: Judgement, cx: &Context<'_>) -> Judgement {
     if comes(&[PLUGIN.to_owned()], cx) {
         return judgement.predicted();
     }
     Judgement::blocked(BlockClass::Rule, format!("a hold is declared, but {why}"), judgement.basis)
-        .hint(format!("install `{PLUGIN}` in a step before this one"))
+        .hint(format!("install `{PLUGIN}` with an earlier step"))
 }
 
-/// What brings `versionlock` to dnf.
+/// Package with dnf's `versionlock` plugin.
 const PLUGIN: &str = "python3-dnf-plugin-versionlock";
 
-/// Returns whether an earlier step may bring what apt does not offer now.
+/// Reports whether an earlier step may provide the packages that apt does not offer now.
 fn comes(missing: &[String], cx: &Context<'_>) -> bool {
     let provided = missing.iter().all(|name| brought(cx.predicted, &Provision::Package(name.clone())));
     provided || cx.predicted.is_some_and(|p| p.after.is_some())
 }
 
-/// Adds what stands in the way now. It changes from minute to minute and is no part of the basis.
+/// Adds current obstacles to the reason. They change from minute to minute and are not part of the basis.
 fn with_manager(want: &Package, reason: String, seen: &Observation, whose: Manager) -> String {
     let lock = if whose.is_dpkg() { "dpkg's" } else { "rpm's" };
     let Ok(manager) = manager_state(seen, &Probe::PackageManager) else { return reason };
@@ -108,7 +108,7 @@ fn with_manager(want: &Package, reason: String, seen: &Observation, whose: Manag
     }
     let names: Vec<&String> = manager.broken.keys().filter(|name| !want.names.contains(name)).collect();
     if !names.is_empty() {
-        reason.push_str(&format!("; dpkg left {} unfinished, which is put right first", ticked(&names)));
+        reason.push_str(&format!("; dpkg left {} unfinished; this is repaired first", ticked(&names)));
     }
     reason
 }
@@ -137,7 +137,7 @@ impl Findings {
         self.other_version(want, name, found, state);
     }
 
-    /// Notes a declared version that is not the one found; returns whether it is another one.
+    /// Adds a change if the declared version differs from the installed one; reports whether it does.
     fn other_version(&mut self, want: &Package, name: &str, found: &str, state: &PackageState) -> bool {
         let Some(version) = want.version.as_deref() else { return false };
         let attribute = match compare(state.manager, version, found) {
@@ -153,20 +153,20 @@ impl Findings {
     }
 
     fn not_installed(&mut self, want: &Package, name: &str, state: &PackageState) {
-        let any = if state.manager.is_dpkg() { "the version apt offers" } else { "the version dnf offers" };
+        let any = if state.manager.is_dpkg() { "latest from apt" } else { "latest from dnf" };
         let version = want.version.as_deref().or(state.candidate.as_deref()).unwrap_or(any);
         self.change(name, want, "version", None, Some(version));
         self.reasons.push(format!("`{name}` is not installed"));
         self.offered(want, name, state);
     }
 
-    /// Notes when apt's lists do not hold the version that is to be installed. dnf is not asked.
+    /// Records a version that apt's lists do not contain. dnf is not queried.
     fn offered(&mut self, want: &Package, name: &str, state: &PackageState) {
         if state.manager == Manager::Rpm {
             return;
         }
         if let Some(why) = &state.offers_unknown {
-            self.offers_unknown = Some(format!("what apt offers of `{name}` is unknown: {why}"));
+            self.offers_unknown = Some(format!("apt's offers of `{name}` could not be read: {why}"));
             return;
         }
         let equals = |offer: &String, version: &str| compare(state.manager, version, offer) == Some(Ordering::Equal);
@@ -175,9 +175,9 @@ impl Findings {
             None => format!("apt offers no version of `{name}`"),
             Some(version) if state.available.iter().any(|offer| equals(offer, version)) => return,
             Some(version) if state.available.is_empty() => {
-                format!("apt offers no version of `{name}`, {version} is declared")
+                format!("apt offers no version of `{name}`; {version} is declared")
             }
-            Some(version) => format!("apt does not offer `{name}` {version}, it offers {}", listed(&state.available)),
+            Some(version) => format!("apt does not offer `{name}` {version}; it offers {}", listed(&state.available)),
         };
         self.missing.push((name.to_owned(), offer));
     }
@@ -201,13 +201,13 @@ impl Findings {
             }
             (None, "config-files") if want.purge => {
                 self.change(name, want, "configuration", Some("left"), None);
-                self.reasons.push(format!("`{name}` left its configuration"));
+                self.reasons.push(format!("the configuration of `{name}` exists"));
             }
-            (None, _) => self.settled.push(format!("`{name}` is not installed, as declared")),
+            (None, _) => self.settled.push(format!("`{name}` is not installed")),
         }
     }
 
-    /// With several packages the attribute names which one.
+    /// Adds a change. With several packages the attribute includes the package.
     fn change(&mut self, name: &str, want: &Package, attribute: &str, from: Option<&str>, to: Option<&str>) {
         let attribute = match want.names.len() {
             1 => attribute.to_owned(),
@@ -217,7 +217,7 @@ impl Findings {
     }
 }
 
-/// Returns the version whose files are on the host, finished or not.
+/// Returns the version whose files are on the host, even if its installation is unfinished.
 fn unpacked(state: &PackageState) -> Option<&str> {
     let gone = matches!(state.status.as_str(), "not-installed" | "config-files");
     state.version.as_deref().filter(|_| !gone)
@@ -231,8 +231,8 @@ fn listed(versions: &[String]) -> String {
     join(&shown)
 }
 
-/// What apt offers decides whether the step can run, so it is part of the basis only where it is needed:
-/// a new version in the archive must not make a plan stale that does not want it.
+/// Returns the observed state that the judgement depends on. It excludes apt's offers: a new version in the archive
+/// must not make a plan stale that does not install it.
 fn basis(want: &Package, states: &[(&str, &PackageState)]) -> Value {
     let entry = |(name, state): &(&str, &PackageState)| {
         let mut seen = json!({ "version": state.version, "status": state.status });
@@ -247,7 +247,7 @@ fn basis(want: &Package, states: &[(&str, &PackageState)]) -> Value {
     Value::Object(states.iter().map(entry).collect::<Map<_, _>>())
 }
 
-/// Returns whose packages were judged: what acts on them must be of the same manager.
+/// Returns the package manager of the judgement; the action must use the same one.
 pub(super) fn manager(judgement: &Judgement) -> Manager {
     let of_rpm = |entry: &Value| entry["manager"] == "rpm";
     match judgement.basis.as_object().is_some_and(|packages| packages.values().any(of_rpm)) {

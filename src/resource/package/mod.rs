@@ -15,39 +15,39 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "package",
-    summary: "Packages of apt or dnf: present, absent, at an exact version, held.",
+    summary: "Packages of apt or dnf: present or absent, at an exact version, held.",
     example: include_str!("../examples/package.yaml"),
     doc: "\
-All names of a step go through one transaction of apt, or of dnf on a host where dpkg has no packages.
+All names of a step are installed in one transaction of apt, or of dnf if dpkg has no packages on the host.
 
-**Compared** are the installed version (only when `version` is declared: without one any installed version is
-right and nothing is ever upgraded), dpkg's status and, when declared, the hold. Versions are compared by
-Debian's rules, or by rpm's: there `version` is `EPOCH:VERSION-RELEASE`, no epoch is epoch 0, and without a release
-any release is right. Nothing to do reads `nginx 1.22.1-9 is installed`.
+**Compared** are the installed version, dpkg's status and, if declared, the hold. Without `version` any installed
+version matches and forge never upgrades. Versions are compared by the rules of Debian or rpm. For rpm `version` is
+`EPOCH:VERSION-RELEASE`; a missing epoch is 0, and without a release any release matches. An unchanged step reports
+`nginx 1.22.1-9 is installed`.
 
-**A change** first waits for other holders of dpkg's and apt's locks and names them with pid and command line,
-finishes what an interrupted dpkg left (`dpkg --configure -a`, reinstalls packages that dpkg says must be,
-`apt-get -f install`), updates apt's lists when they do not know the wanted version, and installs without
-questions; changed configuration files stay as they are (`--force-confdef --force-confold`). It never removes
-another package to make room, and goes to a lower version only when that exact version is declared, which the
-plan then calls a `downgrade`. Held packages are released for the change and held again, also when it fails.
-The action outlives a lost connection. Success is judged by the installed version.
+**A change** first waits for other holders of dpkg's and apt's locks and prints their pid and command line. It then
+finishes an interrupted dpkg run (`dpkg --configure -a`, reinstallation of packages that dpkg marks for it, `apt-get -f
+install`), updates apt's lists if they do not contain the wanted version, and installs without prompts. Modified
+configuration files are preserved (`--force-confdef --force-confold`). A change never removes another package. It
+installs a lower version only if that exact version is declared; the plan shows this as a `downgrade`. Held packages are
+released for the change and held again afterwards, even if the change fails. The action continues if the connection is
+lost. The installed version decides whether it succeeded.
 
-**Disruption** is D1 when an installed version changes or goes, since maintainer scripts restart services.
+**Disruption** is D1 if an installed version changes or is removed, because maintainer scripts restart services.
 
-**Not in apt's lists:** with `update: if-missing` the lists are updated first and the plan says so; with
-`update: never` the step is blocked unless an earlier step (a repository) may bring the package.
+**Missing from apt's lists:** with `update: if-missing` forge updates the lists first, and the plan says so; with
+`update: never` the step is blocked unless an earlier step (a repository) may provide the package.
 
-**Removal** takes exactly the named packages: when apt would take others along, it stops and names them.
+**Removal** removes exactly the named packages. If apt would remove others too, the step fails and lists them.
 Configuration stays unless `purge: true`.
 
-**With dnf** a hold is an entry of its `versionlock`; where that plugin is missing, a declared hold is blocked. What
-its repositories offer is not asked for in a plan: a version that none offers fails when it is installed, and `update`
-has no meaning, since dnf refreshes by itself. A package of another architecture is `name.arch`. Of packages that are installed in
-several versions (kernels) one that is the declared version is enough. rpm keeps changed configuration as `.rpmsave`,
-also with `purge`. A `restart_on` sees a new package by its version alone.
-The proof below is that of apt. What is said of dnf is **recorded**: output of rpm 4.18 and dnf 4.14, taken on a Debian 12
-host whose dpkg was put away, and output of RHEL 9 that is reconstructed. No RHEL host has been tried.",
+**With dnf** a hold is a `versionlock` entry; if that plugin is missing, a declared hold blocks the step. A plan does
+not query dnf's repositories: a version that no repository offers fails at installation. `update` has no effect, because
+dnf refreshes its metadata itself. Name a package of another architecture `name.arch`. For packages that are installed
+in several versions (kernels), one installed version that matches is enough. rpm saves modified configuration as
+`.rpmsave`, even with `purge`. A `restart_on` detects a new package by its version only.
+The proof below covers apt. The statements about dnf are based on **recorded** output of rpm 4.18 and dnf 4.14 on a
+Debian 12 host without dpkg, and on reconstructed output of RHEL 9. They have not been tested on a RHEL host.",
     fields: FIELDS,
     build,
 };
@@ -59,17 +59,13 @@ const FIELDS: &[Field] = &[
         "One package, `name` or `name:architecture` (dnf: `name.arch`). Excludes `names`.",
     ),
     Field::optional("names", Type::List(&Type::Name), "Several packages in one transaction. Excludes `name`."),
-    Field::optional("version", Type::Version, "The exact version, as dpkg or rpm prints it; holds for every name."),
-    Field::optional(
-        "hold",
-        Type::Bool,
-        "Whether apt or dnf must leave it at its version. Not looked at when left out.",
-    ),
-    Field::optional("purge", Type::Bool, "Whether a removal takes the configuration too. Default `false`."),
+    Field::optional("version", Type::Version, "The exact version, as dpkg or rpm prints it; applies to every name."),
+    Field::optional("hold", Type::Bool, "Hold the package at its version. Default: not compared."),
+    Field::optional("purge", Type::Bool, "Whether removal deletes the configuration too. Default `false`."),
     Field::optional(
         "update",
         Type::Enum(&["if-missing", "never"]),
-        "Whether apt's lists are updated when they do not know what is wanted. Default `if-missing`.",
+        "Whether to update apt's lists if they do not contain the package or version. Default `if-missing`.",
     ),
     lock::FIELD,
 ];
@@ -104,7 +100,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
 fn names(fields: &Fields) -> Result<Vec<String>, Diag> {
     let names = match (fields.text("name"), fields.texts("names")) {
         (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`name` and `names` exclude each other")),
-        (None, None) => return Err(Diag::error(Code::MissingKey, "a package needs `name` or `names`")),
+        (None, None) => return Err(Diag::error(Code::MissingKey, "`name` or `names` is required")),
         (Some(name), None) => vec![name.to_owned()],
         (None, Some(names)) => names,
     };
@@ -114,14 +110,14 @@ fn names(fields: &Fields) -> Result<Vec<String>, Diag> {
     for (i, name) in names.iter().enumerate() {
         check_name(name)?;
         if names[..i].contains(name) {
-            return Err(Diag::error(Code::Duplicate, format!("package `{name}` is named twice")));
+            return Err(Diag::error(Code::Duplicate, format!("package `{name}` is listed twice")));
         }
     }
     Ok(names)
 }
 
-/// What may name a package of dpkg or of rpm; which of them a host has is not known here. apt reads a trailing `-` as
-/// an order to remove.
+/// Checks a package name of dpkg or rpm; the host's package manager is not known here. apt treats a trailing `-` as a
+/// request to remove the package.
 pub(super) fn check_name(name: &str) -> Result<(), Diag> {
     let (bare, arch) = name.split_once(':').map_or((name, None), |(bare, arch)| (bare, Some(arch)));
     let word = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-._".contains(&b));
@@ -130,12 +126,12 @@ pub(super) fn check_name(name: &str) -> Result<(), Diag> {
     if starts && word(bare) && arch_fits && !name.ends_with('-') {
         return Ok(());
     }
-    Err(bad_value(format!("`{name}` is not the name of a package"))
-        .hint("letters, digits and `+-._`; a version goes into `version`"))
+    Err(bad_value(format!("`{name}` is not a valid package name"))
+        .hint("use letters, digits and `+-._`; set a version with `version`"))
 }
 
 impl Package {
-    /// What apt offers matters only where something is to be installed.
+    /// Probes the versions that apt offers only if the package has to be installed.
     fn probe(&self, name: &str) -> Probe {
         let offers = match &self.version {
             _ if self.absent => Offers::Unneeded,
@@ -188,13 +184,13 @@ impl Resource for Package {
         }
     }
 
-    /// Whether it is held changes nothing that runs.
+    /// Excludes the hold, which does not affect a running process.
     fn input_value(&self) -> Value {
         json!({ "names": self.names, "version": self.version, "absent": self.absent })
     }
 
-    /// dpkg writes a package's file list anew each time it unpacks the package; the files themselves keep
-    /// the times of their build.
+    /// dpkg rewrites a package's file list each time it unpacks the package; the files themselves keep the times of
+    /// their build.
     fn inputs(&self) -> Vec<String> {
         self.names.iter().flat_map(|name| lists(name)).collect()
     }
@@ -203,13 +199,13 @@ impl Resource for Package {
         self.names.iter().map(|name| (KIND.name, name.clone())).collect()
     }
 
-    /// Which others are installed with it says nothing of a package.
+    /// Excludes the other packages of the step.
     fn claimed(&self) -> Value {
         json!({ "version": self.version, "hold": self.hold, "absent": self.absent })
     }
 }
 
-/// Where dpkg keeps the list of a package's files. Packages of several architectures have theirs in it.
+/// Directory of dpkg's file lists. For multi-arch packages the file name includes the architecture.
 const LISTS: &str = "/var/lib/dpkg/info/";
 
 pub(super) fn lists(name: &str) -> Vec<String> {
@@ -219,7 +215,7 @@ pub(super) fn lists(name: &str) -> Vec<String> {
     }
 }
 
-/// Returns whether an input's path tells of an unpacked package rather than of content.
+/// Reports whether an input's path is a file list, which indicates an unpacked package instead of changed content.
 pub(super) fn is_list(path: &str) -> bool {
     path.starts_with(LISTS)
 }
@@ -240,20 +236,17 @@ mod tests {
             assert!(check_name(good).is_ok(), "{good}");
         }
         for bad in ["nginx-", "-y", "_a", "a=1", "", "libc6:", ":amd64", "a@b"] {
-            assert_eq!(check_name(bad).unwrap_err().message, format!("`{bad}` is not the name of a package"));
+            assert_eq!(check_name(bad).unwrap_err().message, format!("`{bad}` is not a valid package name"));
         }
     }
 
     #[test]
     fn one_way_to_name_packages() {
-        assert_eq!(refused(&[]), "a package needs `name` or `names`");
+        assert_eq!(refused(&[]), "`name` or `names` is required");
         assert_eq!(refused(&[("name", json!("a")), ("names", json!(["b"]))]), "`name` and `names` exclude each other");
         assert_eq!(refused(&[("names", json!([]))]), "`names` is empty");
-        assert_eq!(refused(&[("names", json!(["a", "b", "a"]))]), "package `a` is named twice");
-        assert_eq!(
-            refused(&[("name", json!("a")), ("version", json!("1 2"))]),
-            "`1 2` is not the version of a package"
-        );
+        assert_eq!(refused(&[("names", json!(["a", "b", "a"]))]), "package `a` is listed twice");
+        assert_eq!(refused(&[("name", json!("a")), ("version", json!("1 2"))]), "`1 2` is not a valid package version");
     }
 
     #[test]

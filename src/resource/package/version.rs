@@ -1,4 +1,4 @@
-//! Versions of packages, by the rules of the package manager that holds them.
+//! Package versions, compared by the rules of their package manager.
 
 use crate::diag::Diag;
 use crate::probe::{Manager, compare_rpm};
@@ -6,22 +6,22 @@ use crate::resource::support::bad_value;
 use debversion::Version;
 use std::cmp::Ordering;
 
-/// Refuses what is a version neither for dpkg nor for rpm.
+/// Rejects text that is not a valid version for dpkg or rpm.
 pub(in crate::resource) fn check(version: &str) -> Result<(), Diag> {
     let of_rpm = |b: u8| b.is_ascii_alphanumeric() || b"._+~^-:".contains(&b);
     let starts = version.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
     match starts && (deb(version).is_some() || version.bytes().all(of_rpm)) {
         true => Ok(()),
-        false => Err(bad_value(format!("`{version}` is not the version of a package"))),
+        false => Err(bad_value(format!("`{version}` is not a valid package version"))),
     }
 }
 
-/// Returns a version by Debian's rules.
+/// Parses a version by Debian's rules.
 fn deb(version: &str) -> Option<Version> {
     version.parse().ok()
 }
 
-/// Compares two versions; `None` when they differ and one is no version for that manager.
+/// Compares two versions; `None` if they differ and at least one is not valid for that manager.
 pub(in crate::resource) fn compare(manager: Manager, a: &str, b: &str) -> Option<Ordering> {
     match (manager, deb(a), deb(b)) {
         (Manager::Rpm, _, _) => Some(compare_rpm(a, b)),
@@ -48,7 +48,7 @@ mod tests {
             assert!(check(good).is_ok(), "{good}");
         }
         for bad in ["", "1 2", "-1", "1;2"] {
-            assert_eq!(check(bad).unwrap_err().message, format!("`{bad}` is not the version of a package"));
+            assert_eq!(check(bad).unwrap_err().message, format!("`{bad}` is not a valid package version"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The commands of a package file: brought into place, compared with what is declared, installed.
+//! The commands of a package file: place it on the host, check it against the declaration, install it.
 
 use super::{From, PackageFile};
 use crate::model::Value;
@@ -46,7 +46,7 @@ fn install(want: &PackageFile, judgement: &Judgement, name: &str, action: Fragme
     }
 }
 
-/// Leaves the path of the file in `$file`.
+/// Sets `$file` to the path of the file.
 fn place(want: &PackageFile, action: Fragment) -> Fragment {
     match &want.from {
         From::Path(path) => action
@@ -64,7 +64,7 @@ fn place(want: &PackageFile, action: Fragment) -> Fragment {
     }
 }
 
-/// apt reads the file as an account of its own, which must be able to enter the folder.
+/// apt reads the file with its own account, which must be able to enter the directory.
 const FOLDER: &str = r#"folder=$(mktemp -d /var/tmp/forge-package.XXXXXX) || fail "cannot make a folder under /var/tmp"
 chmod 755 -- "$folder"
 trap 'rm -rf -- "$folder"' EXIT
@@ -87,7 +87,7 @@ if [ "${found%% *}" != "${name%%:*}" ] || ! dpkg --compare-versions "${found#* }
 fi
 "#;
 
-/// A declared version may leave out an epoch of 0 and the release; the file may state an epoch of 0 or none.
+/// The declared version may omit an epoch of 0 and the release; the file may have an epoch of 0 or none.
 const CHECK_RPM: &str = r#"
 found=$(rpm -qp --nosignature --qf '%{NAME} %{EVR}' -- "$file") || fail "the file is not a .rpm"
 bare=${version#0:}

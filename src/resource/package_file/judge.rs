@@ -1,4 +1,4 @@
-//! Judging a package file: what it holds against what is installed.
+//! Compares a package file with the installed package.
 
 use super::PackageFile;
 use crate::model::{BlockClass, Disruption, Value};
@@ -9,7 +9,7 @@ use crate::resource::{Change, Context, Judgement, Provision};
 use serde_json::json;
 use std::cmp::Ordering;
 
-/// The package that is to be there, and how it stands.
+/// The desired package and its state.
 struct Pair<'a> {
     name: &'a str,
     version: &'a str,
@@ -30,16 +30,16 @@ pub(super) fn judge(want: &PackageFile, seen: &Observation, cx: &Context<'_>) ->
     };
     match (file, declared) {
         (None, Some(pair)) => Ok(compared(want, &pair)),
-        (None, None) => Err(Unknown::new("the package is not named")),
+        (None, None) => Err(Unknown::new("the package name is not known")),
         (Some(PackageFileState::Absent), declared) => Ok(no_file(want, declared, cx)),
         (Some(PackageFileState::Bad(why)), _) => {
-            Ok(blocked(format!("`{}` is no package: {}", path(want), why.raw()), Value::Null))
+            Ok(blocked(format!("`{}` is not a package: {}", path(want), why.raw()), Value::Null))
         }
         (Some(PackageFileState::Present(info)), _) => of_file(want, info, seen),
     }
 }
 
-/// Returns the package as it is declared, when name and version are.
+/// Returns the declared package if name and version are declared.
 fn declared<'a>(want: &'a PackageFile, seen: &'a Observation) -> Result<Option<Pair<'a>>, Unknown> {
     let (Some(name), Some(version), Some(probe)) = (&want.name, &want.version, want.package_probe()) else {
         return Ok(None);
@@ -52,14 +52,14 @@ fn of_file(want: &PackageFile, info: &PackageFileInfo, seen: &Observation) -> Re
     let other = |declared: &Option<String>, found: &str| declared.as_ref().filter(|d| *d != found).cloned();
     let version = want.version.as_ref().filter(|v| compare(want.manager, v, &info.version) != Some(Ordering::Equal));
     if let Some(declared) = other(&want.name, &info.name).or(version.cloned()) {
-        let reason = format!("`{}` holds {} {}, `{declared}` is declared", path(want), info.name, info.version);
+        let reason = format!("`{}` contains {} {}, but `{declared}` is declared", path(want), info.name, info.version);
         return Ok(blocked(reason, json!({ "file": info.name, "version": info.version })));
     }
     if is_installed(want.manager, &pair) {
         return Ok(settled(&pair));
     }
     if let Some(why) = wrong_digest(want, seen)? {
-        return Ok(blocked(why, basis(&pair)).hint("take the right file, or the right digest"));
+        return Ok(blocked(why, basis(&pair)).hint("fix the file or `sha256`"));
     }
     Ok(compared(want, &pair))
 }
@@ -86,7 +86,7 @@ fn compared(want: &PackageFile, pair: &Pair<'_>) -> Judgement {
     let Pair { name, version, state } = pair;
     if state.manager != want.manager {
         let (ends, has) = if want.manager.is_dpkg() { (".deb", "rpm") } else { (".rpm", "dpkg") };
-        return blocked(format!("a {ends} cannot be installed here: the host's packages are {has}'s"), basis(pair));
+        return blocked(format!("a {ends} cannot be installed here: the host uses {has}"), basis(pair));
     }
     let Some(found) = &state.version else {
         let changes = vec![Change::new("version", None, Some(version))];
@@ -104,23 +104,23 @@ fn compared(want: &PackageFile, pair: &Pair<'_>) -> Judgement {
     let reason = format!("`{name}` is {found}, not {version}");
     if state.held {
         return blocked(format!("{reason}, and it is held"), basis(pair))
-            .hint("release the hold with a `package` step before this one, or leave the version as it is");
+            .hint("release the hold with a `package` step before this one, or do not change the version");
     }
     if attribute == "downgrade" && !want.allow_downgrade {
         return blocked(format!("{reason}, which is lower"), basis(pair))
-            .hint("`allow_downgrade: true` goes back to it");
+            .hint("set `allow_downgrade: true` to downgrade");
     }
     let changes = vec![Change::new(attribute, Some(found), Some(version))];
     Judgement::change(reason, changes, Disruption::D1, basis(pair))
 }
 
-/// Without the file, nothing can be installed; an earlier step may bring it.
+/// Evaluates a missing file: it blocks the step unless an earlier step may provide it.
 fn no_file(want: &PackageFile, declared: Option<Pair<'_>>, cx: &Context<'_>) -> Judgement {
-    let reason = format!("there is no file at `{}`", path(want));
+    let reason = format!("file `{}` does not exist", path(want));
     let comes = brought(cx.predicted, &Provision::Path(path(want).to_owned()));
     let basis = json!({ "file": null, "package": declared.as_ref().map(basis) });
     if !comes && cx.predicted.is_none_or(|p| p.after.is_none()) {
-        return blocked(reason, basis).hint("bring it with a step before this one");
+        return blocked(reason, basis).hint("provide it with an earlier step");
     }
     let from = declared.as_ref().and_then(|pair| pair.state.version.as_deref());
     let to = want.version.as_deref().unwrap_or("the version of the file");
@@ -129,7 +129,7 @@ fn no_file(want: &PackageFile, declared: Option<Pair<'_>>, cx: &Context<'_>) -> 
     } else {
         Disruption::D1
     };
-    let reason = format!("{reason} yet, an earlier step may bring it");
+    let reason = format!("{reason} yet; an earlier step may provide it");
     Judgement::change(reason, vec![Change::new("version", from, Some(to))], disruption, basis).predicted()
 }
 
@@ -139,16 +139,16 @@ fn removal(want: &PackageFile, seen: &Observation) -> Result<Judgement, Unknown>
         (_, _, Some(probe)) => match package_file_state(seen, &probe)? {
             PackageFileState::Present(info) => (info.name.as_str(), &info.installed),
             _ => {
-                let reason = format!("there is no package at `{}` that would name what is to go", path(want));
-                return Ok(blocked(reason, Value::Null).hint("declare its `name`"));
+                let reason = format!("`{}` does not exist, so the package to remove is not known", path(want));
+                return Ok(blocked(reason, Value::Null).hint("set `name`"));
             }
         },
-        _ => return Err(Unknown::new("the package is not named")),
+        _ => return Err(Unknown::new("the package name is not known")),
     };
     let basis = json!({ "package": name, "version": state.version, "manager": state.manager });
     let gone = matches!(state.status.as_str(), "not-installed" | "config-files");
     Ok(match state.version.as_deref().filter(|_| !gone) {
-        None => Judgement::ok(format!("`{name}` is not installed, as declared"), basis),
+        None => Judgement::ok(format!("`{name}` is not installed"), basis),
         Some(version) => {
             let changes = vec![Change::new("version", Some(version), None)];
             Judgement::change(format!("`{name}` {version} is installed"), changes, Disruption::D1, basis)

@@ -1,4 +1,4 @@
-//! The commands of a service change: it succeeds only when the unit is seen to stay up.
+//! The commands of a service change. They succeed only if the unit stays up.
 
 use super::Service;
 use super::renew::content_digest;
@@ -50,7 +50,7 @@ const UNMASK: &str = "systemctl unmask -- \"$unit\" || fail \"cannot unmask $uni
 const ENABLE: &str = "systemctl enable -- \"$unit\" || fail \"cannot enable $unit\"\n";
 const DISABLE: &str = "systemctl disable -- \"$unit\" || fail \"cannot disable $unit\"\n";
 
-/// A unit that failed too often is not started again before its failures are forgotten.
+/// systemd does not start a unit that failed too often until its failures are reset.
 const START: &str = r#"systemctl reset-failed -- "$unit" 2>/dev/null
 apart
 systemctl start -- "$unit" || report "$unit did not start"
@@ -65,8 +65,8 @@ settled
 
 const STOP: &str = "systemctl stop -- \"$unit\" || report \"$unit did not stop\"\n";
 
-/// The mark says which start took over which inputs, and when the reload began, by the clock that sets ctimes. It takes
-/// effect after the reload succeeded.
+/// The mark contains the start, the inputs, and the time at which the reload began, from the clock that sets ctimes. It
+/// takes effect after the reload succeeded.
 const RELOAD: &str = r#"mkdir -p /run/forge/reloaded || fail "cannot make /run/forge/reloaded"
 mark=/run/forge/reloaded/$unit
 : > "$mark.new" && began=$(stat -c %.9Z -- "$mark.new") || fail "cannot write $mark"
@@ -77,15 +77,15 @@ printf '%s %s %s\n' "$(show InvocationID)" "$2" "$began" > "$mark.new" && mv -fT
 "#;
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
-    ("start-limit-hit", "the unit fails at once each time it is started: its log says why"),
-    ("status=203/EXEC", "the program that the unit names does not exist or cannot be executed"),
-    ("status=217/USER", "the user that the unit names does not exist: add a `user` step before this one"),
-    ("status=226/NAMESPACE", "a path that the unit names in its sandbox settings does not exist"),
-    ("did not reload", "the new content was refused: give its `file` step a `validate` command"),
-    ("Address already in use", "another process holds the port: see `ss -ltnp` on the host"),
+    ("start-limit-hit", "the unit fails immediately each time it starts: see its log"),
+    ("status=203/EXEC", "the program of the unit does not exist or is not executable"),
+    ("status=217/USER", "the user of the unit does not exist: add a `user` step before this one"),
+    ("status=226/NAMESPACE", "a path in the sandbox settings of the unit does not exist"),
+    ("did not reload", "the unit rejected the new content: add a `validate` command to its `file` step"),
+    ("Address already in use", "another process uses the port: run `ss -ltnp` on the host"),
 ];
 
-/// Renders what `judgement` found to change.
+/// Renders the changes in `judgement`.
 pub(super) fn action(service: &Service, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
     let changes = |attribute: &str| judgement.changes.iter().any(|c| c.attribute == attribute);
     let mut action = shell::usual().word(&service.unit).word(content_digest(cx.inputs)).code(LIBRARY);

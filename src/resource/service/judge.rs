@@ -1,4 +1,4 @@
-//! Judging a unit: existence, mask, enablement, activity, and what it runs on.
+//! Evaluates a unit: existence, mask, enablement, activity, and inputs.
 
 use super::Service;
 use super::renew::Renewal;
@@ -24,15 +24,15 @@ fn not_found(want: &Service, cx: &Context<'_>) -> Judgement {
         return Judgement::ok(format!("unit `{}` does not exist, so it is not running", want.unit), basis);
     }
     if brought(cx.predicted, &Provision::Unit(want.unit.clone())) {
-        let reason = format!("unit `{}` does not exist yet, an earlier step brings it", want.unit);
+        let reason = format!("unit `{}` does not exist yet; an earlier step provides it", want.unit);
         return Judgement { reason: reason.into(), ..from_nothing(want) }.predicted();
     }
     let reason = format!("unit `{}` does not exist and no earlier step provides it", want.unit);
     Judgement::blocked(BlockClass::Host, reason, basis)
-        .hint("check its name; add the `package` or `unit` step that brings it before this one, or say `provides` at that step")
+        .hint("check its name, or add a `package` or `unit` step for it before this one, or list it in `provides`")
 }
 
-/// Judges a unit that is not there and is going to be.
+/// Evaluates a unit that does not exist yet and that a change will create.
 pub(super) fn from_nothing(want: &Service) -> Judgement {
     let reason = format!("unit `{}` does not exist", want.unit);
     Judgement::change(reason, all_new(want), Disruption::D0, json!({ "load": "not-found" }))
@@ -54,10 +54,10 @@ fn unloadable(want: &Service, unit: &UnitState, load: &str, cx: &Context<'_>) ->
         return Judgement::change(reason, all_new(want), Disruption::D0, basis).predicted();
     }
     Judgement::blocked(BlockClass::Host, format!("systemd cannot load unit `{}`: {load}", want.unit), basis)
-        .hint(format!("`systemctl status {}` and `systemd-analyze verify` on the host say why", want.unit))
+        .hint(format!("run `systemctl status {}` and `systemd-analyze verify` on the host", want.unit))
 }
 
-/// The parts of a comparison that add up to a judgement.
+/// Results of the comparisons that form a judgement.
 struct Parts {
     changes: Vec<Change>,
     reasons: Vec<String>,
@@ -81,7 +81,7 @@ fn compare(want: &Service, unit: &UnitState, seen: &Observation, cx: &Context<'_
     if parts.changes.is_empty() {
         return Ok(Judgement::ok(settled(want, unit), basis));
     }
-    // Only a renewal rests on prediction; anything else is seen.
+    // Only a restart or reload can be predicted; other changes are observed.
     let only_coming = parts.renewal.predicted && parts.changes.len() == 1;
     let judgement = Judgement::change(parts.reasons.join("; "), parts.changes, parts.disruption, basis);
     Ok(if only_coming { judgement.predicted() } else { judgement })
@@ -89,7 +89,7 @@ fn compare(want: &Service, unit: &UnitState, seen: &Observation, cx: &Context<'_
 
 fn impossible(want: &Service, unit: &UnitState) -> Option<Judgement> {
     let basis = || json!({ "load": unit.load, "type": unit.service_type, "file": unit.file_state });
-    // Nothing but a service has a type, whatever is answered.
+    // Only services have a type, whatever systemd reports.
     let is_service = want.unit.ends_with(".service");
     if is_service && want.running && unit.service_type == "oneshot" && !unit.remain_after_exit && !is_active(unit) {
         let reason = format!("`{}` is a oneshot without `RemainAfterExit=yes`: it never stays running", want.unit);
@@ -99,7 +99,7 @@ fn impossible(want: &Service, unit: &UnitState) -> Option<Judgement> {
     }
     if want.enabled == Some(true) && unit.file_state == "static" {
         let reason = format!("`{}` has no `[Install]` section, so it cannot be enabled", want.unit);
-        return Some(Judgement::blocked(BlockClass::Host, reason, basis()).hint("leave `enabled` out"));
+        return Some(Judgement::blocked(BlockClass::Host, reason, basis()).hint("omit `enabled`"));
     }
     None
 }
@@ -128,7 +128,7 @@ impl Parts {
         let Some(enabled) = want.enabled.filter(|enabled| *enabled != is_enabled(unit, *enabled)) else { return };
         let found = if unit.file_state.is_empty() { "not enabled" } else { &unit.file_state };
         self.changes.push(Change::new("enabled", Some(found), Some(enabled_word(enabled))));
-        // The mask has said so already.
+        // The reason of the mask covers this.
         if !is_masked(unit) {
             self.reasons.push(format!("it is {found}"));
         }
@@ -138,9 +138,9 @@ impl Parts {
         let down = match unit.active.as_str() {
             "active" | "reloading" | "refreshing" => false,
             "inactive" | "failed" | "deactivating" | "activating" | "maintenance" => true,
-            other => return Err(Unknown::new(format!("systemd says the unit is `{other}`"))),
+            other => return Err(Unknown::new(format!("systemd reports the unknown state `{other}`"))),
         };
-        // A unit that systemd keeps starting is on its way up, so a stop has something to stop.
+        // A unit that systemd keeps restarting is `activating`, so it can still be stopped.
         let at_rest = down && unit.active != "activating";
         let as_declared = if want.running { !down } else { at_rest };
         if !as_declared {
@@ -155,7 +155,7 @@ impl Parts {
     fn renew(&mut self, want: &Service, unit: &UnitState, seen: &Observation, cx: &Context<'_>) -> Result<(), Unknown> {
         let mut renewal = want.running(unit, seen, cx).renewal()?;
         if !renewal.restart.is_empty() {
-            // A restart takes over what a reload would.
+            // A restart includes the effect of a reload.
             renewal.restart.append(&mut renewal.reload);
             let why = renewal.restart.join("; ");
             self.add(Change::new("restart", Some(&why), Some("restarted")), why, Disruption::D1);
@@ -176,14 +176,14 @@ fn is_masked(unit: &UnitState) -> bool {
     unit.load == "masked" || unit.file_state.starts_with("masked")
 }
 
-/// Returns whether the unit starts at boot; where systemd's word fits both ways, what is declared holds:
-/// an `indirect` or `generated` unit is neither switched on nor off by `systemctl`.
+/// Reports whether the unit starts at boot. For an ambiguous state the declaration decides: `systemctl` neither enables
+/// nor disables an `indirect` or `generated` unit.
 fn is_enabled(unit: &UnitState, declared: bool) -> bool {
     match unit.file_state.as_str() {
         "enabled" | "alias" => true,
         "indirect" => declared,
         "generated" => true,
-        // Lost at the next boot.
+        // Not persistent across reboots.
         "enabled-runtime" => !declared,
         _ => false,
     }
@@ -205,7 +205,7 @@ fn enabled_word(enabled: bool) -> &'static str {
     if enabled { "enabled" } else { "disabled" }
 }
 
-/// Returns why nothing is to do.
+/// Returns the reason of a step without changes.
 fn settled(want: &Service, unit: &UnitState) -> String {
     let mut words = vec![match want.running {
         true => "running".to_owned(),
@@ -218,8 +218,8 @@ fn settled(want: &Service, unit: &UnitState) -> String {
     }
     let words = join(&words);
     match want.running {
-        true => format!("{words}; nothing it runs on changed since it started"),
-        false => format!("{words}, as declared"),
+        true => format!("{words}; no input changed since it started"),
+        false => words,
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a record keeps of the inputs of a verified start or reload, and whether they were touched since.
+//! Recorded inputs of a verified start or reload, and detection of later changes.
 
 use crate::model::Value;
 use crate::probe::{Observation, PathState, Unknown};
@@ -8,20 +8,20 @@ use crate::resource::unit::is_unit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Seconds. Two readings of one ctime may differ by the rounding of its text; kernels stamp files in coarser steps.
+/// Tolerance in seconds. Two readings of one ctime may differ by text rounding; kernel timestamps are coarser.
 const SAME: f64 = 1e-5;
 
-/// One input as the process has it.
+/// One input as loaded by the process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LoadedInput {
-    /// Of what was declared.
+    /// Digest of the declaration.
     digest: String,
-    /// The ctime of each path, null where nothing existed; not of units, whose settings a process gets only when it starts.
-    /// `None` in records of an older forge, which kept no ctimes.
+    /// The ctime of each path, null if the path did not exist. Excludes units, whose settings a process gets only when
+    /// it starts. `None` in records of older versions, which stored no ctimes.
     paths: Option<BTreeMap<String, Option<f64>>>,
 }
 
-/// An older forge kept a digest alone, for a package with the time when it was unpacked: `sha256:…@1000.5`.
+/// Older versions stored only a digest, for a package with its unpack time: `sha256:…@1000.5`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Entry {
@@ -30,7 +30,7 @@ enum Entry {
 }
 
 impl LoadedInput {
-    /// Builds from what is seen of an input.
+    /// Builds the entry from the observed state of an input.
     fn observe(input: &Input, seen: &Observation) -> Result<Self, Unknown> {
         let mut paths = BTreeMap::new();
         for path in input.watched().filter(|path| !is_unit(path)) {
@@ -39,7 +39,7 @@ impl LoadedInput {
         Ok(Self { digest: input.digest.clone(), paths: Some(paths) })
     }
 
-    /// Reads what the record of a service keeps of a step, if it is about the start `invocation`.
+    /// Parses the entry of a step from the record of a service, if the record belongs to the start `invocation`.
     pub fn of_record(record: &Value, invocation: &str, step: &str) -> Option<Self> {
         let started = record.get("started")?;
         if invocation.is_empty() || started.get("invocation")?.as_str()? != invocation {
@@ -55,24 +55,24 @@ impl LoadedInput {
         })
     }
 
-    /// Returns whether the times of the input's paths are recorded. An input without paths needs none.
+    /// Reports whether the times of the input's paths are recorded. An input without paths needs none.
     pub fn tells_touched(&self, input: &Input) -> bool {
         self.paths.is_some() || input.watched().next().is_none()
     }
 
-    /// Returns whether a pending change of `input` only puts back the unit that the process was started with.
+    /// Reports whether a pending change of `input` only restores the unit with which the process was started.
     pub fn is_put_back(&self, input: &Input) -> bool {
         self.paths.as_ref().is_some_and(BTreeMap::is_empty) && self.digest == input.digest && !input.paths.is_empty()
     }
 
-    /// Returns why the process may not have what is declared of `input`.
+    /// Returns why the process may not have the declared version of `input`.
     pub fn outdated(&self, input: &Input, seen: &Observation) -> Result<Option<String>, Unknown> {
         if self.digest != input.digest {
             return Ok(Some(format!("`{}` changed since the verified start", input.step)));
         }
         let Some(paths) = &self.paths else { return Ok(None) };
         for path in input.watched().filter(|path| !is_unit(path)) {
-            // A path that an older record does not know did not exist then.
+            // A path that an older record does not list did not exist at that time.
             let recorded = paths.get(path).copied().flatten();
             if !same(recorded, ctime(seen, path)?) {
                 return Ok(Some(match input.is_trace(path) {
@@ -85,7 +85,7 @@ impl LoadedInput {
     }
 }
 
-/// Returns what a record keeps of `inputs`, as JSON text with sorted keys.
+/// Returns the recorded form of `inputs`, as JSON text with sorted keys.
 pub(super) fn record_inputs<'i>(
     inputs: impl Iterator<Item = &'i Input>,
     seen: &Observation,

@@ -1,4 +1,4 @@
-//! `service`: whether a unit of systemd runs, is enabled, and runs what is declared.
+//! `service`: whether a systemd unit runs, is enabled, and runs with the current inputs.
 
 mod act;
 mod judge;
@@ -17,54 +17,54 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "service",
-    summary: "A systemd unit: running or stopped, enabled or not, and running what is declared now.",
+    summary: "A systemd unit: running or stopped, enabled or disabled, and up to date with its inputs.",
     example: include_str!("../examples/service.yaml"),
     doc: "\
-**Compared** are the unit's active state, its enablement when `enabled` is declared, whether systemd has read
-its files (`NeedDaemonReload`), and whether the running process has its inputs. Nothing to do reads
-`running and enabled; nothing it runs on changed since it started`.
+**Compared** are the unit's active state, its enablement if `enabled` is declared, whether systemd has loaded its
+current files (`NeedDaemonReload`), and whether the running process uses the current inputs. An unchanged step
+reports `running and enabled; no input changed since it started`.
 
-**A restart is derived from state, never from the event of a change.** `restart_on` names the steps that the
-process depends on. A restart is needed when
+**A restart is derived from state, never from the event of a change.** `restart_on` lists the steps that the process
+depends on. A restart is needed if
 
 1. its executable or a mapped library was replaced on disk;
-2. the record of the last verified start is of this very start (`InvocationID`), and an input is declared otherwise
-   now or its *ctime* is not the recorded one;
-3. there is no such record, and an input's ctime is later than the start of the unit (packages restore the
-   mtime of their files, so it says nothing).
+2. the record of the last verified start belongs to the current start (`InvocationID`), and an input is declared
+   differently now or its *ctime* is not the recorded one;
+3. no such record exists, and an input's ctime is later than the start of the unit (packages restore the mtime of their
+   files, so forge does not use it).
 
-A process may read its files at any time: `systemctl reload` keeps the start, and a signal sent by hand leaves no
-trace at all. So a file that was touched since is a reason even if it has the declared content again: whoever edits a
-configuration, reloads, and puts it back (or lets forge put it back) leaves a process that has read something else. This
-includes `chmod`, `chown` and moving the file away and back, which cannot be told apart. A `unit` that is put back is no
-reason: a process gets its settings only when it starts. A record names only inputs that
-were seen to hold and that were not touched since the start. What is removed and what a command did has no ctime: before
-forge applies such an input it touches `/run/forge-applied/STEP`, whose ctime counts instead.
+A process may read its files at any time: `systemctl reload` keeps the start, and a manual signal leaves no trace.
+Therefore a file that was touched since the start requires a restart even if it has the declared content again: if
+someone edits a configuration, reloads, and restores it (or forge restores it), the process has read other content. This
+includes `chmod`, `chown` and moving the file away and back, which cannot be distinguished. A restored `unit` does not
+require a restart, because a process gets its settings only when it starts. A record lists only inputs that matched and
+were not touched since the start. Removed files and the effects of commands have no ctime: before forge applies such an
+input it touches `/run/forge-applied/STEP`, whose ctime is used instead.
 
-A run that was killed between a change and the restart is therefore completed by the next one. With `reload:
-true` changed content is taken over by `systemctl reload`; a new package, a changed unit or drop-in or a replaced
-executable still restarts. A reload leaves a mark under `/run/forge/reloaded/`, which names the start, the inputs, and when
-it began: an input that was touched later is not proven by it.
+If a run is killed between a change and the restart, the next run completes it. With `reload: true`, `systemctl reload`
+applies changed content; a new package, a changed unit or drop-in, or a replaced executable still restarts. A reload
+writes a mark to `/run/forge/reloaded/` with the start, the inputs, and the time at which it began: the mark does not
+cover an input that was touched later.
 
-**A change** runs `daemon-reload` first when systemd asks for it, then unmasks, enables or disables, then starts,
-stops, restarts or reloads. It succeeds when the same start has been active for a second: a unit that starts and
-dies at once fails the step, with its status and last log lines.
+**A change** runs `daemon-reload` first if systemd needs it, then unmasks, enables or disables, then starts, stops,
+restarts or reloads. It succeeds once the same start has been active for one second. A unit that starts and exits
+immediately fails the step; the error shows its status and last log lines.
 
-**Disruption** is D1 when a running unit restarts or stops, else D0.
+**Disruption** is D1 if a running unit restarts or stops, otherwise D0.
 
-A unit that does not exist blocks the step unless an earlier step brings it or a package. A `oneshot` without
-`RemainAfterExit=yes` never stays running and cannot be declared so. A unit without `[Install]` cannot be
-enabled. A masked unit is unmasked when it is to run or to be enabled.
+A unit that does not exist blocks the step unless an earlier step or a package provides it. A `oneshot` unit without
+`RemainAfterExit=yes` never stays running and cannot be declared running. A unit without `[Install]` cannot be enabled.
+A masked unit is unmasked if it has to run or be enabled.
 
-**Removal** means stopped and disabled; the unit's files belong to `unit` or `package`.",
+**Removal** stops and disables the unit; the unit's files belong to `unit` or `package` steps.",
     fields: &[
-        Field::required("name", Type::Name, "Name of the unit; without a type it is a `.service`."),
-        Field::optional("state", Type::Enum(&["running", "stopped"]), "Default `running`."),
-        Field::optional("enabled", Type::Bool, "Whether it starts at boot. Not looked at when left out."),
+        Field::required("name", Type::Name, "Name of the unit; the default type is `.service`."),
+        Field::optional("state", Type::Enum(&["running", "stopped"]), "Desired state. Default `running`."),
+        Field::optional("enabled", Type::Bool, "Whether it starts at boot. Default: not compared."),
         Field::optional(
             "reload",
             Type::Bool,
-            "Whether changed content is taken over by a reload in place of a restart. Default `false`.",
+            "Apply changed content with a reload instead of a restart. Default `false`.",
         ),
     ],
     build,
@@ -81,8 +81,8 @@ pub(super) struct Service {
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let unit = unit_name(required(fields, "name")?);
     if unit.contains("@.") {
-        return Err(super::support::bad_value(format!("`{unit}` is a template, which cannot run"))
-            .hint("name an instance of it"));
+        return Err(super::support::bad_value(format!("`{unit}` is a template and cannot run"))
+            .hint("name an instance of the template"));
     }
     Ok(Box::new(Service {
         unit,
@@ -93,12 +93,12 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
 }
 
 impl Service {
-    /// Builds the state of a unit that runs and starts at boot, or neither.
+    /// Builds a service that runs and starts at boot, or neither.
     pub fn enabled(unit: &str, on: bool) -> Self {
         Self { unit: unit.to_owned(), running: on, enabled: Some(on), reload: false }
     }
 
-    /// Judges a unit whose files change in the same step.
+    /// Evaluates a unit whose files change in the same step.
     pub fn judge_coming(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
         match unit_state(seen, &self.probe()) {
             Ok(unit) if unit.load == "not-found" => judge::from_nothing(self),
@@ -111,17 +111,18 @@ impl Service {
         Probe::Unit { name: self.unit.clone() }
     }
 
-    /// Where the action leaves which inputs the last reload took over.
+    /// Returns the path at which the action records the inputs of the last reload.
     fn mark_path(&self) -> String {
         format!("/run/forge/reloaded/{}", self.unit)
     }
 
-    /// An empty body is never what is found, so the mark's own body comes along.
+    /// Returns the probe of the mark. It wants the digest of an empty body, which never matches, so the result includes
+    /// the body.
     fn mark_probe(&self) -> Probe {
         Probe::Path { path: self.mark_path(), want: Some(super::support::sha256_hex(b"")) }
     }
 
-    /// Returns the mark of the last reload, when reloads are used.
+    /// Returns the mark of the last reload if reloads are used.
     fn mark<'a>(&self, seen: &'a Observation) -> Option<ReloadMark<'a>> {
         match path_state(seen, &self.mark_probe()) {
             Ok(PathState::Present(info)) if self.reload => ReloadMark::parse(info.body.as_ref()?.raw()),
@@ -129,7 +130,7 @@ impl Service {
         }
     }
 
-    /// Returns what tells whether the process has its inputs.
+    /// Returns the data that decide whether the process uses its current inputs.
     fn running<'a>(&self, unit: &'a UnitState, seen: &'a Observation, cx: &Context<'a>) -> Running<'a> {
         let (mark, may_reload) = (self.mark(seen), self.reload);
         Running { unit, inputs: cx.inputs, seen, record: cx.record, mark, may_reload }
@@ -145,7 +146,7 @@ impl Resource for Service {
         self.unit.strip_suffix(".service").unwrap_or(&self.unit).to_owned()
     }
 
-    /// The paths of its inputs are asked for by the planner, which knows them.
+    /// The planner adds probes for the paths of the inputs.
     fn probes(&self) -> Vec<Probe> {
         let mut probes = vec![self.probe()];
         if self.reload && self.running {
@@ -190,18 +191,18 @@ impl Resource for Service {
     }
 }
 
-/// Returns the question about an input's path, as the planner adds it.
+/// Returns the probe of an input's path, as added by the planner.
 fn input_probe(path: &str) -> Probe {
     bare(path)
 }
 
-/// Returns whether an input is a package, whose declared digest does not tell all of its content.
+/// Reports whether an input is a package, whose declared digest does not cover all of its content.
 fn is_package(input: &Input) -> bool {
     input.paths.iter().any(|path| super::package::is_list(path))
 }
 
-/// Returns whether an input is content that a reload can take over: neither a package nor a unit, whose
-/// settings a process gets only when it starts.
+/// Reports whether an input is content that a reload can apply: neither a package nor a unit, whose settings a process
+/// gets only when it starts.
 fn is_content(input: &Input) -> bool {
     !is_package(input) && !input.paths.iter().any(|path| super::unit::is_unit(path))
 }
@@ -213,6 +214,6 @@ mod tests {
     #[test]
     fn a_template_cannot_run() {
         let fields = Fields([("name", json!("getty@"))].into_iter().collect());
-        assert_eq!(build(&fields, false).unwrap_err().message, "`getty@.service` is a template, which cannot run");
+        assert_eq!(build(&fields, false).unwrap_err().message, "`getty@.service` is a template and cannot run");
     }
 }

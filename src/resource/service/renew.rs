@@ -1,7 +1,7 @@
-//! Whether a running process has its inputs: the one place where a restart is decided.
+//! Decides whether a running process uses its current inputs. All restart decisions are made here.
 //!
-//! Architecture Invariant: the decision is derived from what is seen and recorded, never from the event of
-//! a change, so a run that was killed between change and restart is completed by the next one.
+//! Architecture Invariant: the decision is derived from observed and recorded state, never from the event of a change,
+//! so the next run completes a run that was killed between change and restart.
 
 use super::loaded::LoadedInput;
 use super::{input_probe, is_content};
@@ -10,18 +10,18 @@ use crate::probe::{Observation, PathState, UnitState, Unknown};
 use crate::resource::Input;
 use crate::resource::support::{path_state, sha256_hex};
 
-/// Why the running process has to be renewed.
+/// Reasons to restart or reload the running process.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Renewal {
-    /// Reasons that only a restart settles.
+    /// Reasons that need a restart.
     pub restart: Vec<String>,
-    /// Reasons that a reload settles.
+    /// Reasons for which a reload is enough.
     pub reload: Vec<String>,
-    /// Whether it rests only on what earlier steps are going to change.
+    /// Whether all reasons are changes that earlier steps will make.
     pub predicted: bool,
 }
 
-/// What the judge of a running unit reads.
+/// Input of the evaluation of a running unit.
 pub(super) struct Running<'a> {
     pub unit: &'a UnitState,
     pub inputs: &'a [Input],
@@ -33,35 +33,35 @@ pub(super) struct Running<'a> {
     pub may_reload: bool,
 }
 
-/// What the action notes of the last reload.
+/// Data that the action records about the last reload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ReloadMark<'a> {
     /// The start that was reloaded.
     invocation: &'a str,
-    /// Over what was declared of the content.
+    /// Digest of the declared content.
     digest: &'a str,
     /// When the reload began, by the clock of the file system.
     began: f64,
 }
 
 impl<'a> ReloadMark<'a> {
-    /// Reads the body of a mark. That of an older forge does not say when the reload began, and proves nothing.
+    /// Parses the body of a mark. Marks of older versions lack the time of the reload and are ignored.
     pub fn parse(body: &'a str) -> Option<Self> {
         let mut words = body.split_whitespace();
         Some(Self { invocation: words.next()?, digest: words.next()?, began: words.next()?.parse().ok()? })
     }
 }
 
-/// Why one input is not in force.
+/// Why the process does not use the current version of one input.
 enum Cause {
-    /// It is seen to be so.
+    /// Observed.
     Seen(String),
     /// An earlier step of the plan changes it.
     Coming(String),
 }
 
 impl Running<'_> {
-    /// Returns why the process has to be renewed.
+    /// Returns the reasons to restart or reload the process.
     pub fn renewal(&self) -> Result<Renewal, Unknown> {
         let mut renewal = Renewal::default();
         if self.unit.maps_unread {
@@ -98,20 +98,21 @@ impl Running<'_> {
         })
     }
 
-    /// Returns what the record of this very start keeps of an input.
+    /// Returns the recorded data of an input if the record belongs to the current start.
     fn recorded(&self, input: &Input) -> Option<LoadedInput> {
         LoadedInput::of_record(self.record?, &self.unit.invocation, &input.step)
     }
 
-    /// Returns whether the process is seen to have what is declared of `input`.
+    /// Reports whether the process has the declared version of `input`.
     pub fn has(&self, input: &Input) -> Result<bool, Unknown> {
         Ok(self.outdated(input)?.is_none())
     }
 
-    /// Returns why the process may not have what is declared of an input.
+    /// Returns why the process may not have the declared version of an input.
     ///
-    /// A process reads its input when it starts, at a reload, at a signal that leaves no trace, or whenever it likes. So
-    /// it is known to have what stands there only if that was not touched since the start or reload that forge knows.
+    /// A process reads its input when it starts, at a reload, at a signal that leaves no trace, or at any other time.
+    /// So it has the current input for certain only if that was not touched since the start or reload that forge
+    /// recorded.
     fn outdated(&self, input: &Input) -> Result<Option<String>, Unknown> {
         if self.taken_over(input)? {
             return Ok(None);
@@ -127,7 +128,7 @@ impl Running<'_> {
         }
     }
 
-    /// Returns whether the last reload was of this start and the content declared now, which was not touched since.
+    /// Reports whether the last reload applied the declared content to this start, and no input was touched since.
     fn taken_over(&self, input: &Input) -> Result<bool, Unknown> {
         let Some(mark) = self.mark.filter(|_| self.may_reload && is_content(input)) else { return Ok(false) };
         let is_current = mark.invocation == self.unit.invocation && mark.digest == content_digest(self.inputs);
@@ -158,16 +159,16 @@ impl Running<'_> {
         Ok(None)
     }
 
-    /// Returns when the process started: it read its inputs no earlier. An old systemd gives whole seconds,
-    /// rounded down, so a change within that second counts as later; the action starts no unit within the
-    /// second of a change there.
+    /// Returns the start time of the process, before which it read no inputs. An old systemd reports whole seconds,
+    /// rounded down, so a change within that second counts as later; on such a host the action starts no unit within
+    /// the second of a change.
     fn start(&self) -> Result<f64, Unknown> {
         let started = if self.unit.main_started > 0.0 { self.unit.main_started } else { self.unit.active_since };
-        (started > 0.0).then_some(started).ok_or_else(|| Unknown::new("systemd does not say when the unit started"))
+        (started > 0.0).then_some(started).ok_or_else(|| Unknown::new("systemd does not report the unit's start time"))
     }
 }
 
-/// Returns one digest over what is declared of the inputs that a reload takes over.
+/// Returns one digest of the declared inputs that a reload applies.
 pub(super) fn content_digest(inputs: &[Input]) -> String {
     let mut declared: Vec<String> =
         inputs.iter().filter(|i| is_content(i)).map(|i| format!("{}={}\n", i.step, i.digest)).collect();

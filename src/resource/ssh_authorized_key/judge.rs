@@ -1,4 +1,4 @@
-//! What an account's `authorized_keys` comes to.
+//! Evaluates an account's `authorized_keys`.
 
 use super::key::{Entry, Key, entry};
 use super::{GIVE_BY_HAND, SshAuthorizedKey};
@@ -11,10 +11,10 @@ use crate::resource::support::{brought, join, keys_state, octal, sha256_hex, tic
 use crate::resource::{Change, Context, Judgement, Provision};
 use serde_json::json;
 
-/// Write permission of group and others: sshd ignores keys of whom somebody else could have written.
+/// Write permission of group and others: sshd ignores keys that another user could have written.
 const FOREIGN_WRITE: u32 = 0o022;
 
-/// What a declared key came to among the lines of the file.
+/// Result of merging the declared keys into the lines of the file.
 struct Sorted {
     lines: Lines,
     changes: Vec<Change>,
@@ -25,7 +25,7 @@ impl SshAuthorizedKey {
     pub(super) fn try_judge(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
         match keys_state(seen, &self.probe())? {
             KeysState::NoAccount if self.absent => {
-                let reason = format!("there is no account `{}`, as declared", self.user);
+                let reason = format!("account `{}` does not exist", self.user);
                 Ok(Judgement::ok(reason, json!({ "account": "absent" })))
             }
             KeysState::NoAccount => Ok(self.no_account(cx)),
@@ -41,9 +41,9 @@ impl SshAuthorizedKey {
     fn no_account(&self, cx: &Context<'_>) -> Judgement {
         let (basis, user) = (json!({ "account": "absent" }), &self.user);
         if brought(cx.predicted, &Provision::User(user.clone())) {
-            return self.later(format!("there is no account `{user}` yet"), basis);
+            return self.later(format!("account `{user}` does not exist yet"), basis);
         }
-        Judgement::blocked(BlockClass::Host, format!("there is no account `{user}`"), basis)
+        Judgement::blocked(BlockClass::Host, format!("account `{user}` does not exist"), basis)
             .hint("add a `user` step before this one")
     }
 
@@ -54,13 +54,14 @@ impl SshAuthorizedKey {
         };
         match &info.home_at {
             PathState::Absent if self.absent => {
-                Ok(Judgement::ok(format!("there is no home `{}`, as declared", info.home), json!({ "home": "absent" })))
+                Ok(Judgement::ok(format!("home directory `{}` does not exist", info.home), json!({ "home": "absent" })))
             }
             PathState::Absent if home_comes() => {
-                Ok(self.later(format!("there is no home `{}` yet", info.home), json!({ "home": "absent" })))
+                let reason = format!("home directory `{}` does not exist yet", info.home);
+                Ok(self.later(reason, json!({ "home": "absent" })))
             }
             PathState::Absent => {
-                Ok(blocked(format!("the home `{}` does not exist", info.home), json!({ "home": "absent" }))
+                Ok(blocked(format!("home directory `{}` does not exist", info.home), json!({ "home": "absent" }))
                     .hint("add a `directory` step for it before this one"))
             }
             PathState::Present(home) => match self.refusal(info, home) {
@@ -70,30 +71,28 @@ impl SshAuthorizedKey {
         }
     }
 
-    /// Returns why keys in this home would not count, or why nothing is to be written there.
+    /// Returns why sshd would ignore keys in this home directory, or why forge must not write there.
     fn refusal(&self, info: &KeysInfo, home: &PathInfo) -> Option<Judgement> {
         let folder = format!("{}/.ssh", info.home);
         let file = format!("{folder}/authorized_keys");
         if home.kind == PathType::Directory && home.mode & FOREIGN_WRITE != 0 {
             let reason = format!(
-                "the home `{}` may be written by others ({}), so sshd ignores its keys",
+                "home directory `{}` is writable by other users (mode {}), so sshd ignores its keys",
                 info.home,
                 octal(home.mode)
             );
             let basis = json!({ "home": octal(home.mode) });
-            return Some(blocked(reason, basis).hint("take that away: a `directory` step with mode \"0755\" or less"));
+            return Some(blocked(reason, basis).hint("restrict it with a `directory` step: mode \"0755\" or stricter"));
         }
         if home.kind == PathType::Directory && ![self.user.as_str(), "root"].contains(&home.owner.raw()) {
             let reason =
-                format!("the home `{}` belongs to `{}`, so sshd ignores its keys", info.home, home.owner.raw());
-            return Some(
-                blocked(reason, json!({ "home": home.owner })).hint("give it to the account: a `directory` step"),
-            );
+                format!("home directory `{}` belongs to `{}`, so sshd ignores its keys", info.home, home.owner.raw());
+            return Some(blocked(reason, json!({ "home": home.owner })).hint("set its owner with a `directory` step"));
         }
         let wrong = |path: &str, state: &PathState, wanted: PathType| match state {
             PathState::Present(info) if info.kind != wanted => {
                 let reason = format!("`{path}` is a {}", type_words(info));
-                let hint = "remove it; keys are only written to a file in the home itself";
+                let hint = "remove it: forge writes keys only to a file in the home directory itself";
                 Some(blocked(reason, type_basis(info)).hint(hint))
             }
             _ => None,
@@ -101,8 +100,8 @@ impl SshAuthorizedKey {
         wrong(&folder, &info.folder, PathType::Directory).or_else(|| wrong(&file, &info.file, PathType::File))
     }
 
-    /// Returns why folder or file is not given to the account: it belongs to somebody else, and others than root can have
-    /// moved it there.
+    /// Returns why forge does not change the owner of directory or file: it belongs to another user, and users other
+    /// than root may have moved it there.
     fn not_given(&self, info: &KeysInfo, home: &PathInfo) -> Option<Judgement> {
         let folder = format!("{}/.ssh", info.home);
         let file = format!("{folder}/authorized_keys");
@@ -124,7 +123,7 @@ impl SshAuthorizedKey {
 
     fn of_file(&self, info: &KeysInfo, home: &PathInfo) -> Result<Judgement, Unknown> {
         let path = format!("{}/.ssh/authorized_keys", info.home);
-        // What an account may have moved there is not read where it is another's alone.
+        // forge does not read a file of another user that the account may have moved there.
         let is_unread = matches!(&info.file, PathState::Present(file) if file.body.is_none());
         if let Some(judgement) = self.not_given(info, home).filter(|_| is_unread) {
             return Ok(judgement);
@@ -155,7 +154,7 @@ impl SshAuthorizedKey {
         let text = sorted.lines.text();
         if let Some(first) = sorted.changes.first_mut().filter(|change| change.attribute == "key") {
             first.diff = crate::resource::diff::unified(body.as_bytes(), text.as_bytes()).map(Untrusted::from);
-            // The diff shows all keys; the first stands for them.
+            // The diff of the first change shows all keys.
             let mut keys = 0;
             sorted.changes.retain(|change| {
                 change.attribute != "key" || {
@@ -169,7 +168,7 @@ impl SshAuthorizedKey {
         Ok(Judgement::change(reason, sorted.changes, Disruption::D0, basis).edit(edit))
     }
 
-    /// Brings each declared key into the lines, or out of them.
+    /// Adds each declared key to the lines, or removes it.
     fn sort(&self, lines: Lines) -> Sorted {
         let mut sorted = Sorted { lines, changes: Vec::new(), basis: Vec::new() };
         for key in &self.keys {
@@ -189,7 +188,7 @@ impl SshAuthorizedKey {
         sorted
     }
 
-    /// Owner and mode are only touched where sshd would ignore the keys because of them.
+    /// Changes owner and mode only if sshd would ignore the keys because of them.
     fn loose(&self, what: &str, state: &PathState) -> Vec<Change> {
         let PathState::Present(info) = state else { return Vec::new() };
         let mut changes = Vec::new();
@@ -213,12 +212,12 @@ impl SshAuthorizedKey {
     fn settled(&self) -> String {
         let count = self.keys.len();
         match (self.absent, self.exclusive, count) {
-            (true, _, 1) => "the key is not among those of the account, as declared".to_owned(),
-            (true, ..) => "none of the keys is among those of the account, as declared".to_owned(),
-            (false, true, 1) => "the key is there, and no other".to_owned(),
-            (false, true, _) => format!("all {count} keys are there, and no other"),
-            (false, false, 1) => "the key is there, with its options as declared".to_owned(),
-            (false, false, _) => format!("all {count} keys are there, with their options as declared"),
+            (true, _, 1) => "the key does not exist".to_owned(),
+            (true, ..) => "none of the keys exists".to_owned(),
+            (false, true, 1) => "the key exists, and no other".to_owned(),
+            (false, true, _) => format!("all {count} keys exist, and no other"),
+            (false, false, 1) => "the key exists and its options match".to_owned(),
+            (false, false, _) => format!("all {count} keys exist and their options match"),
         }
     }
 
@@ -271,7 +270,7 @@ impl Sorted {
         };
         let found = self.lines.get(*first).to_owned();
         let differs = entry(&found).is_some_and(|e| e.options != options);
-        // Of one key with several sets of options sshd takes the first that fits, so all must be as declared.
+        // If one key has several sets of options, sshd uses the first that fits, so all must match.
         let stray = others.iter().any(|at| entry(self.lines.get(*at)).is_some_and(|e| e.options != options));
         if stray {
             self.remove(others);

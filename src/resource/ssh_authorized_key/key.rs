@@ -1,4 +1,4 @@
-//! Public keys as `authorized_keys` holds them: declared ones are checked, those of a host are read.
+//! Public keys in the format of `authorized_keys`: validation of declared keys, and parsing of a host's file.
 
 use crate::diag::Diag;
 use crate::model::SecretStore;
@@ -6,7 +6,7 @@ use crate::resource::support::{bad_value, ticked};
 use base64::Engine as _;
 use sha2::{Digest, Sha256};
 
-/// The types that sshd takes, with the number of fields inside of their blob.
+/// Key types that sshd accepts, with the number of fields in their blob.
 const TYPES: &[(&str, usize)] = &[
     ("ssh-ed25519", 2),
     ("ssh-rsa", 3),
@@ -17,7 +17,7 @@ const TYPES: &[(&str, usize)] = &[
     ("sk-ecdsa-sha2-nistp256@openssh.com", 4),
 ];
 
-/// A key that is to be there.
+/// A declared key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     pub kind: &'static str,
@@ -27,22 +27,22 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Reads `TYPE BASE64 [COMMENT]`.
+    /// Parses `TYPE BASE64 [COMMENT]`.
     ///
     /// # Errors
-    /// It is no public key, or a secret one. The text of it is not repeated then: nobody knows what it is.
+    /// Fails for text that is not a public key, or is a secret. The message then omits the text, which may be secret.
     pub fn parse(field: &str, text: &str) -> Result<Self, Diag> {
         let text = text.trim();
         if text.contains("PRIVATE KEY") {
-            return Err(bad_value(format!("`{field}` is a PRIVATE key: it must not stand in an inventory"))
-                .hint("take it out of every version of that file, make a new pair, and declare its `.pub` file"));
+            return Err(bad_value(format!("`{field}` is a PRIVATE key: it must not be in an inventory"))
+                .hint("remove it from every version of that file, generate a new pair, and declare its `.pub` file"));
         }
         if SecretStore::mentions(text) {
-            return Err(bad_value(format!("`{field}` holds a secret; public keys are none"))
+            return Err(bad_value(format!("`{field}` contains a secret, but public keys are not secret"))
                 .hint("declare the parameter or the export as plain text"));
         }
         if text.contains(['\n', '\r']) {
-            return Err(bad_value(format!("`{field}` has several lines")).hint("give one key per element of `keys`"));
+            return Err(bad_value(format!("`{field}` has several lines")).hint("write one key per element of `keys`"));
         }
         let mut words = text.splitn(3, [' ', '\t']);
         let (kind, blob) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -50,21 +50,21 @@ impl Key {
             return Err(no_type(field, kind));
         };
         check(kind, *fields, blob).map_err(|why| {
-            bad_value(format!("`{field}` is no whole `{kind}` key: {why}"))
-                .hint("copy the line of the `.pub` file as it is")
+            bad_value(format!("`{field}` is not a valid `{kind}` key: {why}"))
+                .hint("copy the complete line of the `.pub` file")
         })?;
         let comment = words.next().unwrap_or_default().trim().to_owned();
         Ok(Self { kind, blob: blob.to_owned(), comment })
     }
 
-    /// Returns the line of the file.
+    /// Returns the key's line in the file.
     pub fn line(&self, options: &str) -> String {
         let parts = [options, self.kind, &self.blob, &self.comment];
         let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         parts.join(" ")
     }
 
-    /// Returns the fingerprint as `ssh-keygen -l` shows it.
+    /// Returns the fingerprint in the form of `ssh-keygen -l`.
     pub fn fingerprint(&self) -> String {
         let bytes = base64::engine::general_purpose::STANDARD.decode(&self.blob).unwrap_or_default();
         let digest = base64::engine::general_purpose::STANDARD_NO_PAD.encode(Sha256::digest(bytes));
@@ -74,30 +74,30 @@ impl Key {
 
 fn no_type(field: &str, word: &str) -> Diag {
     let names: Vec<&str> = TYPES.iter().map(|(name, _)| *name).collect();
-    let diag = bad_value(format!("`{field}` does not begin with the type of a public key"));
+    let diag = bad_value(format!("`{field}` does not begin with a public key type"));
     match word {
-        "ssh-dss" => diag.hint("DSA keys are refused by every current sshd: make an `ssh-ed25519` key"),
+        "ssh-dss" => diag.hint("current sshd versions reject DSA keys: generate an `ssh-ed25519` key"),
         _ if word.contains(['=', ',', '"']) || matches!(word, "restrict" | "no-pty") => {
-            diag.hint("what restricts a key stands in `options`")
+            diag.hint("declare key restrictions in `options`")
         }
-        _ => diag.hint(format!("types are {}", ticked(&names))),
+        _ => diag.hint(format!("use one of {}", ticked(&names))),
     }
 }
 
-/// Checks that a blob is what its type says: fields with their length before them, the first of them the type.
+/// Checks that a blob matches its type: length-prefixed fields, the first of which is the type.
 fn check(kind: &str, fields: usize, blob: &str) -> Result<(), &'static str> {
     let bytes = base64::engine::general_purpose::STANDARD.decode(blob).map_err(|_| "its second word is not base64")?;
     let mut rest = bytes.as_slice();
     let mut found = Vec::new();
     while !rest.is_empty() {
-        let (field, after) = field(rest).ok_or("it is cut off")?;
+        let (field, after) = field(rest).ok_or("it is truncated")?;
         found.push(field);
         rest = after;
     }
     match found.first() {
         Some(first) if *first == kind.as_bytes() && found.len() == fields => Ok(()),
-        Some(first) if *first == kind.as_bytes() => Err("it is cut off"),
-        _ => Err("its second word is of another type"),
+        Some(first) if *first == kind.as_bytes() => Err("it is truncated"),
+        _ => Err("its second word has another type"),
     }
 }
 
@@ -106,7 +106,7 @@ fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(u32::from_be_bytes(*length) as usize)
 }
 
-/// One line of a host's file that holds a key.
+/// One line of a host's file that contains a key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry<'a> {
     pub options: &'a str,
@@ -114,7 +114,7 @@ pub(super) struct Entry<'a> {
     pub blob: &'a str,
 }
 
-/// Reads a line as sshd does; `None` for comments, blank lines, and what holds no key.
+/// Parses a line as sshd does; `None` for comments, blank lines, and lines without a key.
 pub(super) fn entry(line: &str) -> Option<Entry<'_>> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
@@ -174,22 +174,25 @@ mod tests {
     fn what_is_no_public_key_is_refused() {
         assert_eq!(
             refused("-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blb"),
-            "`key` is a PRIVATE key: it must not stand in an inventory"
+            "`key` is a PRIVATE key: it must not be in an inventory"
         );
-        assert_eq!(refused("ssh-ed25519 AAAA%"), "`key` is no whole `ssh-ed25519` key: its second word is not base64");
+        assert_eq!(
+            refused("ssh-ed25519 AAAA%"),
+            "`key` is not a valid `ssh-ed25519` key: its second word is not base64"
+        );
         assert_eq!(
             refused(&format!("ssh-ed25519 {}", &ED[..40])),
-            "`key` is no whole `ssh-ed25519` key: it is cut off"
+            "`key` is not a valid `ssh-ed25519` key: it is truncated"
         );
         assert_eq!(
             refused(&format!("ssh-rsa {ED}")),
-            "`key` is no whole `ssh-rsa` key: its second word is of another type"
+            "`key` is not a valid `ssh-rsa` key: its second word has another type"
         );
-        assert_eq!(refused("hello"), "`key` does not begin with the type of a public key");
+        assert_eq!(refused("hello"), "`key` does not begin with a public key type");
         assert_eq!(refused("ssh-ed25519 a\nssh-ed25519 b"), "`key` has several lines");
         let hint = |text: &str| Key::parse("key", text).unwrap_err().hint.unwrap();
-        assert_eq!(hint("restrict ssh-ed25519 x"), "what restricts a key stands in `options`");
-        assert_eq!(hint("ssh-dss x"), "DSA keys are refused by every current sshd: make an `ssh-ed25519` key");
+        assert_eq!(hint("restrict ssh-ed25519 x"), "declare key restrictions in `options`");
+        assert_eq!(hint("ssh-dss x"), "current sshd versions reject DSA keys: generate an `ssh-ed25519` key");
     }
 
     #[test]

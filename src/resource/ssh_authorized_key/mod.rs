@@ -1,4 +1,4 @@
-//! `ssh_authorized_key`: public keys that may log into an account.
+//! `ssh_authorized_key`: public keys that may log in to an account.
 
 mod judge;
 mod key;
@@ -18,28 +18,28 @@ pub(super) const KIND: Kind = Kind {
     summary: "Public keys in the `authorized_keys` of an account.",
     example: include_str!("../examples/ssh_authorized_key.yaml"),
     doc: "\
-The file is `.ssh/authorized_keys` in the home that the account database names. An `AuthorizedKeysFile` of
-sshd's configuration that says otherwise is not looked at.
+The file is `.ssh/authorized_keys` in the home directory from the account database. A different `AuthorizedKeysFile` in
+sshd's configuration is not read.
 
-**Compared** are type and key itself, never the comment, and the options before it: left out means none. Nothing to do
-reads `the key is there, with its options as declared`. With `exclusive: true` any other key differs too; comments and
-lines without a key stay. Owner and mode of folder and file are compared as sshd does: they belong to the
-account, and nobody else may write them.
+**Compared** are type and key, never the comment, and the options of the key; if `options` is omitted, there must be
+none. An unchanged step reports `the key exists and its options match`. With `exclusive: true` any other key is a
+difference too; comments and lines without a key stay. Owner and mode of directory and file are compared by sshd's
+rules: both must belong to the account and must not be writable by other users.
 
-**A change** shows the diff of the file. It is written as the account itself, so that nothing in a home can lead root
-elsewhere; a missing `.ssh` is made with mode 0700, a missing file with 0600. The new body is written beside the file
-and renamed over it, if the file is still the one that was looked at. One key in several lines with other options
-than declared becomes one line.
+**A change** shows the diff of the file. The file is written as the account itself, so that nothing in a home directory
+can redirect root to another path. A missing `.ssh` is created with mode 0700, a missing file with 0600. The new body is
+written to a file in the same directory and renamed over the old file, provided that the old file has not changed since
+it was observed. If one key is in several lines with options other than declared, these become one line.
 
-**Blocked**: no such account or home, a home that belongs to somebody else or that others may write (sshd ignores its keys
-then), a link or something else in the place of folder or file. So is a folder or file of another account in a
-directory that others than root can write to, as a home is: they may have put it there. It is not given away, and its
-content is not shown.
+**Blocked**: the account or its home directory does not exist; the home directory belongs to another user or is writable
+by other users (sshd then ignores its keys); directory or file is a link or not of the expected type. Also blocked is a
+directory or file of another account below a directory that users other than root can write to, such as a home
+directory: these users may have put it there. forge does not change its owner and does not show its content.
 
-**Refused when the inventory is read**: what is no whole public key, a private key, an empty list with
-`exclusive: true`, which would lock everybody out.
+**Rejected when the inventory is loaded**: text that is not a complete public key, a private key, and an empty list with
+`exclusive: true`, which would lock out all users.
 
-**Removal** removes these keys, whatever their options; others, folder and file stay.",
+**Removal** removes these keys, whatever their options; other keys, directory and file stay.",
     fields: FIELDS,
     build,
 };
@@ -48,17 +48,9 @@ const FIELDS: &[Field] = &[
     Field::required("user", Type::Name, "The account."),
     Field::optional("key", Type::Text, "A public key: type, base64, comment. Excludes `keys`."),
     Field::optional("keys", Type::List(&Type::Text), "Several public keys. Excludes `key`."),
-    Field::optional(
-        "options",
-        Type::Line,
-        "What restricts the keys: `restrict,from=\"10.0.0.0/8\"`. Default: nothing.",
-    ),
-    Field::optional(
-        "comment",
-        Type::Line,
-        "The comment of a key that is written, instead of its own. With `key` only.",
-    ),
-    Field::optional("exclusive", Type::Bool, "Whether every other key is removed. Default `false`."),
+    Field::optional("options", Type::Line, "Options of the keys: `restrict,from=\"10.0.0.0/8\"`. Default: none."),
+    Field::optional("comment", Type::Line, "Comment to write instead of the key's own. Only with `key`."),
+    Field::optional("exclusive", Type::Bool, "Remove every other key. Default `false`."),
 ];
 
 #[derive(Debug)]
@@ -76,22 +68,22 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let exclusive = fields.bool("exclusive").unwrap_or(false);
     let mut keys = keys(fields)?;
     if keys.is_empty() && exclusive {
-        return Err(bad_value("`keys` is empty, and with `exclusive: true` nobody could log in any more")
-            .hint("an `absent` step removes the file, if that is what is wanted"));
+        return Err(bad_value("`keys` is empty and `exclusive: true` would lock out all users")
+            .hint("use an `absent` step to remove the file"));
     }
     if let Some(comment) = fields.text("comment") {
         let [key] = keys.as_mut_slice() else {
-            return Err(bad_value("`comment` goes with one `key`; of `keys` each has its own"));
+            return Err(bad_value("`comment` requires `key`: each key in `keys` has its own comment"));
         };
         comment.trim().clone_into(&mut key.comment);
     }
     let options = fields.text("options").unwrap_or_default().trim().to_owned();
     if crate::model::SecretStore::mentions(&options) {
-        return Err(bad_value("`options` holds a secret, and the file would be shown as a diff"));
+        return Err(bad_value("`options` contains a secret, and the file is shown as a diff"));
     }
     if !options.is_empty() && !well_formed(&options) {
-        return Err(bad_value("`options` has a blank outside of quotes, or a quote that does not end")
-            .hint("options are separated by commas: `no-pty,from=\"10.0.0.0/8\"`"));
+        return Err(bad_value("`options` has an unquoted blank or an unterminated quote")
+            .hint("separate options with commas: `no-pty,from=\"10.0.0.0/8\"`"));
     }
     Ok(Box::new(SshAuthorizedKey { user, keys, options, exclusive, absent }))
 }
@@ -99,7 +91,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
 fn keys(fields: &Fields) -> Result<Vec<Key>, Diag> {
     let keys = match (fields.text("key"), fields.texts("keys")) {
         (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`key` and `keys` exclude each other")),
-        (None, None) => return Err(Diag::error(Code::MissingKey, "an `ssh_authorized_key` needs `key` or `keys`")),
+        (None, None) => return Err(Diag::error(Code::MissingKey, "`key` or `keys` is required")),
         (Some(key), None) => vec![Key::parse("key", key)?],
         (None, Some(keys)) => keys
             .iter()
@@ -116,7 +108,7 @@ fn keys(fields: &Fields) -> Result<Vec<Key>, Diag> {
     Ok(once)
 }
 
-/// Whether sshd reads these options as one word.
+/// Reports whether sshd reads these options as one word.
 fn well_formed(options: &str) -> bool {
     let probe = format!("{options} ssh-rsa AAAA");
     key::entry(&probe).is_some_and(|entry| entry.options == options) && !options.starts_with('#')
@@ -146,8 +138,9 @@ impl SshAuthorizedKey {
     }
 }
 
-/// An account can replace what is in its home at any time, also by moving files of others there. So root gives away only
-/// what nobody but root can have put there, and keeps a copy; all else is done as the account.
+/// An account can replace the contents of its home directory at any time, including by moving files of other users
+/// into it. So root changes the owner only of entries that only root can have created there, and keeps a copy; all
+/// other work runs as the account.
 const ENTER: &str = r#"
 user=$1 old=$2 run=$3 absent=$4
 # Without its account a key opens nothing: an earlier step of a removal may have taken that.
@@ -209,16 +202,16 @@ mv -fT -- "$tmp" "$path" || fail "cannot rename $tmp to $path"
 sync -- "$dir/" || fail "cannot sync $dir"
 "#;
 
-/// What to do about a folder or file of another account.
-const GIVE_BY_HAND: &str = "look at what it holds; `chown` it on the host, or remove it, and forge goes on";
+/// Hint for a directory or file of another account.
+const GIVE_BY_HAND: &str = "check its content, then `chown` or remove it on the host and run forge again";
 
 const EXPLAIN: &[(&str, &str)] = &[
-    ("has changed since", "something else writes this file; run forge again"),
-    ("is a symbolic link", "remove the link; keys are only written to a file in the home itself"),
+    ("has changed since", "another process changed this file; run forge again"),
+    ("is a symbolic link", "remove the link; forge writes keys only to a file in the home directory itself"),
     ("forge does not give it away", GIVE_BY_HAND),
     ("does not exist", "add the `user` step before this one"),
-    ("setpriv", "`setpriv` of the package `util-linux` is needed"),
-    ("No space left on device", "the file system is full; the old file is untouched"),
+    ("setpriv", "install the package `util-linux`, which provides `setpriv`"),
+    ("No space left on device", "the file system is full; the old file is unchanged"),
 ];
 
 impl Resource for SshAuthorizedKey {
@@ -282,23 +275,23 @@ mod tests {
 
     #[test]
     fn what_would_lock_out_or_mean_something_else_is_refused() {
-        assert_eq!(refused(&[]), "an `ssh_authorized_key` needs `key` or `keys`");
+        assert_eq!(refused(&[]), "`key` or `keys` is required");
         assert_eq!(refused(&[("key", json!(KEY)), ("keys", json!([KEY]))]), "`key` and `keys` exclude each other");
         assert_eq!(
             refused(&[("keys", json!([])), ("exclusive", json!(true))]),
-            "`keys` is empty, and with `exclusive: true` nobody could log in any more"
+            "`keys` is empty and `exclusive: true` would lock out all users"
         );
         assert_eq!(
             refused(&[("keys", json!([])), ("comment", json!("x"))]),
-            "`comment` goes with one `key`; of `keys` each has its own"
+            "`comment` requires `key`: each key in `keys` has its own comment"
         );
         for options in ["no-pty, restrict", "from=\"10.0.0.1", "# x"] {
             assert_eq!(
                 refused(&[("key", json!(KEY)), ("options", json!(options))]),
-                "`options` has a blank outside of quotes, or a quote that does not end"
+                "`options` has an unquoted blank or an unterminated quote"
             );
         }
-        assert_eq!(refused(&[("keys", json!([KEY, "x"]))]), "`keys[1]` does not begin with the type of a public key");
+        assert_eq!(refused(&[("keys", json!([KEY, "x"]))]), "`keys[1]` does not begin with a public key type");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What boots: grubby's arguments, and images that are rebuilt with a way back.
+//! Boot: grubby's arguments, and rebuilt images with a fallback.
 
 use super::{Stubs, said};
 use crate::model::Value;
@@ -34,7 +34,7 @@ fn a_menu_that_is_not_made_fails_the_step() {
     assert!(said(&output).ends_with("forge: update-grub failed: the menu of the next boot is the old one\n"));
 }
 
-/// A folder of images, and a dracut that does what `code` says with the image `$2`.
+/// A directory of images, and a dracut that runs `code` with the image `$2`.
 struct Boot {
     stubs: Stubs,
     image: PathBuf,

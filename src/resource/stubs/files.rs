@@ -83,7 +83,7 @@ fn a_wait_ends_when_it_holds_and_gives_up_with_what_was_seen() {
     assert!(said(&output).ends_with(" s: the command exited with 3: not \"yet\"\n"), "{}", said(&output));
 }
 
-/// A port of this very process is open, and closed once it is dropped.
+/// A port of the test process is open until the listener is dropped.
 #[test]
 fn a_port_is_tried() {
     let stubs = Stubs::new(&[]);

@@ -5,7 +5,7 @@ use super::*;
 const QUIET: [&str; 4] = ["rpm", "dnf -q versionlock list", "stat", "find"];
 const DNF: &str = "dnf -y -q --setopt=exit_on_lock=1";
 
-/// dnf with that list of versionlock, and its own code for everything else.
+/// dnf with the given versionlock list, which runs `code` for every other call.
 fn dnf(locks: &str, code: &str, rpm: &'static str) -> Stubs {
     let code = format!("case $* in *'versionlock list') printf '{locks}' ;; *) {code} ;; esac");
     Stubs::new(&[("dnf", Box::leak(code.into_boxed_str())), ("rpm", rpm)])
@@ -23,7 +23,7 @@ fn one_transaction_of_dnf_with_exact_versions() {
     assert_eq!(stubs.calls(&QUIET), [format!("{DNF} install -- nginx-1:1.0-1 glibc-1:1.0-1.i686")]);
 }
 
-/// Another package whose name only begins alike keeps its lock.
+/// A package with the same name prefix keeps its lock.
 #[test]
 fn a_locked_package_is_locked_again_also_when_dnf_fails() {
     let stubs = dnf("nginx-mod-0:3-1.*\\nnginx-1:1.0-1.*\\n", "case $* in *install*) exit 1 ;; esac", "");
@@ -68,7 +68,7 @@ fn a_removal_that_would_take_others_along_stops() {
     assert_eq!(stubs.calls(&QUIET), [format!("{DNF} versionlock delete nginx"), removed]);
 }
 
-/// dnf leaves its pid in a file and ends with 200 when another has the lock.
+/// dnf writes its pid to a file and exits with 200 if another dnf holds the lock.
 #[test]
 fn another_dnf_is_named_and_waited_for() {
     let stubs = dnf("", ":", "");
@@ -86,7 +86,7 @@ fn another_dnf_is_named_and_waited_for() {
     assert_eq!(busy.calls(&QUIET).len(), 2, "tried again");
 }
 
-/// A file that states an epoch of 0 says so in `%{EVR}`, one without an epoch says nothing. origin: field, rpm 4.18
+/// `%{EVR}` contains the epoch 0 if the file states it, and no epoch otherwise. origin: field, rpm 4.18
 #[test]
 fn an_rpm_is_compared_again_right_before() {
     let stubs = |says: &'static str| dnf("", ":", says);

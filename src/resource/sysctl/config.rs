@@ -1,9 +1,9 @@
-//! What the snippets of `sysctl.d` come to for one key, as systemd-sysctl reads them.
+//! Merges the snippets of `sysctl.d` for one key, as systemd-sysctl does.
 
 use super::value;
 use crate::probe::ConfLine;
 
-/// A line that is read after ours and says something else.
+/// A line that is read after the step's own file and sets another value.
 #[derive(Debug, PartialEq)]
 pub(super) struct Override {
     /// `file:line`.
@@ -11,8 +11,8 @@ pub(super) struct Override {
     pub value: String,
 }
 
-/// Returns the place of a key under `/proc/sys`. Which of `.` and `/` comes first separates the parts; the other
-/// one then stands for itself.
+/// Returns the path of a key below `/proc/sys`. Whichever of `.` and `/` occurs first is the separator; the other one
+/// is then a literal character.
 pub(super) fn normal(key: &str) -> String {
     match key.find(['.', '/']) {
         Some(at) if key[at..].starts_with('.') => key
@@ -31,12 +31,12 @@ pub(super) fn normal(key: &str) -> String {
     }
 }
 
-/// Returns how people write a place: with dots, or with slashes where a part holds a dot.
+/// Returns the usual spelling of a path: with dots, or with slashes if a part contains a dot.
 pub(super) fn spelled(place: &str) -> String {
     if place.contains('.') { place.to_owned() } else { place.replace('/', ".") }
 }
 
-/// Reads `key = value`; a `-` in front says that a failure is no error. A line without `=` sets nothing.
+/// Parses `key = value`; a leading `-` ignores failures. A line without `=` sets nothing.
 fn setting(text: &str) -> Option<(String, String)> {
     let (key, value) = text.split_once('=')?;
     let key = key.trim();
@@ -47,8 +47,8 @@ fn name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
-/// Returns the last line for `place` that is read after the file at `own` and sets another value than `wanted`. Ours
-/// sets the key by its name, so a pattern never overrides it.
+/// Returns the last line for `place` that is read after the file at `own` and sets a value other than `wanted`. The
+/// step's own file sets the key by name, so a pattern never overrides it.
 pub(super) fn overriding(lines: &[ConfLine], own: &str, place: &str, wanted: &str) -> Option<Override> {
     let later = |line: &&ConfLine| line.file != own && name(&line.file) > name(own);
     let (line, found) = lines

@@ -1,4 +1,4 @@
-//! `sysctl`: a kernel setting, in force now and configured for the next boot, each judged apart.
+//! `sysctl`: a kernel setting. The loaded value and the configuration of the next boot are compared separately.
 
 mod config;
 mod value;
@@ -17,38 +17,39 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "sysctl",
-    summary: "A kernel setting: in force now, and configured for the next boot.",
+    summary: "A kernel setting: loaded now, and configured for the next boot.",
     example: include_str!("../examples/sysctl.yaml"),
     doc: "\
-**Compared**, each by itself, are
+**Compared**, each separately:
 
-- **file**: the step's own file in `/etc/sysctl.d` (root, 0644), which holds this one line;
-- **loaded**: the value under `/proc/sys`. Blanks and tabs count as one blank, numbers by their value (`0x10` is `16`).
+- **file**: the step's own file in `/etc/sysctl.d` (root, 0644), which contains only this line;
+- **loaded**: the value under `/proc/sys`. A run of blanks and tabs equals one blank, numbers are compared by value
+  (`0x10` equals `16`).
 
-Nothing to do reads `content, owner and mode are as declared; the kernel has 1`.
+An unchanged step reports `content, owner and mode match; the kernel has 1`.
 
-**A later line wins.** The snippets of `/etc`, `/run`, `/usr/local/lib` and `/usr/lib` are read as `systemd-sysctl` reads
-them: by the name of the file, of equal names only the first folder's; `99-sysctl.conf` is where `/etc/sysctl.conf`
-comes in. A line for the key itself counts more than a pattern, however late. Where a line after the step's own sets
-another value, the next boot would not have what is declared: the step is **blocked**, and the file and line are named.
-Remove the line in an earlier step, or choose a `file` that is read later.
+**A later line wins.** forge reads the snippets of `/etc`, `/run`, `/usr/local/lib` and `/usr/lib` as `systemd-sysctl`
+does: ordered by file name, and of equal names only the one in the first directory; `/etc/sysctl.conf` is read as
+`99-sysctl.conf`. A line for the key itself has precedence over a pattern, however late. If a line after the step's own
+sets another value, the next boot would not have the declared value: the step is **blocked**, and the reason names file
+and line. Remove the line in an earlier step, or set a `file` that is read later.
 
-**A change** sets the value first and writes the file then, so that a value which the kernel refuses is configured
-nowhere. Other snippets are never edited.
+**A change** sets the value first and then writes the file, so that a value that the kernel rejects is never configured.
+Other snippets are never edited.
 
-**Pending**: the file is right, but the kernel has no such key (yet): the module that brings it is not loaded.
-**Blocked** too is a value that differs where `/proc/sys` is read-only, as in most containers.
+**Pending**: the file matches, but the kernel does not have the key (yet), because its module is not loaded.
+**Blocked** is also a value that differs on a host with a read-only `/proc/sys`, as in most containers.
 
-**Removal** removes the file and restores nothing: what the value was before is not known, so it stays until the next
-boot, and the plan says so.",
+**Removal** removes the file and restores nothing: the previous value is not known, so the loaded value stays until the
+next boot, and the plan says so.",
     fields: &[
         Field::required(
             "key",
             Type::Line,
-            "Name of the setting: `net.ipv4.ip_forward`, or with slashes where a part holds a dot: \
+            "Name of the setting: `net.ipv4.ip_forward`, or with slashes if a part contains a dot: \
              `net/ipv4/conf/eth0.100/forwarding`.",
         ),
-        Field::required("value", Type::Line, "Its value. Several numbers are separated by blanks."),
+        Field::required("value", Type::Line, "Value of the setting. Separate several numbers with blanks."),
         Field::optional("file", Type::Path, "The step's own file. Default `/etc/sysctl.d/90-forge-KEY.conf`."),
     ],
     build,
@@ -58,7 +59,7 @@ const FOLDER: &str = "/etc/sysctl.d";
 
 #[derive(Debug)]
 struct Sysctl {
-    /// The place under `/proc/sys`.
+    /// The path below `/proc/sys`.
     place: String,
     value: String,
     target: Target,
@@ -66,13 +67,13 @@ struct Sysctl {
 }
 
 fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    refuse_secrets(KIND.name, fields, "a kernel setting is no place for a secret")?;
+    refuse_secrets(KIND.name, fields, "a kernel setting cannot hold a secret")?;
     let key = required(fields, "key")?;
     let place = normal(key);
     let strange = |c: char| !(c.is_ascii_alphanumeric() || "_-./:@+".contains(c));
     if key.contains(strange) || !place.contains('/') || place.split('/').any(|p| matches!(p, "" | "." | "..")) {
-        return Err(bad_value(format!("`{key}` is not the name of a kernel setting"))
-            .hint("name one key, like `net.ipv4.ip_forward`; patterns are not supported"));
+        return Err(bad_value(format!("`{key}` is not a valid kernel setting name"))
+            .hint("write one key, such as `net.ipv4.ip_forward`; patterns are not supported"));
     }
     let value = match absent {
         true => fields.text("value").unwrap_or_default(),
@@ -96,7 +97,7 @@ fn path(fields: &Fields, place: &str) -> Result<String, Diag> {
     let good = name.is_some_and(|name| name.ends_with(".conf") && !name.contains('/') && !name.starts_with('.'));
     match good {
         true => Ok(path.to_owned()),
-        false => Err(bad_value(format!("`{path}` would not be read: `file` is `{FOLDER}/NAME.conf`"))),
+        false => Err(bad_value(format!("`{path}` is not read by sysctl: `file` must be `{FOLDER}/NAME.conf`"))),
     }
 }
 
@@ -115,10 +116,10 @@ impl Sysctl {
             return file;
         };
         match cx.predicted.and_then(|p| p.after.as_deref()) {
-            // The plan may be about to take it away; it is judged again when its turn comes.
+            // An earlier step may remove it; forge evaluates this step again when it runs.
             Some(_) if file.verdict == Verdict::Change => file.predicted(),
             Some(step) => {
-                let why = format!("{} now, and `{step}` runs before", self.overridden(&over));
+                let why = format!("{}; `{step}` runs first and may change that", self.overridden(&over));
                 let change = Change::new("override", Some(&over.place), None);
                 Judgement::change(why, vec![change], Disruption::D0, basis(&file, &over)).predicted()
             }
@@ -133,30 +134,31 @@ impl Sysctl {
     fn blocked(&self, file: &Judgement, over: &Override) -> Judgement {
         let name = over.place.rsplit('/').next().unwrap_or_default().split(':').next().unwrap_or_default();
         let later = format!("{FOLDER}/{}-forge-{}.conf", after(name), self.place.replace('/', "."));
-        Judgement::blocked(BlockClass::Host, self.overridden(over), basis(file, over)).hint(format!(
-            "remove that line with a step before this one, or say `file: {later}`, which is read after it"
-        ))
+        Judgement::blocked(BlockClass::Host, self.overridden(over), basis(file, over))
+            .hint(format!("remove that line with an earlier step, or set `file: {later}`, which is read later"))
     }
 
     fn judge_loaded(&self, state: &SysctlState, cx: &Context<'_>) -> Judgement {
         match &state.value {
-            SysctlValue::Unread { .. } => Judgement::unknown(&Unknown::new(format!("`{}` cannot be read", self.key()))),
+            SysctlValue::Unread { .. } => {
+                Judgement::unknown(&Unknown::new(format!("`{}` could not be read", self.key())))
+            }
             SysctlValue::Absent => self.no_key(cx),
             SysctlValue::Set { value, fixed } => self.compare(&value::canonical(value), *fixed),
         }
     }
 
-    /// A module that an earlier step loads may bring the key.
+    /// Evaluates a missing key. A module that an earlier step loads may provide it.
     fn no_key(&self, cx: &Context<'_>) -> Judgement {
         let (key, basis) = (self.key(), json!({ "loaded": null }));
         if let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) {
-            let reason = format!("the kernel has no `{key}` now, and `{step}` runs before");
+            let reason = format!("the kernel has no `{key}` yet; `{step}` runs first and may add it");
             let change = Change::new("loaded", None, Some(&self.value));
             return Judgement::change(reason, vec![change], Disruption::D0, basis).predicted();
         }
-        let reason = format!("configured; the kernel has no `{key}` now");
+        let reason = format!("configured, but the kernel has no `{key}`");
         Judgement { verdict: Verdict::Pending, ..Judgement::ok(reason, basis) }
-            .hint("the module that brings the key is not loaded, or this kernel does not know it")
+            .hint("load the module that provides the key, or check that this kernel supports it")
     }
 
     fn compare(&self, value: &str, fixed: bool) -> Judgement {
@@ -166,9 +168,9 @@ impl Sysctl {
         }
         let reason = format!("the kernel has `{value}`");
         if fixed {
-            let reason = format!("{reason}, and `/proc/sys/{}` cannot be written here", self.place);
+            let reason = format!("{reason}, and `/proc/sys/{}` is read-only", self.place);
             return Judgement::blocked(BlockClass::Host, reason, basis)
-                .hint("a container has a read-only `/proc/sys`: set it on the machine itself");
+                .hint("in a container, set the value on its machine");
         }
         let change = Change::new("loaded", Some(value), Some(&self.value));
         Judgement::change(reason, vec![change], Disruption::D0, basis)
@@ -177,8 +179,8 @@ impl Sysctl {
     fn judge_removal(&self, seen: &Observation) -> Judgement {
         let file = self.target.judge_absent(seen);
         let says = match file.verdict {
-            Verdict::Change => "the value in force stays until the next boot",
-            Verdict::Ok => "the value in force is not looked at",
+            Verdict::Change => "the loaded value stays until the next boot",
+            Verdict::Ok => "the loaded value is not compared",
             _ => return file,
         };
         Judgement { reason: format!("{}; {says}", file.reason.raw()).into(), ..file }
@@ -201,7 +203,7 @@ fn basis(file: &Judgement, over: &Override) -> Value {
     basis
 }
 
-/// Returns a beginning of a name that is read after `name`.
+/// Returns a file name prefix that sorts after `name`.
 fn after(name: &str) -> String {
     let digits: String = name.chars().take_while(char::is_ascii_digit).collect();
     let next = digits.parse::<u32>().ok().filter(|n| digits.len() == 2 && *n < 99).map(|n| format!("{:02}", n + 1));
@@ -219,9 +221,9 @@ const MAKE_FOLDER: &str = r#"
 const EXPLAIN: &[(&str, &str)] = &[
     (
         "the kernel does not take",
-        "the value is out of its range, or another setting stands in the way; nothing was configured",
+        "the value is out of range, or conflicts with another setting; nothing was configured",
     ),
-    ("No space left on device", "the file system is full; the old file is untouched"),
+    ("No space left on device", "the file system is full; the old file is unchanged"),
 ];
 
 impl Resource for Sysctl {
@@ -298,20 +300,20 @@ mod tests {
     fn names_values_and_files_are_checked() {
         assert_eq!(
             refused(&[("key", "net.ipv4.conf.*.forwarding"), ("value", "1")]),
-            "`net.ipv4.conf.*.forwarding` is not the name of a kernel setting"
+            "`net.ipv4.conf.*.forwarding` is not a valid kernel setting name"
         );
         assert_eq!(
             refused(&[("key", "swappiness"), ("value", "1")]),
-            "`swappiness` is not the name of a kernel setting"
+            "`swappiness` is not a valid kernel setting name"
         );
         assert_eq!(
             refused(&[("key", "net/../../etc/x"), ("value", "1")]),
-            "`net/../../etc/x` is not the name of a kernel setting"
+            "`net/../../etc/x` is not a valid kernel setting name"
         );
         assert_eq!(refused(&[("key", "vm.swappiness"), ("value", " ")]), "the value of `vm.swappiness` is empty");
         assert_eq!(
             refused(&[("key", "vm.swappiness"), ("value", "1"), ("file", "/etc/sysctl.d/90-x")]),
-            "`/etc/sysctl.d/90-x` would not be read: `file` is `/etc/sysctl.d/NAME.conf`"
+            "`/etc/sysctl.d/90-x` is not read by sysctl: `file` must be `/etc/sysctl.d/NAME.conf`"
         );
     }
 

@@ -1,19 +1,19 @@
-//! Values of kernel settings, told apart as the kernel does.
+//! Values of kernel settings, compared as the kernel parses them.
 
-/// Returns the value with single blanks: the kernel separates numbers by tabs and takes either.
+/// Returns the value with single blanks: the kernel prints tabs between numbers and accepts both.
 pub(super) fn canonical(value: &str) -> String {
     value.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns whether two canonical values mean the same: word by word, numbers by their value.
+/// Reports whether two canonical values are equal: word by word, numbers by value.
 pub(super) fn same(one: &str, other: &str) -> bool {
     let (one, other): (Vec<&str>, Vec<&str>) = (one.split(' ').collect(), other.split(' ').collect());
     one.len() == other.len()
         && one.iter().zip(&other).all(|(a, b)| a == b || number(a).is_some_and(|n| Some(n) == number(b)))
 }
 
-/// Reads a number as the kernel does: decimal, or hexadecimal with `0x`. One with a zero in front would be octal to
-/// it, and is left alone.
+/// Parses a number as the kernel does: decimal, or hexadecimal with `0x`. A number with a leading zero, which the
+/// kernel treats as octal, is not parsed.
 fn number(text: &str) -> Option<i128> {
     if let Some(hex) = text.strip_prefix("0x") {
         return i128::from_str_radix(hex, 16).ok();

@@ -1,4 +1,4 @@
-//! `timer`: a timer of systemd with the service that it starts, made of what `unit` and `service` are made of.
+//! `timer`: a systemd timer with its service, built on the kinds `unit` and `service`.
 
 mod text;
 
@@ -15,37 +15,39 @@ use serde_json::json;
 
 pub(super) const KIND: Kind = Kind {
     name: "timer",
-    summary: "A command that systemd runs at given times: a timer with its service.",
+    summary: "A command that systemd runs on a schedule: a timer with its service.",
     example: include_str!("../examples/timer.yaml"),
     doc: "\
 `/etc/systemd/system/NAME.service` (a oneshot) runs `command` with the shell, `NAME.timer` starts it. With `calendar`
-it runs at times that `systemd-analyze calendar` understands and that come again, to the minute; with `every` that long after the
-timer started and after each run, to a tenth of that time where this is less than a minute.
+it runs at recurring times in the syntax of `systemd-analyze calendar`, with an accuracy of one minute. With `every` it
+runs that long after the timer started and after each run, with an accuracy of a tenth of the interval, at most one
+minute.
 
-**Compared** are both units as kind `unit` compares them, and the timer as kind `service` does: enabled, active, and started
-after its unit last changed. A timer that is active and will never elapse again is no good: it is **blocked**. Nothing to do reads
-`both units are as declared, and systemd has read them; running and enabled; nothing it runs on changed since it started; next
-at 2026-11-22 00:00:00 UTC`; a time that counts from the last run or the start of the host is not named, since it differs from host to host.
+**Compared** are both units, as kind `unit` compares them, and the timer, as kind `service` does: enabled, active, and
+started after its unit last changed. A timer that is active but will never elapse again is **blocked**. An unchanged
+step reports `both units match, and systemd has loaded them; running and enabled; no input changed since it started;
+next run at 2026-11-22 00:00:00 UTC`. A time that counts from the last run or the start of the host is not shown,
+because it differs from host to host.
 
-**A change** has `calendar` judged by `systemd-analyze calendar` on the host before anything is written, writes the service
-before the timer, reloads the manager, and enables and starts the timer. A changed timer is restarted (D1 by the
-rules of `service`; nothing that runs is stopped); a changed service is only read again and counts from the next run on.
-A run that is going on is never touched.
+**A change** validates `calendar` with `systemd-analyze calendar` on the host before anything is written, writes the
+service and then the timer, reloads the manager, and enables and starts the timer. A changed timer is restarted (D1 by
+the rules of `service`; this does not stop a running command). A changed service is only reloaded and takes effect at
+the next run. A run in progress is never interrupted.
 
-**Removal** stops and disables the timer, then removes both units. A run that is going on goes on.",
+**Removal** stops and disables the timer, then removes both units. A run in progress continues.",
     fields: &[
         Field::required("name", Type::Name, "Name of the timer and of its service, without a type."),
-        Field::required("command", Type::Line, "What the shell runs."),
-        Field::optional("calendar", Type::Line, "When: `daily`, `Mon *-*-* 04:00:00`. Excludes `every`."),
-        Field::optional("every", Type::Duration, "How often: `10m`. Excludes `calendar`."),
-        Field::optional("user", Type::Name, "Whose process it is. Default `root`."),
-        Field::optional("description", Type::Line, "What `systemctl list-timers` says of it. Default: the name."),
+        Field::required("command", Type::Line, "Shell command to run."),
+        Field::optional("calendar", Type::Line, "Schedule: `daily`, `Mon *-*-* 04:00:00`. Excludes `every`."),
+        Field::optional("every", Type::Duration, "Interval: `10m`. Excludes `calendar`."),
+        Field::optional("user", Type::Name, "Account that runs the command. Default `root`."),
+        Field::optional("description", Type::Line, "Description of both units. Default: the name."),
         Field::optional(
             "persistent",
             Type::Bool,
-            "Whether a run that was missed while the host was off is made up for. With `calendar` only. Default `false`.",
+            "Run once at start if a run was missed while the host was off. Only with `calendar`. Default `false`.",
         ),
-        Field::optional("delay", Type::Wait, "Longest random delay, so that not all hosts start at once. Default none."),
+        Field::optional("delay", Type::Wait, "Maximum random delay, to spread the load over the hosts. Default: none."),
     ],
     build,
 };
@@ -65,7 +67,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = name(required(fields, "name")?)?;
     let (service, timer) = if absent { Default::default() } else { (text::service(fields)?, text::timer(fields)?) };
     if !absent && fields.has("calendar") == fields.has("every") {
-        return Err(Diag::error(Code::Exclusive, "a timer has either `calendar` or `every`"));
+        return Err(Diag::error(Code::Exclusive, "exactly one of `calendar` and `every` is required"));
     }
     let unit = |suffix: &str, content: &str| Unit::whole(&format!("{name}.{suffix}"), content, absent);
     Ok(Box::new(Timer {
@@ -81,18 +83,18 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
 fn name(given: &str) -> Result<String, Diag> {
     for suffix in [".timer", ".service"] {
         if given.ends_with(suffix) {
-            return Err(bad_value(format!("`{given}` names a unit, and this makes two"))
+            return Err(bad_value(format!("`{given}` is the name of a unit, but a timer has two units"))
                 .hint(format!("write `{}`", given.trim_end_matches(suffix))));
         }
     }
     match given.contains('@') {
-        true => Err(bad_value(format!("`{given}` is a template, which has no times of its own"))),
+        true => Err(bad_value(format!("`{given}` is a template and cannot have a schedule"))),
         false => Ok(given.to_owned()),
     }
 }
 
 impl Timer {
-    /// The timer itself depends on its own unit and on nothing else.
+    /// Returns the only input of the timer, its own unit.
     fn inputs(&self, changing: bool) -> [Input; 1] {
         let digest = sha256_hex(self.timer.desired().to_string().as_bytes());
         [Input {
@@ -109,7 +111,7 @@ impl Timer {
         let inputs = self.inputs(coming && timer.changes.iter().any(|c| c.attribute != "daemon-reload"));
         let cx = Context { inputs: &inputs, ..cx.clone() };
         let judgement = match coming {
-            // It rests on this very step, whose changes are seen.
+            // It depends only on changes of this step, which are known.
             true => Judgement { predicted: false, ..self.state.judge_coming(seen, &cx) },
             false => self.state.judge(seen, &cx),
         };
@@ -119,7 +121,7 @@ impl Timer {
         }
     }
 
-    /// Adds when it elapses next; a timer that waits for nothing will never run.
+    /// Adds the time of the next run. Blocks a timer that will never elapse again.
     fn with_next(&self, judgement: Judgement, seen: &Observation) -> Judgement {
         let unit = match unit_state(seen, &self.state.probe()) {
             Ok(unit) => unit,
@@ -127,22 +129,22 @@ impl Timer {
         };
         if unit.sub == "elapsed" {
             let basis = json!({ "unit": judgement.basis, "sub": unit.sub });
-            return Judgement::blocked(BlockClass::Declaration, "it will never elapse again", basis)
-                .hint("its time lies in the past: see `systemctl list-timers --all` on the host");
+            return Judgement::blocked(BlockClass::Declaration, "the timer will never elapse again", basis)
+                .hint("its time is in the past: run `systemctl list-timers --all` on the host");
         }
         let next = match text::moment(unit.next_elapse) {
-            Some(at) => format!("; next at {at}"),
-            // Calendars always have one, but for timers that only look like one, as in a sandbox.
-            None if self.calendar.is_some() => "; when it runs next is not told".to_owned(),
-            None => "; its next run is set".to_owned(),
+            Some(at) => format!("; next run at {at}"),
+            // A calendar timer always has a next run, except in a sandbox with a simulated systemd.
+            None if self.calendar.is_some() => "; next run not reported".to_owned(),
+            None => "; next run scheduled".to_owned(),
         };
         Judgement { reason: format!("{}{next}", judgement.reason.raw()).into(), ..judgement }
     }
 
     fn both_ok(&self) -> &'static str {
         match self.absent {
-            true => "there are no such units, as declared",
-            false => "both units are as declared, and systemd has read them",
+            true => "the units do not exist",
+            false => "both units match, and systemd has loaded them",
         }
     }
 
@@ -169,7 +171,7 @@ impl Timer {
     }
 }
 
-/// A no-op says of two units together what is so of both.
+/// Replaces the reason of a no-op by one that covers both units.
 fn said_once(judgement: Judgement, reason: &str) -> Judgement {
     match judgement.verdict {
         Verdict::Ok => Judgement { reason: reason.into(), ..judgement },
@@ -186,10 +188,10 @@ case $next in *"Next elapse: never"*) fail "the calendar '$1' never comes again:
 const EXPLAIN: &[(&str, &str)] = &[
     (
         "systemd does not understand",
-        "`systemd-analyze calendar TEXT` shows what it makes of a text; `man systemd.time` has examples",
+        "check it with `systemd-analyze calendar TEXT`; see `man systemd.time` for examples",
     ),
-    ("never comes again", "its time lies in the past, or on a day that does not exist"),
-    ("No space left on device", "the file system is full; the old unit is untouched"),
+    ("never comes again", "its time is in the past, or on a day that does not exist"),
+    ("No space left on device", "the file system is full; the old unit is unchanged"),
 ];
 
 impl Resource for Timer {
@@ -204,7 +206,7 @@ impl Resource for Timer {
     fn probes(&self) -> Vec<Probe> {
         let mut probes: Vec<Probe> = [&self.service, &self.timer].iter().flat_map(|unit| unit.probes()).collect();
         probes.extend(self.state.probes());
-        // When its unit last changed.
+        // Provides the time at which its unit last changed.
         probes.push(super::body::bare(self.timer.path()));
         probes
     }
@@ -252,13 +254,16 @@ mod tests {
 
     #[test]
     fn fields_are_checked() {
-        assert_eq!(refused(&[]), "a timer has either `calendar` or `every`");
+        assert_eq!(refused(&[]), "exactly one of `calendar` and `every` is required");
         let both = [("calendar", json!("daily")), ("every", json!(60))];
-        assert_eq!(refused(&both), "a timer has either `calendar` or `every`");
-        assert_eq!(refused(&[("name", json!("a.timer"))]), "`a.timer` names a unit, and this makes two");
-        assert_eq!(refused(&[("name", json!("a@b"))]), "`a@b` is a template, which has no times of its own");
+        assert_eq!(refused(&both), "exactly one of `calendar` and `every` is required");
+        assert_eq!(
+            refused(&[("name", json!("a.timer"))]),
+            "`a.timer` is the name of a unit, but a timer has two units"
+        );
+        assert_eq!(refused(&[("name", json!("a@b"))]), "`a@b` is a template and cannot have a schedule");
         let persistent = [("every", json!(60)), ("persistent", json!(true))];
-        assert_eq!(refused(&persistent), "`persistent` goes with `calendar` only: `every` counts from the last run");
+        assert_eq!(refused(&persistent), "`persistent` requires `calendar`: `every` counts from the last run");
         assert_eq!(refused(&[("every", json!(0))]), "`every` is zero");
     }
 }

@@ -1,13 +1,13 @@
-//! The text of both units of a timer.
+//! The text of the two units of a timer.
 
 use super::{Fields, bad_value, required};
 use crate::diag::Diag;
 
-/// Returns the unit that runs the command.
+/// Returns the service unit, which runs the command.
 pub(super) fn service(fields: &Fields) -> Result<String, Diag> {
     let command = required(fields, "command")?.trim();
     if command.is_empty() {
-        return Err(bad_value("the command of the timer is empty"));
+        return Err(bad_value("`command` is empty"));
     }
     let user = fields.text("user").unwrap_or("root");
     super::super::support::account_name("user", user)?;
@@ -18,7 +18,7 @@ pub(super) fn service(fields: &Fields) -> Result<String, Diag> {
     ))
 }
 
-/// Returns the unit that says when.
+/// Returns the timer unit.
 pub(super) fn timer(fields: &Fields) -> Result<String, Diag> {
     let mut lines = vec!["[Unit]".to_owned(), format!("Description={}", description(fields)?), String::new()];
     lines.push("[Timer]".to_owned());
@@ -33,9 +33,9 @@ pub(super) fn timer(fields: &Fields) -> Result<String, Diag> {
             return Err(bad_value("`every` is zero"));
         }
         if fields.bool("persistent") == Some(true) {
-            return Err(bad_value("`persistent` goes with `calendar` only: `every` counts from the last run"));
+            return Err(bad_value("`persistent` requires `calendar`: `every` counts from the last run"));
         }
-        // The first run counts from the start of the timer: there is none yet to count from.
+        // The first run counts from the start of the timer, because there is no last run yet.
         lines.push(format!("OnActiveSec={every}s\nOnUnitActiveSec={every}s"));
         lines.extend(accuracy(every));
     }
@@ -48,7 +48,7 @@ pub(super) fn timer(fields: &Fields) -> Result<String, Diag> {
     Ok(lines.join("\n") + "\n\n[Install]\nWantedBy=timers.target\n")
 }
 
-/// systemd gathers what is due within a minute, which is longer than some timers wait.
+/// Returns the accuracy of a short interval: systemd's default of one minute is longer than some intervals.
 fn accuracy(every: i64) -> Option<String> {
     (every < 600).then(|| format!("AccuracySec={}s", (every / 10).max(1)))
 }
@@ -59,17 +59,17 @@ fn description(fields: &Fields) -> Result<String, Diag> {
         None => required(fields, "name")?,
     };
     match text.ends_with('\\') {
-        true => Err(bad_value("`description` ends with a backslash, which would join it with the next line")),
+        true => Err(bad_value("`description` ends with a backslash, which joins it with the next line")),
         false => Ok(percent(text)),
     }
 }
 
-/// systemd puts values in place of `%` and a letter.
+/// Escapes `%`, which begins a systemd specifier.
 fn percent(text: &str) -> String {
     text.replace('%', "%%")
 }
 
-/// Returns one argument of a command line of systemd, which has escapes, specifiers and variables of its own.
+/// Quotes one argument for a systemd command line, which has its own escapes, specifiers and variables.
 fn quoted(command: &str) -> String {
     let mut out = String::from("\"");
     for c in command.chars() {
@@ -84,9 +84,9 @@ fn quoted(command: &str) -> String {
     out
 }
 
-/// Returns a moment for people, in UTC; `None` for none.
+/// Formats a time in UTC; `None` for zero.
 pub(super) fn moment(seconds: f64) -> Option<String> {
-    // Seconds since the epoch fit for as long as the format has four digits for a year.
+    // Seconds since the epoch fit for every year with four digits.
     let at = jiff::Timestamp::from_second(seconds as i64).ok().filter(|_| seconds > 0.0)?;
     Some(at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
 }

@@ -1,10 +1,10 @@
-//! Archives, good ones and bad ones.
+//! Archives, valid and malicious ones.
 
 use super::*;
 use base64::Engine as _;
 use std::os::unix::fs::MetadataExt;
 
-/// A member of an archive, as a header says it.
+/// A member of an archive, as in its header.
 struct Member {
     name: &'static str,
     kind: u8,
@@ -25,7 +25,7 @@ const fn symlink_to(name: &'static str, target: &'static str) -> Member {
     member(name, b'2', 0o777, "", target)
 }
 
-/// Writes an archive byte by byte: no `tar` would make the bad ones.
+/// Writes an archive byte by byte, because `tar` does not create the malicious ones.
 fn tar(members: &[Member]) -> Vec<u8> {
     let mut out = Vec::new();
     for member in members {
@@ -70,11 +70,11 @@ fn an_archive_is_unpacked_repaired_and_removed() {
         let into = trial.path(&NASTY.replace(['/', '\n', '\t', '\\'], "_"));
         let written = json!({ "into": into, "source": source(TOOL), "strip": 1, "owner": "nobody" });
         let archive = trial.build("archive", &written, false);
-        assert_eq!(trial.converge(shell, archive.as_ref()), "its 5 members are as they were unpacked");
+        assert_eq!(trial.converge(shell, archive.as_ref()), "5 members match");
         let run = format!("{into}/bin/run it");
         assert_eq!((mode(&run), mode(&into)), (0o750, 0o755));
         assert_eq!(std::fs::metadata(&run).unwrap().uid(), 65534);
-        assert_eq!(std::fs::read_dir(trial.dir.path()).unwrap().count(), 2, "nothing is left beside it");
+        assert_eq!(std::fs::read_dir(trial.dir.path()).unwrap().count(), 2, "no other file remains");
         std::fs::write(format!("{into}/stranger"), "").unwrap();
         assert_eq!(trial.judge(archive.as_ref()).verdict, Verdict::Ok);
         let tampers: [&dyn Fn(); 4] = [
@@ -113,7 +113,7 @@ fn an_archive_of_the_host_may_be_packed() {
             continue;
         }
         let archive = trial.build("archive", &json!({ "into": into, "path": path }), false);
-        assert_eq!(trial.converge("dash", archive.as_ref()), "its one member is as it was unpacked");
+        assert_eq!(trial.converge("dash", archive.as_ref()), "the only member matches");
         std::fs::write(&path, "no archive").unwrap();
         assert_eq!(trial.judge(archive.as_ref()).reason.raw(), "archive differs");
         let said = trial.refused("dash", archive.as_ref());
@@ -139,7 +139,7 @@ fn a_bad_member_is_named_and_nothing_is_unpacked() {
         (&[member("sgid", b'0', 0o2644, "x", "")], "member \"sgid\" is set-user-id or set-group-id"),
         (&[symlink_to("l", "/etc")], "member \"l\" leads outside, to \"/etc\""),
         (&[symlink_to("a/l", "../../x")], "member \"a/l\" leads outside, to \"../../x\""),
-        // Harmless as text; but `a` may be a link itself, and what `..` leads to depends on it.
+        // Harmless as text, but `a` may be a link, which changes the target of `..`.
         (&[symlink_to("l", "a/../b")], "member \"l\" leads outside, to \"a/../b\""),
         (&[member("h", b'1', 0o644, "", "/etc/shadow")], "member \"h\" leads outside, to \"/etc/shadow\""),
         (&[member("h", b'1', 0o644, "", "../shadow")], "member \"h\" leads outside, to \"../shadow\""),
@@ -162,7 +162,7 @@ fn a_bad_member_is_named_and_nothing_is_unpacked() {
     }
 }
 
-/// What is cut off moves the root: a link that stays inside of the archive may leave what is unpacked of it.
+/// `strip` moves the root: a link inside the archive may then point outside the unpacked tree.
 #[test]
 fn links_are_judged_where_they_will_stand() {
     if !is_root() {
@@ -191,6 +191,6 @@ fn somebody_elses_directory_is_not_replaced() {
     std::fs::write(format!("{into}/theirs"), "").unwrap();
     assert_eq!(
         trial.judge(archive.as_ref()).reason.raw(),
-        format!("`{into}` holds what forge did not unpack: `theirs`")
+        format!("`{into}` contains entries that forge did not unpack: `theirs`")
     );
 }

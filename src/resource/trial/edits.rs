@@ -1,10 +1,10 @@
-//! Links, removals, and files of which a part is declared.
+//! Links, removals, and files of which a step declares a part.
 
 use super::*;
 use crate::probe::Reading;
 use std::os::unix::fs::{MetadataExt, chown};
 
-/// The numbers of `nobody` and `daemon`, or some that have no name.
+/// The ids of `nobody` and `daemon`, or ids without a name.
 const NOBODY: u32 = 65534;
 
 #[test]
@@ -22,13 +22,13 @@ fn links_come_change_and_go() {
             trial.build("link", &written, false)
         };
         let said = trial.converge(shell, link(&format!("-- {name}"), json!({})).as_ref());
-        assert_eq!(said, format!("the link points to `-- {name}`, as declared; nothing is there"));
+        assert_eq!(said, format!("the link points to `-- {name}`; its target does not exist"));
         std::fs::write(trial.path("there"), "").unwrap();
         let said = trial.converge(shell, link("there", json!({ "owner": "nobody" })).as_ref());
-        assert_eq!(said, "the link points to `there`, as declared");
+        assert_eq!(said, "the link points to `there`");
         assert_eq!(std::fs::symlink_metadata(&path).unwrap().uid(), NOBODY);
-        assert_eq!(std::fs::metadata(trial.path("there")).unwrap().uid(), 0, "the target is not given away");
-        // A link to a directory is replaced, nothing is put into the directory.
+        assert_eq!(std::fs::metadata(trial.path("there")).unwrap().uid(), 0, "the owner of the target does not change");
+        // A link to a directory is replaced; the directory does not change.
         std::fs::create_dir(trial.path("folder")).unwrap();
         trial.converge(shell, link("folder", json!({})).as_ref());
         trial.converge(shell, link("there", json!({})).as_ref());
@@ -79,7 +79,7 @@ fn a_tree_with_a_mount_in_it_is_left_whole() {
         std::fs::create_dir(trial.path("theirs")).unwrap();
         std::fs::write(format!("{tree}/first"), "").unwrap();
         std::fs::write(format!("{}/x", trial.path("theirs")), "").unwrap();
-        // Of the same file system: its number tells nothing.
+        // Same file system: its device number does not identify the mount.
         trial.inside = Some(format!("mount --bind '{}' '{tree}/in it' || exit 1", trial.path("theirs")));
         if !trial.send("sh", "exit 0\n").status.success() {
             eprintln!("skipped: no mount namespaces here");
@@ -107,7 +107,7 @@ fn an_edited_file_keeps_what_is_not_its_body() {
         chown(&path, Some(NOBODY), Some(1)).unwrap();
         let tagged = rustix::fs::setxattr(&path, c"user.tag", b"kept", rustix::fs::XattrFlags::empty()).is_ok();
         let line = trial.build("line", &json!({ "path": path, "line": "a=2", "match": "^a=" }), false);
-        assert_eq!(trial.converge(shell, line.as_ref()), "line 1 is as declared");
+        assert_eq!(trial.converge(shell, line.as_ref()), "line 1 matches");
         let block = trial.build("block", &json!({ "path": path, "name": "x", "content": "new\nit's $(id)\n" }), false);
         trial.converge(shell, block.as_ref());
         let body = "a=2\r\n# BEGIN forge x\r\nnew\r\nit's $(id)\r\n# END forge x\r\nlast";
@@ -116,7 +116,7 @@ fn an_edited_file_keeps_what_is_not_its_body() {
         assert_eq!((mode(&path), now.uid(), now.gid()), (0o640, NOBODY, 1));
         let mut tag = [0u8; 8];
         let read = rustix::fs::getxattr(&path, c"user.tag", &mut tag);
-        assert!(!tagged || read == Ok(4), "the attribute is kept");
+        assert!(!tagged || read == Ok(4), "the attribute is preserved");
         trial.converge(shell, trial.build("block", &json!({ "path": path, "name": "x" }), true).as_ref());
         trial.converge(shell, trial.build("line", &json!({ "path": path, "line": "a=2" }), true).as_ref());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "last");
@@ -167,7 +167,7 @@ fn a_body_that_is_not_valid_is_not_put_in() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "a\n");
 }
 
-/// What the engine does with several turns of one script: each is judged by what those before it bring about.
+/// Several steps in one script, as in the engine: each is evaluated with the predicted effects of the earlier ones.
 #[test]
 fn several_edits_of_one_script_build_on_each_other() {
     if !is_root() {
@@ -195,7 +195,7 @@ fn several_edits_of_one_script_build_on_each_other() {
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
 
-/// Returns a trial with the account `forge-trial`, whose number no other has, and its home.
+/// Returns a trial with the account `forge-trial`, which has a unique uid, and its home directory.
 fn with_account() -> Option<(Trial, String)> {
     let trial = with_own_etc()?;
     std::fs::set_permissions(trial.dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -223,11 +223,11 @@ fn keys_come_and_go_as_their_account() {
         let file = format!("{home}/.ssh/authorized_keys");
         let written = json!({ "user": "forge-trial", "key": format!("{KEY} it's me") });
         let key = trial.build("ssh_authorized_key", &written, false);
-        assert_eq!(trial.converge(shell, key.as_ref()), "the key is there, with its options as declared");
+        assert_eq!(trial.converge(shell, key.as_ref()), "the key exists and its options match");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{KEY} it's me\n"));
         assert_eq!((mode(&format!("{home}/.ssh")), mode(&file)), (0o700, 0o600));
         assert_eq!(std::fs::metadata(&file).unwrap().uid(), 64123);
-        // Open to all: sshd would ignore it.
+        // Writable by all users: sshd would ignore it.
         std::fs::write(&file, format!("# mine\nrestrict {KEY}\nssh-rsa AAAA x\n")).unwrap();
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).unwrap();
         trial.converge(shell, key.as_ref());
@@ -241,7 +241,7 @@ fn keys_come_and_go_as_their_account() {
     }
 }
 
-/// An account moves files and folders of root's into its home, to get them or to see them in a plan.
+/// An account moves files and directories of root into its home, to own them or to see them in a plan.
 #[test]
 fn what_an_account_moved_into_its_home_is_neither_given_to_it_nor_shown() {
     if !is_root() {
@@ -272,7 +272,7 @@ fn what_an_account_moved_into_its_home_is_neither_given_to_it_nor_shown() {
     }
 }
 
-/// Nobody but root can have put it there.
+/// Only root can have put it there.
 #[test]
 fn what_root_put_into_a_home_of_its_own_is_given_to_the_account() {
     if !is_root() {
@@ -299,7 +299,7 @@ fn what_root_put_into_a_home_of_its_own_is_given_to_the_account() {
     }
 }
 
-/// A link that an account plants between look and change must not lead root anywhere.
+/// A link that an account creates between observation and change must not redirect root.
 #[test]
 fn a_link_planted_in_a_home_is_refused() {
     if !is_root() {

@@ -1,4 +1,4 @@
-//! Mounts below a directory of somebody else: a link there chooses neither what is mounted nor what is unmounted.
+//! Mounts below a directory of another user: a link there must not control mounts or unmounts.
 
 use super::{SHELLS, Trial, is_root};
 use crate::model::{BlockClass, Value, Verdict};
@@ -6,7 +6,7 @@ use crate::resource::Resource;
 use serde_json::json;
 use std::os::unix::fs::{chown, symlink};
 
-/// Somebody who is not root.
+/// A user other than root.
 const OTHER: u32 = 65_534;
 
 const ONLY_FIXED: &str = "forge mounts and unmounts only where no other user can replace the path";
@@ -33,7 +33,7 @@ fn lead_elsewhere(trial: &Trial) {
     symlink(trial.path("vault"), trial.path("home/d")).unwrap();
 }
 
-/// All that a mount does by a name: it mounts, binds, takes over options and unmounts.
+/// All operations of a mount that use a name: mount, bind, remount and unmount.
 fn steps(trial: &Trial) -> Vec<(Value, bool)> {
     let at = |name: &str| trial.path(name);
     let tmpfs = |path: &str| json!({ "path": at(path), "source": "tmpfs", "fstype": "tmpfs" });
@@ -46,7 +46,7 @@ fn built(trial: &Trial) -> Vec<Box<dyn Resource>> {
     steps(trial).iter().map(|(written, absent)| trial.build("mount", written, *absent)).collect()
 }
 
-/// Mounts `point` before a script, and afterwards keeps the table of mounts below the place.
+/// Mounts `point` before a script, and afterwards records the mount table below the directory.
 fn with_mounted(trial: &mut Trial, shell: &str, point: &str) {
     let (point, place, table) = (trial.path(point), trial.path(""), trial.path("table"));
     trial.inside = Some(format!(

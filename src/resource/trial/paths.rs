@@ -1,4 +1,4 @@
-//! Paths in the directory of somebody else: a link there leads no kind to what is root's.
+//! Paths in a directory of another user: a link there must not redirect any kind to files of root.
 
 use super::{RUN, SHELLS, Trial, is_root};
 use crate::model::{BlockClass, Value, Verdict};
@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
-/// Somebody who is not root.
+/// A user other than root.
 const OTHER: u32 = 65_534;
 
 const BODY: &str = "ours\n";
 
-/// A home of somebody else with a folder in it, and a folder of root's with the same names in it.
+/// Creates a home directory of another user with a directory in it, and a directory of root with the same names in it.
 fn trial() -> Trial {
     let trial = Trial::new();
     for (folder, owner) in [("home", OTHER), ("home/d", OTHER), ("vault", 0)] {
@@ -32,7 +32,7 @@ fn trial() -> Trial {
     trial
 }
 
-/// Every kind whose path a recipe chooses, with a change to make below `home/d`.
+/// Every kind with a declared path, with a change to make below `home/d`.
 fn steps(trial: &Trial) -> Vec<(&'static str, Value, bool)> {
     let at = |name: &str| trial.path(&format!("home/d/{name}"));
     vec![
@@ -54,7 +54,7 @@ fn built(trial: &Trial) -> Vec<Box<dyn Resource>> {
     steps(trial).iter().map(|(kind, written, absent)| trial.build(kind, written, *absent)).collect()
 }
 
-/// Returns everything below a folder, with owner, mode, time of change and body.
+/// Returns everything below a directory, with owner, mode, ctime and body.
 fn below(folder: &Path, seen: &mut BTreeMap<String, String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -136,7 +136,7 @@ fn every_kind_works_in_a_folder_of_somebody_else() {
     }
 }
 
-/// Who may rename what is in a folder puts a folder of root's at the declared name.
+/// A user who can rename entries of a directory puts a directory of root at the declared name.
 #[test]
 fn a_folder_of_a_third_account_is_not_given_away() {
     if !is_root() {
@@ -162,7 +162,7 @@ fn a_folder_of_a_third_account_is_not_given_away() {
         assert_eq!(again.verdict, Verdict::Blocked(BlockClass::Host));
         assert_eq!(again.reason.raw(), format!("`{tree}` {why}"));
         assert_eq!(std::fs::metadata(&tree).unwrap().uid(), 0);
-        // Whoever is in the group of root's folder may do the same.
+        // Members of the group of root's directory can do the same.
         chown(trial.path("home/d"), Some(0), None).unwrap();
         std::fs::set_permissions(trial.path("home/d"), PermissionsExt::from_mode(0o775)).unwrap();
         assert_eq!(trial.judge(directory.as_ref()).verdict, Verdict::Blocked(BlockClass::Host));
@@ -174,7 +174,7 @@ fn a_folder_of_a_third_account_is_not_given_away() {
     }
 }
 
-/// Its owner may hold the old file open for writing.
+/// Its owner may have the old file open for writing.
 #[test]
 fn a_file_that_others_can_replace_is_written_anew_for_its_mode() {
     if !is_root() {
@@ -188,7 +188,7 @@ fn a_file_that_others_can_replace_is_written_anew_for_its_mode() {
     assert_ne!(std::fs::metadata(&path).unwrap().ino(), old);
 }
 
-/// A box of a killed run is emptied by its names only, and only if it is root's own.
+/// The staging directory of a killed run is emptied by name, and only if root owns it.
 #[test]
 fn what_a_killed_run_left_goes_and_what_only_looks_like_it_stays() {
     if !is_root() {
@@ -209,7 +209,7 @@ fn what_a_killed_run_left_goes_and_what_only_looks_like_it_stays() {
     assert_eq!(vault(&trial), before);
 }
 
-/// A validator takes a name, and whoever can replace a part of it chooses which file root's program reads.
+/// A validator takes a name, and a user who can replace a part of it controls which file root's program reads.
 #[test]
 fn a_validator_sees_no_file_that_others_put_at_the_name_of_the_box() {
     if !is_root() {
@@ -223,7 +223,7 @@ fn a_validator_sees_no_file_that_others_put_at_the_name_of_the_box() {
             let trial = trial();
             let name = written["path"].as_str().unwrap().to_owned();
             let (folder, seen) = (trial.path("home/d"), trial.path("seen"));
-            // What the owner of the folder does at that moment, then what a program does with the candidate.
+            // First the actions of the directory's owner at that moment, then those of a program with the candidate.
             let validate = format!(
                 "cd '{folder}' && for box in .*.forge-*; do mv \"$box\" away; mkdir -p \"$box\"; echo bad > \"$box/{name}\"; done
                  printf '%s ' \"$FORGE_FILE\" > '{seen}'; stat -c '%U %a' \"${{FORGE_FILE%/*}}\" >> '{seen}'; grep -q ours \"$FORGE_FILE\""
@@ -242,7 +242,7 @@ fn a_validator_sees_no_file_that_others_put_at_the_name_of_the_box() {
     }
 }
 
-/// What is relative to the file's directory is there for a validator, as it will be for the service.
+/// Files relative to the file's directory exist for a validator, as for the service.
 #[test]
 fn a_validator_finds_the_candidate_beside_the_target() {
     if !is_root() {
@@ -280,7 +280,7 @@ fn a_validator_finds_the_candidate_beside_the_target() {
     }
 }
 
-/// A service that reads the file is restarted for its ctime.
+/// A service that reads the file is restarted because of its ctime.
 #[test]
 fn a_file_that_is_left_as_it_was_keeps_its_ctime() {
     if !is_root() {

@@ -1,4 +1,4 @@
-//! Paths through real shells: where they lead, what they are refused for, and who may place entries there.
+//! Runs path checks in real shells: where paths lead, why they are refused, and who can place entries there.
 
 use super::*;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -7,10 +7,10 @@ use std::process::Command;
 
 const SHELLS: [&[&str]; 3] = [&["dash"], &["bash"], &["bash", "--posix"]];
 
-/// Somebody who is not root.
+/// The user id of another user.
 const OTHER: u32 = 65_534;
 
-/// Enters `path` and returns where that is, and what was found of it; or why not.
+/// Enters `path` and returns the resulting directory with its properties, or the error.
 fn enter(shell: &[&str], path: &str) -> String {
     let code = format!(
         "set -u\nfail() {{ printf '%s' \"$*\"; exit 1; }}\n{ENTER}\nenter \"$1\"\n\
@@ -22,7 +22,7 @@ fn enter(shell: &[&str], path: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// A home of somebody else and a folder that everybody may write to, below a place of root's.
+/// A home directory of another user and a directory that every user can write to, below a directory of root.
 fn place() -> Option<tempfile::TempDir> {
     let dir = tempfile::tempdir().expect("a place");
     let at = |name: &str| dir.path().join(name);
@@ -95,7 +95,7 @@ fn links_are_followed_only_where_nobody_else_can_place_them() {
     }
 }
 
-/// The link of Debian's that most paths of old programs lead through.
+/// Debian's link in `/var/run`, which many paths of old programs contain.
 #[test]
 fn a_link_of_the_system_is_followed() {
     let Ok(target) = std::fs::read_link("/var/run") else { return };
@@ -103,7 +103,7 @@ fn a_link_of_the_system_is_followed() {
     assert_eq!(enter(&["sh"], "/var/run"), "/run shared= foreign=");
 }
 
-/// Asks for a source as a mount does; returns what stands in its way.
+/// Checks a source as a mount does; returns the refusal, if any.
 fn source(shell: &[&str], source: &str, before: &str) -> String {
     let code = format!(
         "fail() {{ printf 'fails: %s' \"$*\"; exit 1; }}\n{ENTER}\n{FIXED}\n\
@@ -145,11 +145,11 @@ fn what_others_can_replace_below_dev_is_no_source() {
                 "{shell:?}"
             );
         }
-        assert_eq!(source(shell, &format!("{at}.none"), ""), format!("fails: nothing is at {at}.none"));
+        assert_eq!(source(shell, &format!("{at}.none"), ""), format!("fails: {at}.none does not exist"));
     }
 }
 
-/// Whose it is was never read: that is no reason to call it somebody else's.
+/// If the owner cannot be read, the source is not reported as owned by another user.
 #[test]
 fn an_owner_that_could_not_be_read_bars_nothing() {
     let Some(dir) = place().filter(|_| rustix::process::geteuid().is_root()) else { return };

@@ -1,6 +1,6 @@
-# Becomes process 1 of a sandbox: lays a copy-on-write view of this machine, hides what is the real machine's
-# own, and waits. Runs in new namespaces that still show the machine's mounts and /proc.
-# $1 host, $2 boot id, $3 folder with the stand-ins, $4 `yes` in a user namespace of one user, $5 capabilities to give up,
+# Becomes process 1 of a sandbox: mounts a copy-on-write view of this machine, hides the real machine's own data, and
+# waits. Runs in new namespaces that still show the machine's mounts and /proc.
+# $1 host, $2 boot id, $3 folder with the stand-ins, $4 `yes` in a user namespace of one user, $5 capabilities to drop,
 # $6 name of a board or nothing.
 set -eu
 umask 022
@@ -14,8 +14,8 @@ r=$b/root
 fail() { printf '%s\n' "$*" >&2; exit 1; }
 quiet() { "$@" 2>/dev/null; }
 
-# A layer over folder $1 at $2. A user alone may not write into folders that are root's, so the layer brings
-# folders of its own; they merge with those below.
+# Mounts a layer over folder $1 at $2. A single user may not write to root's folders, so the layer brings its own; they
+# merge with those below.
 layer() {
   n=$((n + 1))
   mkdir -p "$b/layer/$n/up" "$b/layer/$n/work" "$2"
@@ -24,12 +24,12 @@ layer() {
       tar -c --no-recursion --null -T - 2>/dev/null) | tar -x --no-same-owner -C "$b/layer/$n/up" 2>/dev/null || :
   fi
   o=lowerdir=$1,upperdir=$b/layer/$n/up,workdir=$b/layer/$n/work
-  # A user's layer keeps its notes in attributes that a user may write; kernels before 5.11 know none of both.
+  # A user's layer keeps its metadata in user xattrs; kernels before 5.11 support neither.
   if [ "$alone" = yes ]; then o=$o,userxattr; fi
   quiet mount -t overlay -o "$o" forge-sandbox "$2"
 }
 
-# The mounts below / that belong to the system: its own file systems, and single files that are bound.
+# The system's mounts below /: its own file systems, and single bind-mounted files.
 inner_mounts() {
   awk '{ for (i = 7; $i != "-"; i++); print $5, $(i + 1) }' /proc/self/mountinfo | sort -u |
     while read -r point type; do
@@ -47,7 +47,7 @@ whole() {
   done
 }
 
-# A root of its own, with layers over programs and copies of what is small and written to.
+# A root of its own, with layers over programs and copies of small, written files.
 pieces() {
   mkdir -p "$r" && mount -t tmpfs -o mode=755,size=50% forge-sandbox "$r" || return 1
   for d in bin sbin lib lib32 lib64 libx32; do
@@ -66,7 +66,7 @@ pieces() {
   [ -e "$r/etc/gshadow" ] || sed 's/:.*/:*::/' /etc/group >"$r/etc/gshadow"
 }
 
-# What cannot be read is left out.
+# Unreadable files are skipped.
 copy() { mkdir -p "$r$1"; cp -rP --preserve=mode,timestamps "$1/." "$r$1" 2>/dev/null || :; }
 
 empty() { mkdir -p "$2"; mount -t tmpfs -o "nosuid,nodev,mode=$1" forge-sandbox "$2"; }
@@ -78,7 +78,7 @@ hide() {
   empty 1777 "$r/var/tmp"
   empty 700 "$r/root"
   empty 755 "$r/home"
-  # Homes that lie elsewhere.
+  # Homes in other places.
   awk -F: '$3 == 0 || ($3 >= 1000 && $3 < 60000) { print $6 }' /etc/passwd | sort -u | while read -r home; do
     case $home in / | /root | /home/* | /bin* | /sbin* | /usr* | /etc* | /var | /var/empty | /run* | /dev* | /proc* | /sys* | *..* | '') continue ;; esac
     [ ! -d "$r$home" ] || empty 700 "$r$home"
@@ -90,7 +90,7 @@ hide() {
   for d in var opt srv; do
     [ ! -d "$r/$d" ] || timeout 20 find "$r/$d" -xdev -type s -delete 2>/dev/null || :
   done
-  # What forge did to this machine it did not do to the sandbox.
+  # Changes that forge made to this machine do not count for the sandbox.
   rm -rf "$r/var/lib/forge"
 }
 
@@ -109,7 +109,7 @@ devices() {
   ln -s fd/2 "$r/dev/stderr"
 }
 
-# /proc/sys becomes a tree of plain files with what the kernel says now: writing there changes the copy.
+# /proc/sys becomes a tree of plain files with the kernel's current values: writes change the copy.
 kernel() {
   mkdir -p "$r/proc" "$r/sys"
   mount -t proc -o nosuid,nodev,noexec proc "$r/proc" || fail "a fresh /proc cannot be mounted here: parts of /proc are covered, as in most containers
@@ -133,7 +133,7 @@ hint: run forge as root; in a container, start it with --privileged"
   quiet mount -t sysfs -o ro,nosuid,nodev,noexec sysfs "$r/sys" || read_only /sys "$r/sys"
 }
 
-# A view of $1 at $2 that cannot be written to, with every mount in it.
+# Mounts a read-only view of $1, with every mount in it, at $2.
 read_only() {
   mount --rbind "$1" "$2"
   awk '{ print $5 }' /proc/self/mountinfo | while read -r point; do
@@ -147,24 +147,24 @@ identity() {
   rm -f "$r/etc/machine-id"
   printf '%s\n' "$boot" | tr -d - >"$r/etc/machine-id"
   printf 'sandbox\n' >"$r/run/forge-sandbox.kind"
-  # There is no network: what packages there are comes from repositories inside.
+  # There is no network: packages come from repositories inside.
   if [ -d "$r/etc/apt" ]; then
     rm -rf "$r/etc/apt/sources.list" "$r/etc/apt/sources.list.d" "$r"/var/lib/apt/lists/*_*
     mkdir -p "$r/etc/apt/sources.list.d" "$r/etc/apt/apt.conf.d"
     [ "$alone" = no ] || printf 'APT::Sandbox::User "root";\n' >"$r/etc/apt/apt.conf.d/00forge-sandbox"
   fi
-  # Programs and files that stand in for a machine's, each below the folder that it is unpacked in.
+  # Stand-ins for a machine's programs and files, each below the folder it is unpacked in.
   (cd "$r" && eval "$stand_ins") || fail "the stand-ins cannot be written"
   kept=$r/usr/local/lib/forge-sandbox
   cp -r "$r/proc/sys" "$kept/kernel"
   rm -f "$kept/kernel/kernel/random/uuid"
-  # Commands compare it before they run, so that none runs outside of the sandbox.
+  # Commands compare it before they run, so that none runs outside the sandbox.
   printf '%s\n' "$boot" >"$kept/id"
   (cd "$r/etc/systemd/system" 2>/dev/null && ls -d ./*.wants/* | sed 's,.*/,,') >"$kept/enabled" 2>/dev/null || :
   : >"$kept/started"
 }
 
-# A server has a kernel, a boot loader and modules of its own. The cards of a board lie where the tests of forge have them too.
+# A server has its own kernel, boot loader and modules. A board's cards are in the same place as in forge's tests.
 board() {
   [ -n "$board" ] || return 0
   command -v bash >/dev/null || fail "this machine has no \`bash\`, which sandboxes with hardware need
@@ -204,7 +204,7 @@ awk '{ print $5 }' /proc/self/mountinfo >/usr/local/lib/forge-sandbox/mounts
 }
 printf 'ready %s\n' "$pid"
 exec </dev/null >/dev/null 2>&1
-# Process 1 inherits orphans: the shell's wait collects them.
+# Process 1 inherits orphans: the shell's wait reaps them.
 wait='trap : TERM INT HUP; while :; do sleep 3600 & wait "$!"; done'
 [ "$alone" = yes ] || exec setpriv --bounding-set "$given_up" -- env -i PATH="$PATH" sh -c "$wait" "forge-sandbox:$host"
 exec env -i PATH="$PATH" sh -c "$wait" "forge-sandbox:$host"

@@ -1,16 +1,16 @@
-//! Hardware that is not there: boards that ship with forge, and what makes a sandbox a server with one.
+//! Simulated hardware: boards that ship with forge, and the files that make a sandbox a server with one.
 
 use super::stand_ins::{StandIn, data, program};
 
-/// A server's cards, as `hardware/boards` has them.
+/// A server's cards, from `hardware/boards`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Board {
-    /// What an inventory calls it.
+    /// Its name in an inventory.
     pub name: &'static str,
     pub(super) cards: &'static str,
 }
 
-/// Every board there is, by name.
+/// All boards, sorted by name.
 pub const BOARDS: [Board; 6] = [
     Board { name: "a100x8", cards: include_str!("../../../hardware/boards/a100x8") },
     Board { name: "b200x8", cards: include_str!("../../../hardware/boards/b200x8") },
@@ -27,14 +27,14 @@ macro_rules! of_hardware {
     };
 }
 
-/// A recorded or documented output that the programs print from; `tests/fleet/profiles/README.md` says where each is from.
+/// A recorded or documented output that the programs print from; `tests/fleet/profiles/README.md` lists the sources.
 macro_rules! sample {
     ($folder:literal, $name:literal) => {
         data(concat!("srv/forge-hardware/samples/", $name), include_str!(concat!("../../../", $folder, "/", $name)))
     };
 }
 
-/// What a sandbox with any board has. The programs answer from what is loaded and installed in it.
+/// Files of a sandbox with any board. The programs answer from what is loaded and installed in the sandbox.
 pub(super) const FILES: &[StandIn] = &[
     of_hardware!("power-on"),
     of_hardware!("machine"),

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A stand-in for journalctl in a forge sandbox: prints what a service wrote, and of the kernel its first line, or the log of
-# hardware that is simulated. Of the options only -k, -u and -n count.
+# Stand-in for journalctl in a forge sandbox: prints a service's output, and of the kernel its first line, or the log of
+# simulated hardware. Only the options -k, -u and -n have an effect.
 unit='' lines=1000 kernel=
 while [ "$#" -gt 0 ]; do
   case $1 in
@@ -12,7 +12,7 @@ while [ "$#" -gt 0 ]; do
   esac
   shift
 done
-# A kernel's log begins with what /proc/version says.
+# A kernel's log begins with the text of /proc/version.
 case $kernel in 1) cat /run/forge-hardware/log 2>/dev/null || cat /proc/version; exit ;; esac
 case $unit in '') echo 'forge sandbox: there is no journal, only `journalctl -u UNIT`' >&2; exit 1 ;; *.service) ;; *) unit=$unit.service ;; esac
 [ ! -f "/run/forge-sandbox/log/$unit" ] || tail -n "$lines" "/run/forge-sandbox/log/$unit"

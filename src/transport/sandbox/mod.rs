@@ -1,7 +1,8 @@
-//! The sandbox: hosts that are copy-on-write views of this machine, each in namespaces of its own.
+//! The sandbox: hosts that are copy-on-write views of this machine, each in its own namespaces.
 //!
-//! A small process keeps a sandbox between commands; its folder on this machine says which. What is written
-//! inside lies in memory and ends with that process. It is for trying things out, not a security boundary.
+//! A small process keeps a sandbox alive between commands; the sandbox's folder on this machine records it. Data
+//! written inside is in memory and is lost when that process ends. A sandbox is for experiments; it is not a security
+//! boundary.
 
 mod hardware;
 mod stand_ins;
@@ -18,22 +19,23 @@ use std::time::Duration;
 const START: &str = include_str!("start.sh");
 const BUILD: &str = include_str!("build.sh");
 
-/// What root in a sandbox may not do: all of it would reach the real machine's kernel, clock or devices.
+/// Capabilities that root in a sandbox does not have: all of them would affect the real machine's kernel, clock or
+/// devices.
 const GIVEN_UP: &str = "-sys_module,-sys_rawio,-sys_time,-sys_boot,-mknod,-syslog,-mac_admin,-mac_override,-audit_control,\
                         -wake_alarm,-block_suspend";
-/// How long making a sandbox may take.
+/// Timeout of creating a sandbox.
 const LIMIT: Duration = Duration::from_secs(180);
-/// Checks the sandbox's id, its first argument, and then runs the command that follows. Elsewhere, the command would change this
-/// machine.
+/// Checks the sandbox's id, its first argument, and then runs the command that follows. Outside the sandbox, the
+/// command would change this machine.
 const GUARD: &str = r#"id=; read -r id 2>/dev/null </usr/local/lib/forge-sandbox/id; [ -n "$id" ] && [ "$id" = "$1" ] || {
   echo 'cannot enter the sandbox: its id does not match; run `forge sandbox reset`' >&2; exit 1; }
 shift; exec "$@""#;
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The process that keeps a sandbox, and how its namespaces were made.
+/// The process that keeps a sandbox, and how its namespaces were created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Holder {
-    /// Seen from this machine.
+    /// PID as seen from this machine.
     pid: String,
     /// In a user namespace with one user, because forge does not run as root.
     alone: bool,
@@ -42,10 +44,11 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    /// Finds the holder of the sandbox in `dir`, or makes the sandbox.
+    /// Finds the holder of the sandbox in `dir`, or creates the sandbox.
     ///
     /// # Errors
-    /// This machine lacks a program or does not allow namespaces, or the sandbox runs with another board: the hint says what to do.
+    /// This machine lacks a program or does not allow namespaces, or the sandbox runs with another board; the hint says
+    /// what to do.
     pub(super) async fn find_or_start(
         dir: &Utf8Path,
         host: &HostName,
@@ -55,13 +58,13 @@ impl Holder {
         start.args(["-c", START, "forge-sandbox", dir.as_str(), host.as_str(), BUILD, GIVEN_UP]);
         start.args([board.map_or("", |board| board.name), &stand_ins::write_script(board)]);
         let output = tokio::time::timeout(LIMIT, start.output()).await;
-        let output = output.map_err(|_| failed("it takes longer than three minutes"))?;
+        let output = output.map_err(|_| failed("timed out after three minutes"))?;
         let output = output.map_err(|error| failed(&format!("cannot run `/bin/sh`: {error}")))?;
         let said = String::from_utf8_lossy(&output.stderr);
         Self::parse(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| failed(&said))
     }
 
-    /// Reads `ready PID yes ID`.
+    /// Parses `ready PID yes ID`.
     fn parse(said: &str) -> Option<Self> {
         let words: Vec<&str> = said.split_whitespace().collect();
         match words[..] {
@@ -95,11 +98,11 @@ impl Holder {
     }
 }
 
-/// Runs a program with its arguments in the sandbox of `host`, on the terminal of this process, and returns its
-/// exit status; 128 and the signal where one ended it. The sandbox is made when it is not there.
+/// Runs a program with its arguments in the sandbox of `host`, on the terminal of this process, and returns its exit
+/// status, or 128 plus the signal that ended it. Creates the sandbox if it does not exist.
 ///
 /// # Errors
-/// As for a session: the sandbox cannot be made, or not be entered.
+/// The sandbox cannot be created or entered.
 pub async fn enter(
     root: &Utf8Path,
     host: &HostName,
@@ -116,12 +119,12 @@ pub async fn enter(
 
 fn quiet(program: &str) -> tokio::process::Command {
     let mut start = tokio::process::Command::new(program);
-    // Nothing of forge's own environment: it may hold secrets of the controller.
+    // Clears forge's own environment: it may contain secrets of the controller.
     start.env_clear().env("PATH", &PATH["PATH=".len()..]).env("LC_ALL", "C").stdin(std::process::Stdio::null());
     start
 }
 
-/// Builds the error from what a script said: the reason, then a line with `hint:`.
+/// Builds the error from a script's output: the reason, then a line with `hint:`.
 fn failed(said: &str) -> TransportError {
     let (why, hint) = said.split_once("\nhint: ").unwrap_or((said, ""));
     let error = TransportError::new(ErrorKind::Controller, format!("cannot make the sandbox: {}", why.trim()));
@@ -135,14 +138,14 @@ fn failed(said: &str) -> TransportError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandbox {
     pub host: String,
-    /// The process that keeps it; `None` when it does not run and what was in it is gone.
+    /// The process that keeps it; `None` if the process is gone, and with it the sandbox's content.
     pub pid: Option<u32>,
 }
 
-/// Returns the sandboxes below `root`, by name. None is started.
+/// Returns the sandboxes below `root`, sorted by name. Does not start any.
 ///
 /// # Errors
-/// The folder is there but cannot be read.
+/// The folder exists but cannot be read.
 pub fn sandboxes(root: &Utf8Path) -> std::io::Result<Vec<Sandbox>> {
     let entries = match fs_err::read_dir(root) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -158,10 +161,10 @@ pub fn sandboxes(root: &Utf8Path) -> std::io::Result<Vec<Sandbox>> {
     Ok(all)
 }
 
-/// Ends the sandbox of `host` and everything in it, and forgets it. Returns whether there was one.
+/// Ends the sandbox of `host` with all its processes and removes it. Returns whether it existed.
 ///
 /// # Errors
-/// Its process cannot be ended, or its folder not removed.
+/// Its process cannot be ended, or its folder cannot be removed.
 pub fn reset(root: &Utf8Path, host: &str) -> std::io::Result<bool> {
     let dir = root.join(host);
     if !dir.is_dir() {
@@ -183,7 +186,7 @@ pub fn folder(root: &Utf8Path, host: &HostName) -> Utf8PathBuf {
     root.join(host.as_str())
 }
 
-/// Returns the holder's PID if the process that the folder names is still the same one.
+/// Returns the holder's PID if the process recorded in the folder is still the same one.
 fn running(dir: &Utf8Path) -> std::io::Result<Option<u32>> {
     let noted = match fs_err::read_to_string(dir.join("holder")) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -210,11 +213,11 @@ mod tests {
         }
     }
 
-    /// A command whose sandbox was not entered does not run.
+    /// A command does not run if the sandbox was not entered.
     #[test]
     fn nothing_runs_where_the_sandbox_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        #[expect(clippy::disallowed_methods, reason = "a test looks from outside")]
+        #[expect(clippy::disallowed_methods, reason = "a test may start programs")]
         let run = |id: &str| {
             let mut start = std::process::Command::new("sh");
             start.args(["-c", GUARD, "sh", id, "touch"]).arg(folder.path().join("witness"));
@@ -237,7 +240,7 @@ mod tests {
         assert_eq!(failed("no\n").hint, None);
     }
 
-    /// Runs the start with some programs replaced, each by shell code.
+    /// Runs the start script with some programs replaced by shell code.
     fn start(programs: &[(&str, &str)], path: &str) -> String {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
@@ -247,7 +250,7 @@ mod tests {
             fs_err::write(bin.join(name), format!("#!/bin/sh\n{code}\n")).unwrap();
             std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
         }
-        #[expect(clippy::disallowed_methods, reason = "a test looks from outside")]
+        #[expect(clippy::disallowed_methods, reason = "a test may start programs")]
         let mut start = std::process::Command::new("/bin/sh");
         start.args(["-c", START, "forge-sandbox"]).arg(folder.path().join("state"));
         start.args(["a", BUILD, GIVEN_UP]);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A simulated reboot: ends every process of the sandbox, forgets what a machine keeps in memory, and begins another boot.
-# Enabled units are started, those of this machine itself only if they were started here before. Process 1 stays.
+# Simulates a reboot: ends all processes of the sandbox, discards its memory, and begins another boot. Starts enabled
+# units; those of this machine itself only if they were started here before. Process 1 stays.
 set -u
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 kept=/usr/local/lib/forge-sandbox
@@ -15,7 +15,7 @@ quiet kill -TERM -1
 sleep 0.3
 quiet kill -KILL -1
 
-# What was mounted since the sandbox was made, the last first.
+# Unmounts what was mounted since the sandbox was created, the last first.
 awk '{ print $5 }' /proc/self/mountinfo | grep -vxF -f "$kept/mounts" | sed '1!G;h;$!d' | while read -r point; do
   quiet umount "$point" || quiet umount -l "$point"
 done
@@ -31,7 +31,7 @@ cat /proc/sys/kernel/random/uuid >/proc/sys/kernel/random/boot_id
 sh "$kept/clock"
 [ ! -e /srv/forge-hardware/boot ] || sh /srv/forge-hardware/boot >"$kept/boot.log" 2>&1
 
-# As systemd-sysctl: of files of one name the first folder's counts, and they are read in the order of their names.
+# Like systemd-sysctl: among files of one name, the first folder wins; files are read in the order of their names.
 for folder in /etc/sysctl.d /run/sysctl.d /usr/local/lib/sysctl.d /usr/lib/sysctl.d; do
   for file in "$folder"/*.conf; do [ ! -f "$file" ] || printf '%s %s\n' "${file##*/}" "$file"; done
 done | sort -s -k1,1 -u | cut -d' ' -f2- | while read -r file; do cat "$file"; printf '\n'; done |

@@ -1,4 +1,5 @@
-//! The files that a sandbox gets beside those of this machine: programs that stand in for a machine's, and those of its board.
+//! The files that a sandbox has in addition to those of this machine: stand-ins for a machine's programs, and the files
+//! of its board.
 
 use super::hardware::{self, Board};
 
@@ -9,7 +10,7 @@ pub(super) struct StandIn {
     pub(super) is_program: bool,
 }
 
-/// What every sandbox has.
+/// Files of every sandbox.
 const COMMON: &[StandIn] = &[
     program("usr/local/sbin/systemctl", include_str!("systemctl.sh")),
     program("usr/local/sbin/systemd-run", include_str!("systemd-run.sh")),
@@ -18,7 +19,7 @@ const COMMON: &[StandIn] = &[
     program("usr/local/lib/forge-sandbox/clock", include_str!("clock.sh")),
 ];
 
-/// Ends the text of a file in the script. No text has such a line.
+/// Heredoc delimiter of a file in the script. No text contains such a line.
 const END: &str = "__end_of_stand_in__";
 
 pub(super) const fn program(path: &'static str, text: &'static str) -> StandIn {
@@ -29,7 +30,7 @@ pub(super) const fn data(path: &'static str, text: &'static str) -> StandIn {
     StandIn { path, text, is_program: false }
 }
 
-/// Returns the shell script that writes every file of a sandbox with this board below the folder that it runs in.
+/// Returns the shell script that writes every file of a sandbox with this board below its working directory.
 pub(super) fn write_script(board: Option<Board>) -> String {
     let cards = board.map(|board| data("srv/forge-hardware/board", board.cards));
     let hardware: &[StandIn] = if board.is_some() { hardware::FILES } else { &[] };
@@ -49,7 +50,7 @@ mod tests {
     use super::super::BOARDS;
     use super::*;
 
-    /// The longest argument that Linux takes.
+    /// The longest argument that Linux accepts.
     const ARGUMENT: usize = 128 * 1024;
 
     #[test]
@@ -58,7 +59,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let script = write_script(board);
             assert!(script.len() < ARGUMENT, "{}", script.len());
-            #[expect(clippy::disallowed_methods, reason = "a test looks from outside")]
+            #[expect(clippy::disallowed_methods, reason = "a test may start programs")]
             let mut sh = std::process::Command::new("/bin/sh");
             assert!(sh.arg("-ec").arg(script).current_dir(folder.path()).status().unwrap().success());
             let hardware: &[StandIn] = if board.is_some() { hardware::FILES } else { &[] };

@@ -1,12 +1,12 @@
-# Finds the process that keeps a sandbox, or starts it. Prints `ready PID ALONE ID`, or the reason for a failure on stderr.
-# $1 folder of the sandbox, $2 host, $3 what becomes process 1, $4 capabilities that are given up, $5 name of a board or
-# nothing, $6 shell code that writes the stand-ins below the folder that it runs in.
+# Finds the process that keeps a sandbox, or starts it. Prints `ready PID ALONE ID`, or the failure's reason on stderr.
+# $1 folder of the sandbox, $2 host, $3 script of process 1, $4 capabilities to drop, $5 name of a board or nothing, $6
+# shell code that writes the stand-ins below its working directory.
 forge_main() {
 set -u
 umask 022
 dir=$1
 fail() { printf '%s\n' "$*" >&2; exit 1; }
-# Field 22 of /proc/PID/stat; the name in field 2 may hold anything.
+# Field 22 of /proc/PID/stat; the name in field 2 may contain anything.
 started() {
   line=
   read -r line 2>/dev/null <"/proc/$1/stat" || return 1

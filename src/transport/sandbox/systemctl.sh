@@ -1,16 +1,16 @@
 #!/bin/sh
-# A stand-in for systemctl in a forge sandbox, where no systemd runs. It reads real unit files, really starts and
-# stops the processes they name, and keeps what it knows under /run/forge-sandbox. What it cannot do it refuses.
-# It reads unit files anew each time, so a reload of the manager is never due.
+# Stand-in for systemctl in a forge sandbox, where no systemd runs. It reads real unit files, really starts and stops
+# their processes, and keeps its state under /run/forge-sandbox. It refuses what it cannot do.
+# It rereads unit files each time, so a daemon-reload is never needed.
 # A timer waits and never elapses: nothing here starts by itself.
-# Not done: dependencies, restarts of what died, resource limits, sockets, mounts.
+# Not supported: dependencies, restarts after a failure, resource limits, sockets, mounts.
 set -u
 export LC_ALL=C
 kept=/run/forge-sandbox/units
 fixed=/usr/local/lib/forge-sandbox
 logs=/run/forge-sandbox/log
 folders='/etc/systemd/system /run/systemd/system /usr/local/lib/systemd/system /usr/lib/systemd/system /lib/systemd/system'
-# Who only looks may not write here.
+# Read-only callers may not write here.
 mkdir -p "$kept" "$logs" 2>/dev/null
 
 fail() { printf 'forge sandbox: %s\n' "$*" >&2; exit 1; }
@@ -21,8 +21,8 @@ full() {
   esac
 }
 
-# --- what stands in files ---
-# Prints the file of a unit, a template's for an instance.
+# --- unit files ---
+# Prints the path of a unit's file, for an instance that of its template.
 fragment() {
   template=
   case $1 in *@*.*) template=${1%%@*}@.${1##*.} ;; esac
@@ -32,14 +32,14 @@ fragment() {
     done
   done
 }
-# Prints the drop-ins of a unit, one per line, by name; of two of one name the first folder's counts.
+# Prints a unit's drop-ins, one per line, by name; among files of one name, the first folder wins.
 drop_ins() {
   for folder in $folders; do
     for file in "$folder/$1.d"/*.conf; do [ ! -f "$file" ] || printf '%s %s\n' "${file##*/}" "$file"; done
   done | sort -s -k1,1 -u | cut -d' ' -f2-
 }
 files() { file=$(fragment "$1"); [ ! -f "$file" ] || printf '%s\n' "$file"; drop_ins "$1"; }
-# Prints the values of key $3 in section $2 of unit $1, one per line; an empty one forgets those before.
+# Prints the values of key $3 in section $2 of unit $1, one per line; an empty one resets the list.
 values() {
   files "$1" | while read -r file; do cat "$file"; printf '\n'; done | awk -v section="[$2]" -v key="$3" '
     { while (sub(/\\$/, " ")) { if ((getline more) <= 0) break; $0 = $0 more } }
@@ -74,8 +74,8 @@ service_type() {
   printf '%s' "$type"
 }
 
-# --- what was started ---
-# State of a unit is a folder: `main` (PID and its start), `ended` (status), and what start wrote.
+# --- started units ---
+# A unit's state is a folder: `main` (PID and its start), `ended` (status), and files written by start.
 note() { printf '%s\n' "$3" >"$kept/$1/$2.new" && mv "$kept/$1/$2.new" "$kept/$1/$2"; }
 noted() { cat "$kept/$1/$2" 2>/dev/null; }
 born() { line=; read -r line 2>/dev/null <"/proc/$1/stat" || return 1; set -- ${line##*) }; case $1 in Z) return 1 ;; esac; printf '%s' "${20}"; }
@@ -103,7 +103,7 @@ state() {
 is_up() { case $(state "$1") in active* | activating*) return 0 ;; *) return 1 ;; esac; }
 
 # --- running programs ---
-# Turns a line of a unit file into one for the shell: the same words, with nothing in them that acts.
+# Converts a line of a unit file for the shell: the same words, with special characters escaped.
 command_line() {
   instance=${1#*@}
   case $1 in *@*) instance=${instance%.*} ;; *) instance= ;; esac
@@ -134,7 +134,7 @@ as_user() {
     { echo "User=$user: a sandbox that was not started by root has one user only" >&2; exit 217; }
   printf 'setpriv --reuid %s --regid %s --init-groups ' "$user" "${group:-$(id -g "$user")}"
 }
-# Runs one line of a unit to its end; a `-` before it forgives.
+# Runs one line of a unit to its end; a leading `-` ignores its failure.
 run_line() {
   line=$2 forgive=no
   while :; do case $line in -*) forgive=yes line=${line#-} ;; [@+!:]*) line=${line#?} ;; *) break ;; esac; done
@@ -179,7 +179,7 @@ start() {
     *) start_main "$1" ;;
   esac
 }
-# The program runs in a session of its own, so that stop reaches its children; a shell waits for its status.
+# The program runs in its own session, so that stop reaches its children; a shell waits for its status.
 start_main() {
   line=$(value "$1" Service ExecStart)
   case $line in [-@+!:]*) line=${line#?} ;; esac
@@ -193,7 +193,7 @@ start_main() {
     [ -e "$0/ended" ] || printf "%s\n" "$s" >"$0/ended"' "$kept/$1" _ "$text" _ "$logs/$1" </dev/null >/dev/null 2>&1 9>&- &
   turns=0
   until [ -e "$kept/$1/main" ] || [ -e "$kept/$1/ended" ] || [ "$turns" -gt 50 ]; do turns=$((turns + 1)); sleep 0.1; done
-  # A program that cannot be run at all is known at once.
+  # A program that cannot be run is detected at once.
   sleep 0.1
   case $(noted "$1" ended) in 126 | 127 | 200) return 1 ;; esac
 }
@@ -249,8 +249,8 @@ mask() {
   ln -sfn /dev/null "/etc/systemd/system/$1"
 }
 unmask() { ! masked "$1" || rm -f "/etc/systemd/system/$1"; }
-# Starts what is enabled, in the order of names; units that were enabled on this machine before the sandbox was made only
-# if they were started in it.
+# Starts enabled units in the order of names; units enabled on this machine before the sandbox was created only if they
+# were started in it.
 boot() {
   for link in /etc/systemd/system/*.wants/*; do
     [ -L "$link" ] || continue
@@ -271,7 +271,7 @@ stamp() {
 property() {
   case $1:$2 in
     *.service:*) ;;
-    # Only a service has these.
+    # Only services have these.
     *:ExecMain* | *:Type | *:MainPID | *:RemainAfterExit | *:CanReload) return 1 ;;
   esac
   case $2 in

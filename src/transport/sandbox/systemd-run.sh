@@ -1,5 +1,5 @@
 #!/bin/sh
-# A stand-in for systemd-run in a forge sandbox: it starts a program that outlives who asked for it, and nothing more.
+# Stand-in for systemd-run in a forge sandbox: starts a program that outlives its caller, nothing more.
 while [ "$#" -gt 0 ]; do
   case $1 in
     --) shift; break ;;

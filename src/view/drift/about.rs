@@ -1,4 +1,4 @@
-//! What is told of a finding, raw: each format escapes it for its own grammar.
+//! Raw texts about a finding. Each format escapes them for its own grammar.
 
 use crate::drift::{Aspect, Cause, Drift, Finding, LastApplied, Unsure};
 use crate::model::{Disruption, HostName, Untrusted, Verdict};
@@ -8,10 +8,10 @@ use crate::view::text::drift::culprit;
 use crate::view::text::group;
 use indexmap::IndexSet;
 
-/// One line of what is told: a word for it, and the text.
+/// A labelled line of text.
 pub type Row = (&'static str, String);
 
-/// Returns what it is about: `file /etc/motd`; of a verification its name.
+/// Returns the subject of a finding: `file /etc/motd`, or the name of a verification.
 pub fn what(finding: &Finding) -> String {
     match finding.aspect {
         Aspect::Verification => finding.step.raw().to_owned(),
@@ -27,7 +27,7 @@ pub fn name(recipe: &Untrusted, step: &Untrusted) -> String {
     format!("{}/{}", recipe.raw(), step.raw())
 }
 
-/// Returns `recipe/step` and the attribute, if one differs.
+/// Returns `recipe/step`, with the attribute if there is one.
 pub fn full_name(finding: &Finding) -> String {
     let name = name(&finding.recipe, &finding.step);
     match &finding.attribute {
@@ -36,7 +36,7 @@ pub fn full_name(finding: &Finding) -> String {
     }
 }
 
-/// Returns who moved, and what is not as declared. `findings` are those of one step, one for each attribute.
+/// Returns the cause and the reason. `findings` are the findings of one step, one for each attribute.
 pub fn why(findings: &[&Finding]) -> String {
     let mut reasons: Vec<&str> = findings.iter().map(|finding| finding.reason.raw()).collect();
     reasons.retain(|reason| !reason.is_empty());
@@ -54,10 +54,10 @@ pub fn why(findings: &[&Finding]) -> String {
     }
 }
 
-/// The label of the row that quotes a command line: it is exact, where other rows are sentences.
+/// The label of the row with a command line. It is quoted exactly, while other rows are sentences.
 pub const WHO: &str = "who";
 
-/// Returns all else that is told of findings that are equal but for host and times. `now` is the time of the run.
+/// Returns the other rows about findings that differ only in host and times. `now` is the start time of the run.
 pub fn rows(findings: &[&Finding], now: &str) -> Vec<Row> {
     let Some(first) = findings.first() else { return Vec::new() };
     let mut rows = Vec::new();
@@ -66,7 +66,7 @@ pub fn rows(findings: &[&Finding], now: &str) -> Vec<Row> {
     row("cause", Some(first.cause.name().to_owned()));
     row(WHO, who(findings));
     row("since", since(findings, now));
-    row("also", (first.also > 0).then(|| format!("{} of the recipe beside this one", count(first.also, "step"))));
+    row("also", (first.also > 0).then(|| format!("{} of the recipe", count(first.also, "more step"))));
     row("hint", first.hint.clone());
     row("next", first.action.map(|action| format!("{}: {}", action.name(), action.meaning())));
     row("repair", (first.disruption > Disruption::D0).then(|| disruption(first.disruption)));
@@ -75,7 +75,7 @@ pub fn rows(findings: &[&Finding], now: &str) -> Vec<Row> {
     rows
 }
 
-/// Returns who made it: each answer once, of a few, where hosts differ.
+/// Returns the sources of the change, each once. Only a few are named.
 fn who(findings: &[&Finding]) -> Option<String> {
     const ANSWERS: usize = 3;
     let lines = findings.iter().filter_map(|finding| finding.culprit.as_ref()).map(culprit::line);
@@ -83,7 +83,7 @@ fn who(findings: &[&Finding]) -> Option<String> {
     let shown: Vec<&str> = lines.iter().take(ANSWERS).map(String::as_str).collect();
     match lines.len().saturating_sub(ANSWERS) {
         0 => (!shown.is_empty()).then(|| shown.join("; ")),
-        more => Some(format!("{}; and {}", shown.join("; "), count(more, "other answer"))),
+        more => Some(format!("{}; and {}", shown.join("; "), count(more, "more source"))),
     }
 }
 
@@ -91,18 +91,18 @@ fn disruption(class: Disruption) -> String {
     format!("{class}: {}", class.meaning())
 }
 
-/// Returns since when it is so, and how often it came; nothing for what is new in this run.
+/// Returns since when the finding exists and how often it occurred. Returns nothing if it is new in this run.
 fn since(findings: &[&Finding], now: &str) -> Option<String> {
     let first = findings.iter().map(|finding| finding.first_seen.as_str()).min().unwrap_or(now);
     let times = findings.iter().map(|finding| finding.times).max().unwrap_or(1);
     match (first == now, times) {
         (true, 0 | 1) => None,
         (_, 0 | 1) => Some(first.to_owned()),
-        _ => Some(format!("{first}, came {times} times within a day")),
+        _ => Some(format!("{first}, occurred {times} times within a day")),
     }
 }
 
-/// Returns who applied it last.
+/// Returns who applied the step last, and when.
 fn applied(findings: &[&Finding]) -> Option<String> {
     let last = findings.iter().filter_map(|finding| finding.last_applied.as_ref());
     last.max_by(|a, b| a.time.cmp(&b.time)).map(|last| {
@@ -113,16 +113,16 @@ fn applied(findings: &[&Finding]) -> Option<String> {
 
 /// How one attribute differs.
 pub enum Value<'a> {
-    /// The finding is about no attribute, or its reason says it all.
+    /// The finding has no attribute, or its reason is complete.
     Said,
     Secret,
-    /// A unified diff: minus what is there, plus what is declared; with both as a value where one of them is none.
+    /// A unified diff (minus observed, plus declared). The values are shown instead of a note if one of them is absent.
     Diff {
         diff: &'a str,
         observed: Option<&'a str>,
         desired: Option<&'a str>,
     },
-    /// What is there, what is declared, and what was applied where that is something else.
+    /// The observed and the declared value, and the last applied value if it differs from the declared one.
     Pair {
         observed: Option<&'a str>,
         desired: Option<&'a str>,
@@ -149,7 +149,7 @@ pub fn value(finding: &Finding) -> Value<'_> {
     }
 }
 
-/// Returns a value as a sentence; `show` escapes and cuts each part of it for the grammar of its writer.
+/// Formats a value. `show` escapes and cuts each part for the grammar of the writer.
 pub fn pair(value: &Value<'_>, show: impl Fn(&str) -> String) -> String {
     match value {
         Value::Said => String::new(),
@@ -161,24 +161,24 @@ pub fn pair(value: &Value<'_>, show: impl Fn(&str) -> String) -> String {
             pair(&Value::Pair { observed: *observed, desired: *desired, applied: None }, show)
         }
         Value::Pair { observed, desired, applied } => {
-            let is = observed.map_or_else(|| "not there".to_owned(), &show);
-            let declared = desired.map_or_else(|| "gone".to_owned(), &show);
-            let applied = applied.map_or_else(String::new, |applied| format!(", applied was {}", show(applied)));
-            format!("is {is}, declared {declared}{applied}")
+            let is = observed.map_or_else(|| "missing".to_owned(), &show);
+            let declared = desired.map_or_else(|| "absent".to_owned(), &show);
+            let applied = applied.map_or_else(String::new, |applied| format!(", last applied {}", show(applied)));
+            format!("observed {is}, declared {declared}{applied}")
         }
     }
 }
 
-/// Hosts of equal things.
+/// Equal items with their hosts.
 pub type Groups<'a, T> = Vec<(&'a T, Vec<&'a HostName>)>;
 
-/// Returns what could not be told, equal things once.
+/// Returns the steps and verifications that could not be evaluated, equal ones once.
 pub fn unknown(drift: &Drift) -> Groups<'_, Unsure> {
     let all = drift.unknown.iter().map(|unsure| (&unsure.host, unsure));
     group::equal(all, |u| (&u.recipe, &u.step, &u.reason, &u.hint)).into_values().collect()
 }
 
-/// Returns why hosts did not answer, equal reasons once.
+/// Returns the reasons why hosts are unreachable, equal ones once.
 pub fn unreachable(drift: &Drift) -> Vec<(Unreachable, Vec<&HostName>)> {
     let silent = drift.hosts.iter().filter_map(|host| match &host.reach {
         Reach::Observed => None,
@@ -187,7 +187,7 @@ pub fn unreachable(drift: &Drift) -> Vec<(Unreachable, Vec<&HostName>)> {
     group::silent(silent)
 }
 
-/// Returns what makes one doubt that hosts are those that are meant.
+/// Returns the warnings about hosts, such as an unexpected host name, equal ones once.
 pub fn warnings(drift: &Drift) -> Groups<'_, Warning> {
     let all = drift.hosts.iter().flat_map(|host| host.warnings.iter().map(move |warning| (&host.host, warning)));
     group::equal(all, |warning| warning).into_values().collect()

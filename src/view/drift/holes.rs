@@ -1,5 +1,5 @@
-//! Fields that are empty, nested, of several lines or with backticks, in every writer: no sentence gets a hole or a stray
-//! mark, and nothing that is there is left out.
+//! Empty, nested and multi-line fields, and fields with backticks, in every writer: no sentence has a gap or a stray
+//! mark, and no content is omitted.
 
 use super::tests::written;
 use super::{html, junit, markdown, prometheus, sarif};
@@ -11,7 +11,7 @@ use crate::view::markdown::tests::outside_of_fences;
 use crate::view::{Json, Text, Writer, sample};
 use proptest::prelude::*;
 
-/// What hosts and authors fill fields with.
+/// Texts that hosts and authors may put into fields.
 const TEXTS: [&str; 7] =
     ["", "plain", "`sudo`", "no file at `/etc/x`", "one\ntwo", "{\"a\":{\"b\":[1,null]}}", "odd ` one"];
 
@@ -63,11 +63,11 @@ fn steps() -> impl Strategy<Value = StepPlan> {
     })
 }
 
-/// Marks of a sentence with a hole in it: a value, a reason or a name that is not there.
+/// Patterns of a sentence with a missing value, reason or name.
 const HOLES: [&str; 14] = [
     ": ,",
     ": ;",
-    "is ,",
+    "observed ,",
     "declared ,",
     ", ,",
     " ()",
@@ -77,7 +77,7 @@ const HOLES: [&str; 14] = [
     "(, ",
     "→ \n",
     "declared \n",
-    "seen \n",
+    "observed \n",
     "hint: \n",
 ];
 
@@ -87,12 +87,12 @@ pub(in crate::view) fn has_no_hole(writer: &str, text: &str) {
     let hole = HOLES.iter().find(|hole| lines.contains(**hole));
     assert_eq!(hole, None, "{writer}:\n{text}");
     for line in text.lines().filter(|line| line.trim_end().ends_with(':')) {
-        // A diff follows on lines of its own.
+        // A diff follows on separate lines.
         assert!(line.contains("groups:") || !line.starts_with("    "), "{writer}: {line:?} in\n{text}");
     }
 }
 
-/// Takes out elements whose content is a value, word for word.
+/// Removes elements whose content is a verbatim value.
 fn without(page: &str, element: &str) -> String {
     let (open, close) = (format!("<{element}>"), format!("</{element}>"));
     let mut parts = page.split(&open);
@@ -100,7 +100,7 @@ fn without(page: &str, element: &str) -> String {
     first + &parts.map(|part| part.split_once(&close).map_or("", |(_, rest)| rest)).collect::<String>()
 }
 
-/// Returns the part of a page that is written of findings.
+/// Returns the findings section of a page.
 fn findings_of(page: &str) -> &str {
     page.split("<section id=\"findings\">").nth(1).and_then(|rest| rest.split("</section>").next()).unwrap_or_default()
 }
@@ -111,18 +111,18 @@ fn plain(write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>) -> Stri
     anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string()
 }
 
-/// Returns whether a line is `name{label="value",…} number` with no empty value: to Prometheus an empty label is none.
+/// Reports whether a line is `name{label="value",…} number` without empty values. Prometheus ignores empty labels.
 fn is_sample(line: &str) -> bool {
     let Some((name, rest)) = line.split_once('{') else { return false };
     let Some((labels, value)) = rest.rsplit_once("} ") else { return false };
     let bare = labels.replace("\\\\", "").replace("\\\"", "");
-    // The quotes that are left enclose values: each second part is one.
+    // The remaining quotes enclose values: every second part is a value.
     let parts: Vec<&str> = bare.split('"').collect();
     let whole = parts.len() % 2 == 1 && parts.iter().skip(1).step_by(2).all(|value| !value.is_empty());
     !name.contains(' ') && value.parse::<f64>().is_ok() && whole
 }
 
-/// Of a finding the file shows only the recipe: it is given every text.
+/// Checks the recipe label with every text: the file shows no other field of a finding.
 fn samples_are_whole(drift: &Drift) {
     let mut drift = drift.clone();
     drift.findings.iter_mut().for_each(|finding| finding.recipe = finding.reason.clone());
@@ -139,7 +139,7 @@ fn drift_is_whole(drift: &Drift) {
     samples_are_whole(drift);
     for (name, writer) in [("JUnit", junit as super::tests::Writer), ("SARIF", sarif)] {
         let text = written(drift, writer);
-        assert!(!text.contains("is ,") && !text.contains("declared ,") && !text.contains("()"), "{name}: {text}");
+        assert!(!text.contains("observed ,") && !text.contains("declared ,") && !text.contains("()"), "{name}: {text}");
     }
     has_no_hole("text", &plain(|out| Text { verbose: 1, target: None }.drift(drift, ExitCode::Done, out)));
     let page = written(drift, markdown);
@@ -148,7 +148,7 @@ fn drift_is_whole(drift: &Drift) {
     assert!(!outside.contains('`'), "a backtick outside of code:\n{outside}\nof\n{page}");
     let html = written(drift, html);
     let shown = findings_of(&html);
-    for hole in ["<code></code>", "<p></p>", "<dd></dd>", "is ,", "declared ,", ": <", "()"] {
+    for hole in ["<code></code>", "<p></p>", "<dd></dd>", "observed ,", "declared ,", ": <", "()"] {
         let shown = shown.replace(": <code>", "").replace(": <em>", "");
         assert!(!shown.contains(hole), "{hole} in {shown}");
     }
@@ -181,7 +181,7 @@ proptest! {
     }
 }
 
-/// The sentences that people saw.
+/// Sentences with gaps that users reported.
 #[test]
 fn what_is_empty_or_gone_is_told_as_that() {
     let value = |observed: Option<&str>, desired: Option<&str>, diff: Option<&str>| {
@@ -196,7 +196,7 @@ fn what_is_empty_or_gone_is_told_as_that() {
             plain(|out| Text::default().drift(&sample::drift(&["gpu01"], vec![finding.clone()]), ExitCode::Done, out));
         shown.lines().find(|line| line.contains("groups")).unwrap().trim().to_owned()
     };
-    assert_eq!(value(Some(""), Some("sudo"), None), "groups: is (empty), declared sudo");
-    assert_eq!(value(None, Some("present"), Some("@@ -0,0 +1 @@\n+x\n")), "groups: is not there, declared present");
+    assert_eq!(value(Some(""), Some("sudo"), None), "groups: observed (empty), declared sudo");
+    assert_eq!(value(None, Some("present"), Some("@@ -0,0 +1 @@\n+x\n")), "groups: observed missing, declared present");
     assert_eq!(value(Some("a"), Some("b"), Some("@@ -1 +1 @@\n-a\n+b\n")), "groups: differs (- observed, + declared)");
 }

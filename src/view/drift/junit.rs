@@ -1,23 +1,24 @@
-//! Drift as JUnit XML: a host is a suite, a finding a test that failed, what could not be told one with an error.
+//! Drift as JUnit XML: a host is a suite, a finding is a failed test, an unknown step is a test with an error.
 
 use super::{Told, about};
 use crate::drift::{Finding, HostDrift, Unsure};
 use crate::model::HostName;
 use crate::plan::{Reach, Unreachable};
-use crate::view::{count, escape};
+use crate::view::escape;
+use crate::view::words::matching;
 use quick_xml::events::{BytesDecl, BytesText, Event};
 use quick_xml::writer::Writer;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Characters of a value at most: the whole is in the JSON output.
+/// Maximum characters of a value. The JSON output has the complete value.
 const VALUE: usize = 400;
-/// Lines of a diff at most.
+/// Maximum lines of a diff.
 const LINES: usize = 200;
 
 type Xml<'w> = Writer<&'w mut dyn Write>;
 
-/// One host, with all that is told of it.
+/// One host with its findings and unknown steps.
 struct Suite<'a> {
     host: &'a HostDrift,
     findings: Vec<&'a Finding>,
@@ -59,7 +60,7 @@ impl Suite<'_> {
         self.unknown.len() + usize::from(self.host.reach != Reach::Observed)
     }
 
-    /// A host that answered has one test of its own, so that none is without a test.
+    /// Returns the number of tests. Every host has one for its reachability, so no suite is empty.
     fn tests(&self) -> usize {
         self.findings.len() + self.unknown.len() + 1
     }
@@ -67,7 +68,7 @@ impl Suite<'_> {
 
 fn suite(suite: &Suite<'_>, told: &Told<'_>, xml: &mut Xml<'_>) -> io::Result<()> {
     let name = escape::line(suite.host.host.as_str());
-    // What is read there has no zone.
+    // The JUnit schema has timestamps without a time zone.
     let time = told.drift.time.trim_end_matches('Z');
     xml.create_element("testsuite")
         .with_attribute(("name", &*name))
@@ -86,7 +87,7 @@ fn suite(suite: &Suite<'_>, told: &Told<'_>, xml: &mut Xml<'_>) -> io::Result<()
     Ok(())
 }
 
-/// The test that every host has: that it could be looked at.
+/// Writes the test that every host has: whether it is reachable.
 fn answered(host: &HostDrift, xml: &mut Xml<'_>) -> io::Result<()> {
     let test =
         xml.create_element("testcase").with_attribute(("classname", "forge")).with_attribute(("name", "answers"));
@@ -96,7 +97,7 @@ fn answered(host: &HostDrift, xml: &mut Xml<'_>) -> io::Result<()> {
             let hint = hint.as_ref().map_or_else(String::new, |hint| format!("hint: {}", hint.raw()));
             return test.write_inner_content(|xml| wrong("error", "unreachable", why, &hint, xml)).map(drop);
         }
-        Reach::Observed => format!("{} as declared", count(host.settled, "check")),
+        Reach::Observed => matching(host.settled, "check"),
     };
     test.write_inner_content(|xml| text(xml, "system-out", &said)).map(drop)
 }
@@ -126,7 +127,7 @@ fn unsure_of(unsure: &Unsure, xml: &mut Xml<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes why a test did not pass.
+/// Writes why a test failed.
 fn wrong(element: &str, class: &str, message: &str, body: &str, xml: &mut Xml<'_>) -> io::Result<()> {
     let lines: Vec<_> = escape::block(body).collect();
     xml.create_element(element)
@@ -141,7 +142,7 @@ fn text(xml: &mut Xml<'_>, element: &str, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns all that is told of a finding, a line each; a diff as it is.
+/// Returns the texts about a finding, one per line, with the diff unchanged.
 fn body(finding: &Finding, now: &str) -> String {
     let mut lines = vec![format!("{} (severity {})", about::what(finding), finding.severity.name())];
     let value = about::value(finding);

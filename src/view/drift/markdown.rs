@@ -1,6 +1,7 @@
-//! Drift as Markdown, for a comment, an issue or a chat: short where all is equal, with the diffs folded in.
+//! Drift as Markdown for a comment, an issue or a chat: equal findings once, diffs in collapsed sections.
 //!
-//! Architecture Invariant: as of a plan, the page never exceeds the limit of a comment, and no text of a host acts in it.
+//! Architecture Invariant: the page never exceeds the limit of a comment, and no text of a host acts as markup, as in
+//! the page of a plan.
 
 use super::{Told, about, folded};
 use crate::drift::{Cause, Finding, Severity};
@@ -13,9 +14,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Characters of a name at most.
+/// Maximum characters of a name.
 const NAME: usize = 80;
-/// Characters of a value or a reason at most.
+/// Maximum characters of a value or a reason.
 const VALUE: usize = 300;
 
 /// Writes the whole page, worst first.
@@ -41,7 +42,7 @@ pub fn markdown(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
         page.part("summary", &[format!("**{word}** {rest}\n\n")]);
         outliers.odd.iter().for_each(|one| page.part("odd value", &[odd_one(one)]));
     }
-    out.write_all(page.finish("The JSON report has everything.").as_bytes())
+    out.write_all(page.finish("The JSON report is complete.").as_bytes())
 }
 
 fn heading(told: &Told<'_>) -> String {
@@ -51,7 +52,7 @@ fn heading(told: &Told<'_>) -> String {
     let open = if open.is_empty() { open } else { format!("; {open}") };
     match counts.findings {
         0 if open.is_empty() => format!("### forge drift: none on {hosts}\n\n"),
-        0 => format!("### forge drift: nothing found on {hosts}{open}\n\n"),
+        0 => format!("### forge drift: no findings on {hosts}{open}\n\n"),
         some => {
             let on = words::of_places(told.drift, &counts);
             format!("### forge drift: {} on {on}{open}\n\n", count(some, "finding"))
@@ -72,9 +73,9 @@ fn summary(told: &Told<'_>) -> String {
             (told_by(&counts.by_severity, &severities), told_by(&counts.by_cause, &Cause::ALL.map(Cause::name)));
         lines += &format!("By severity: {severities}. By cause: {causes}.\n\n");
     }
-    let rest = [(counts.settled, "as declared"), (counts.ignored, "ignored"), (counts.resolved, "resolved")];
+    let rest = [(counts.settled, "unchanged"), (counts.ignored, "ignored"), (counts.resolved, "resolved")];
     let rest = words::counts(&rest);
-    lines += &format!("{}{} in {}.\n\n", rest, if rest.is_empty() { "Looked" } else { "; looked" }, took(drift.took));
+    lines += &format!("{}{} in {}.\n\n", rest, if rest.is_empty() { "Checked" } else { "; checked" }, took(drift.took));
     let (cluster, inventory) = (span(&drift.cluster, NAME), span(&drift.inventory, NAME));
     let (time, run) = (span(&drift.time, NAME), span(&drift.run, NAME));
     lines += &format!("Cluster {cluster}, declared in {inventory}; {time}, run {run}\n\n");
@@ -91,16 +92,16 @@ fn odd_one(one: &Odd) -> String {
         })
         .collect();
     let (path, common) = (span(one.path.raw(), NAME), span(&odd::show(&one.common), VALUE));
-    format!("- **odd** {path}: {}; {common} on {}\n\n", values.join("; "), odd::having(one))
+    format!("- **outlier** {path}: {}; {common} on {}\n\n", values.join("; "), odd::having(one))
 }
 
-/// Returns how many of which name, in the order of `names`.
+/// Returns the counts by name, in the order of `names`.
 fn told_by(counts: &BTreeMap<String, usize>, names: &[&str]) -> String {
     let parts: Vec<(usize, &str)> = names.iter().map(|name| (counts.get(*name).copied().unwrap_or(0), *name)).collect();
     words::counts(&parts)
 }
 
-/// One step for all hosts on which it is the same, with what differs folded in; or in a line.
+/// Returns one step for all hosts on which it is equal, with collapsed details if `whole`, else as one line.
 fn finding(entry: &Entry<'_>, told: &Told<'_>, whole: bool) -> String {
     match whole {
         true => format!(
@@ -112,7 +113,7 @@ fn finding(entry: &Entry<'_>, told: &Told<'_>, whole: bool) -> String {
     }
 }
 
-/// `quote` is for the grammar of the place where the head stands.
+/// Returns the head of a finding. `quote` quotes for the grammar at its place.
 fn head(entry: &Entry<'_>, quote: &dyn Fn(&str, usize) -> String, strong: [&str; 2]) -> String {
     let (first, hosts) = (entry.first(), entry.hosts());
     let severity = format!("{}{}{}", strong[0], first.severity.name(), strong[1]);
@@ -147,7 +148,7 @@ fn attribute(finding: &Finding, out: &mut String) {
     };
 }
 
-/// What is no finding: one line.
+/// Returns one line about an unknown step, an unreachable host or a warning.
 fn aside(what: &str, name: &str, why: &Untrusted, on: &[&HostName]) -> String {
     let name = if name.is_empty() { String::new() } else { format!(" {name}") };
     let hosts = format!("{}: {}", words::places_of(on.iter().copied()), span(&folded(on), NAME));

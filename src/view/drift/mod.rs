@@ -1,7 +1,7 @@
-//! Reports of drift for other programs than a terminal: one file per format, each a pure function of the same value.
+//! Drift reports in file formats: one module per format, each a pure function of the same value.
 //!
-//! Architecture Invariant: what is told of a finding is collected once (`about`); a format only says how it looks. So what
-//! is added there stands in every format.
+//! Architecture Invariant: the texts about a finding are collected once, in `about`; a format only lays them out. A
+//! text that is added there appears in every format.
 
 pub(in crate::view) mod about;
 #[cfg(test)]
@@ -24,24 +24,24 @@ use crate::drift::{Drift, RunLine};
 use crate::model::{ExitCode, HostName};
 use jiff::Timestamp;
 
-/// What a report is written from.
+/// The input of a drift report.
 #[derive(Clone, Copy, Debug)]
 pub struct Told<'a> {
     pub drift: &'a Drift,
-    /// The code that the process ends with.
+    /// The exit code of the process.
     pub exit: ExitCode,
-    /// Runs of the past, oldest first, this one last; empty where no history is kept.
+    /// Past runs, oldest first, this run last. Empty without a history.
     pub runs: &'a [RunLine],
-    /// When a run last told everything of every host; `None` where none is known.
+    /// When a run last evaluated every host completely. `None` if unknown.
     pub last_success: Option<Timestamp>,
 }
 
-/// Returns whether a run that ended so told everything of every host: it found nothing, or what it found is all there is.
+/// Reports whether a run with this exit code evaluated every host completely, with or without findings.
 pub fn is_whole(exit: ExitCode) -> bool {
     matches!(exit, ExitCode::Done | ExitCode::Changes)
 }
 
-/// Returns hosts folded to ranges, as they came: raw.
+/// Returns hosts folded to ranges, unescaped.
 fn folded(hosts: &[&HostName]) -> String {
     super::fold::fold(hosts.iter().map(|host| host.as_str()))
 }

@@ -1,4 +1,4 @@
-//! Drift as a text file for the node exporter: gauges, which a rule can alert on.
+//! Drift as a text file for the node exporter: gauges for alerting rules.
 
 use super::Told;
 use crate::drift::{Drift, HostDrift, Severity};
@@ -9,20 +9,20 @@ use jiff::Timestamp;
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 
-/// Characters of a label's value at most.
+/// Maximum characters of a label value.
 const LABEL: usize = 120;
 
 const LAST_SUCCESS: &str = "forge_drift_last_success_timestamp_seconds";
 
-/// What a metric is called, what it tells, and its values by their labels.
+/// A metric with its help text and its samples.
 struct Metric {
     name: &'static str,
     help: &'static str,
-    /// Labels beside `cluster`, rendered. A map, since two samples with the same labels are no valid file.
+    /// Values by rendered labels other than `cluster`. A map, because duplicate label sets make the file invalid.
     samples: BTreeMap<String, String>,
 }
 
-/// Writes the whole file. Where a metric has no value it is left out.
+/// Writes the whole file. Metrics without samples are omitted.
 pub fn prometheus(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
     let cluster = label("cluster", &told.drift.cluster);
     metrics(told).iter().filter(|metric| !metric.samples.is_empty()).try_for_each(|metric| {
@@ -34,7 +34,7 @@ pub fn prometheus(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
     })
 }
 
-/// Reads from an earlier file of the same cluster when a run last told everything. `None` where it does not say so.
+/// Reads the time of the last complete run from an earlier file of the same cluster. Returns `None` if it is missing.
 pub fn last_success(text: &str, cluster: &str) -> Option<Timestamp> {
     let head = format!("{LAST_SUCCESS}{{{}}} ", label("cluster", cluster));
     let value = text.lines().find_map(|line| line.strip_prefix(head.as_str()))?;
@@ -52,34 +52,30 @@ fn metrics(told: &Told<'_>) -> Vec<Metric> {
         ),
         metric(
             "forge_drift_unknown",
-            "Steps and verifications that the last run could not judge.",
+            "Steps and verifications that the last run could not evaluate.",
             [one(drift.unknown.len())],
         ),
         metric("forge_drift_hosts", "Hosts of the last run, each counted once, by outcome.", hosts(drift)),
         metric(
             "forge_drift_cluster_api",
-            "Outcome of the last run for what is declared through the cluster's API: 1 for its own.",
+            "Outcome of the last run for resources of the cluster's API: 1 for the actual outcome.",
             cluster_api(drift),
         ),
-        metric("forge_drift_ignored", "Findings that the inventory passes over.", [one(drift.counts().ignored)]),
-        metric(
-            "forge_drift_exit_code",
-            "Exit code of the last run: 0 as declared, 2 findings.",
-            [one(told.exit.code())],
-        ),
+        metric("forge_drift_ignored", "Findings that the inventory ignores.", [one(drift.counts().ignored)]),
+        metric("forge_drift_exit_code", "Exit code of the last run: 0 no drift, 2 findings.", [one(told.exit.code())]),
         metric(
             "forge_drift_duration_seconds",
-            "How long the last run took.",
+            "Duration of the last run.",
             [one(format!("{:.3}", drift.took.as_secs_f64()))],
         ),
         metric(
             "forge_drift_last_run_timestamp_seconds",
-            "When the last run had looked at the hosts.",
+            "Time at which the last run had observed the hosts.",
             time.map(seconds),
         ),
         metric(
             LAST_SUCCESS,
-            "When a run last told everything of every host, whether it found something or not.",
+            "Time of the last run that evaluated every host completely, with or without findings.",
             told.last_success.map(seconds),
         ),
     ]
@@ -97,7 +93,7 @@ fn seconds(time: Timestamp) -> (String, String) {
     one(time.as_second())
 }
 
-/// Every recipe with a finding, with all severities: what is put right goes to 0 before it goes away.
+/// Counts findings by recipe and severity, zero counts included, so that a resolved finding goes to 0.
 fn findings(drift: &Drift) -> BTreeMap<String, String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for finding in &drift.findings {
@@ -112,12 +108,12 @@ fn findings(drift: &Drift) -> BTreeMap<String, String> {
     counts.into_iter().map(|(labels, count)| (labels, count.to_string())).collect()
 }
 
-/// Every outcome; the cluster's API is not a host.
+/// Counts hosts by outcome. The cluster's API is not a host.
 fn hosts(drift: &Drift) -> BTreeMap<String, String> {
     outcomes(drift, drift.hosts.iter().filter(|host| !host.host.is_cluster()))
 }
 
-/// Every outcome of the cluster's API; none where it was not looked at.
+/// Returns the outcome of the cluster's API. Empty if it was not observed.
 fn cluster_api(drift: &Drift) -> BTreeMap<String, String> {
     match drift.hosts.iter().find(|host| host.host.is_cluster()) {
         Some(api) => outcomes(drift, std::iter::once(api)),
@@ -125,7 +121,7 @@ fn cluster_api(drift: &Drift) -> BTreeMap<String, String> {
     }
 }
 
-/// Counts each under its worst outcome: what is silent, then what is not known, then what is not as declared.
+/// Counts each host under its worst outcome: unreachable, then unknown, then drifted.
 fn outcomes<'d>(drift: &Drift, hosts: impl Iterator<Item = &'d HostDrift>) -> BTreeMap<String, String> {
     let unknown: HashSet<&HostName> = drift.unknown.iter().map(|unsure| &unsure.host).collect();
     let drifted: HashSet<&HostName> = drift.findings.iter().map(|finding| &finding.host).collect();

@@ -1,7 +1,7 @@
-//! Drift as SARIF 2.1.0: a result for each finding, at the line that declares it.
+//! Drift as SARIF 2.1.0: a result for each finding, located at the line that declares it.
 //!
-//! Which host it is stands in `logicalLocations`. What could not be told is no result but a notification of the run, which
-//! then was no success: so nobody takes "not seen" for "as declared".
+//! `logicalLocations` names the host. Steps that could not be evaluated are not results but notifications of the run,
+//! which then counts as unsuccessful, so that "not observed" is not mistaken for "no drift".
 
 use super::{Told, about, is_whole};
 use crate::drift::{Drift, Finding, Known, Severity, Standing};
@@ -15,10 +15,10 @@ use std::io::{self, Write};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
-/// Characters of a value at most: the whole is in the JSON output.
+/// Maximum characters of a value. The JSON output has the complete value.
 const VALUE: usize = 400;
 
-/// The rules of a run, by their ids: what they are called, and the index that results name.
+/// The rules of a run: names by id. Results refer to a rule by its position.
 type Rules = BTreeMap<String, String>;
 
 /// Writes one document.
@@ -37,7 +37,7 @@ pub fn sarif(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
     document(&json!({ "$schema": SCHEMA, "version": "2.1.0", "runs": [run] }), out)
 }
 
-/// Returns the id of a rule: the step, without the key of one turn of it.
+/// Returns the id of a rule: the step without the key of an instance.
 fn rule(recipe: &Untrusted, step: &Untrusted) -> String {
     let name = about::name(recipe, step);
     name.split('[').next().unwrap_or(&name).to_owned()
@@ -78,14 +78,14 @@ fn result(finding: &Finding, drift: &Drift, rules: &Rules) -> Value {
     result
 }
 
-/// What was found before and is gone.
+/// Returns the result for a resolved finding.
 fn absent(known: &Known, rules: &Rules) -> Value {
     let id = rule(&known.recipe, &known.step);
     json!({
         "ruleId": escape::line(&id),
         "ruleIndex": rules.keys().position(|rule| *rule == id),
         "level": level(known.severity),
-        "message": { "text": format!("resolved on {}: it is as declared again", plain(known.host.as_str())) },
+        "message": { "text": format!("resolved on {}: matches again", plain(known.host.as_str())) },
         "locations": [location(&known.host, "")],
         "partialFingerprints": fingerprint(&known.host, &known.recipe, &known.step, known.attribute.as_deref()),
         "baselineState": "absent",
@@ -108,7 +108,7 @@ fn standing(standing: Standing) -> &'static str {
     }
 }
 
-/// Returns text for a message, in which `[text](target)` would be a link and `{0}` a placeholder.
+/// Escapes text for a message, in which `[text](target)` is a link and `{0}` a placeholder.
 fn plain(text: &str) -> String {
     escape::line(text).replace("](", "] (").replace('{', "{{").replace('}', "}}")
 }
@@ -123,7 +123,7 @@ fn message(finding: &Finding) -> String {
     }
 }
 
-/// Returns where it is declared, and on which host it was seen.
+/// Returns the source location and the host of a finding.
 fn location(host: &HostName, place: &str) -> Value {
     let mut location = Map::new();
     if let Some((file, line, column)) = parts(place) {
@@ -136,14 +136,14 @@ fn location(host: &HostName, place: &str) -> Value {
     location.into()
 }
 
-/// Cuts `file:line:col`.
+/// Splits `file:line:col`.
 fn parts(place: &str) -> Option<(&str, u32, u32)> {
     let (rest, column) = place.rsplit_once(':')?;
     let (file, line) = rest.rsplit_once(':')?;
     Some((file, line.parse().ok().filter(|line| *line > 0)?, column.parse().ok().filter(|column| *column > 0)?))
 }
 
-/// Returns a path as a reference: what has a meaning there is percent-encoded.
+/// Returns a path as a URI reference, with reserved characters percent-encoded.
 fn uri(path: &str) -> String {
     let mut out = String::from(if path.starts_with('/') { "file://" } else { "" });
     for byte in path.bytes() {
@@ -156,7 +156,7 @@ fn uri(path: &str) -> String {
     out
 }
 
-/// Returns what names a finding over time, whatever its values are.
+/// Returns the stable id of a finding across runs, independent of its values.
 fn fingerprint(host: &HostName, recipe: &Untrusted, step: &Untrusted, attribute: Option<&str>) -> Value {
     let name = [host.as_str(), recipe.raw(), step.raw(), attribute.unwrap_or_default()].join("\0");
     json!({ "forgeFinding/v1": hex(&Sha256::digest(name.as_bytes())[..16]) })
@@ -174,7 +174,7 @@ fn properties(finding: &Finding, now: &str) -> Value {
     bag.into()
 }
 
-/// Returns how the run went: a success only where it told everything.
+/// Returns the invocation of the run. It is successful only if every host was evaluated completely.
 fn invocation(told: &Told<'_>) -> Value {
     let note = |level: &str, text: String, location: Value| json!({ "level": level, "message": { "text": text }, "locations": [location] });
     let unknown = told.drift.unknown.iter().map(|unsure| {

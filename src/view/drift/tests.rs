@@ -1,4 +1,4 @@
-//! Every report, written from the same drift and read by a parser of its format; and a hostile host in all of them.
+//! Every report format, written from the same drift and read by a parser of the format, also with hostile texts.
 
 use super::*;
 use crate::drift::{Cause, Drift, RunLine, Severity};
@@ -37,7 +37,7 @@ fn a_page_of_markdown() {
     insta::assert_snapshot!(written(&rich_drift(), markdown));
 }
 
-/// What differs from the majority stands in every page for people.
+/// Every page for people lists the outliers.
 #[test]
 fn odd_ones_out_are_told_where_hosts_were_compared() {
     let odd = Drift { outliers: Some(sample::outliers("5.15.0-130-generic")), ..rich_drift() };
@@ -45,7 +45,7 @@ fn odd_ones_out_are_told_where_hosts_were_compared() {
         (
             markdown as Writer,
             "**outliers:** 10 of 312 values on 4 of 6 hosts differ; 1 without a majority, 1 unknown on some hosts",
-            "- **odd** ` driver.loaded `: ` 550.54.15 ` on ` gpu02 `; ` none ` on ` gpu05 `; ` 560.35.03 ` on 4 hosts",
+            "- **outlier** ` driver.loaded `: ` 550.54.15 ` on ` gpu02 `; ` none ` on ` gpu05 `; ` 560.35.03 ` on 4 hosts",
         ),
         (
             html,
@@ -78,7 +78,7 @@ fn a_document_of_junit() {
         assert_eq!(number(&node, "failures"), of(&node, "failure"), "{node:?}");
         assert_eq!(number(&node, "errors"), of(&node, "error"), "{node:?}");
     }
-    assert_eq!((number(&root, "failures"), number(&root, "errors")), (11, 2), "each finding; one unknown, one silent");
+    assert_eq!((number(&root, "failures"), number(&root, "errors")), (11, 2), "one unknown, one unreachable");
     insta::assert_snapshot!(text);
 }
 
@@ -98,7 +98,7 @@ fn results_stand_where_they_are_declared() {
     assert_eq!(place["artifactLocation"]["uri"], "recipes/my%20base.yaml");
     assert_eq!(place["region"], serde_json::json!({ "startLine": 7, "startColumn": 5 }));
     assert_eq!((result["level"].as_str(), result["baselineState"].as_str()), (Some("error"), Some("new")));
-    assert_eq!(value["runs"][0]["invocations"][0]["executionSuccessful"], true, "what is found is told: {value:#}");
+    assert_eq!(value["runs"][0]["invocations"][0]["executionSuccessful"], true, "findings are no error: {value:#}");
 }
 
 #[test]
@@ -106,10 +106,10 @@ fn a_run_that_could_not_tell_everything_is_no_success() {
     let value: serde_json::Value = serde_json::from_str(&written(&rich_drift(), sarif)).unwrap();
     let run = &value["runs"][0]["invocations"][0];
     assert_eq!((&run["executionSuccessful"], &run["exitCode"]), (&false.into(), &4.into()));
-    assert_eq!(run["toolExecutionNotifications"].as_array().unwrap().len(), 2, "one silent host, one unknown step");
+    assert_eq!(run["toolExecutionNotifications"].as_array().unwrap().len(), 2, "one unreachable, one unknown");
 }
 
-/// All that the standard's schema says of what forge writes, and nothing else may stand there.
+/// The schema is the part of the standard's schema that forge uses, and allows no other keys.
 #[test]
 fn sarif_is_of_its_schema() {
     let schema: serde_json::Value = serde_json::from_str(include_str!("sarif.schema.json")).unwrap();
@@ -139,7 +139,7 @@ fn the_api_of_the_cluster_is_not_counted_as_a_host() {
     let drift = sample::drift(&["gpu01", "gpu02", HostName::CLUSTER], vec![on("gpu01"), on(HostName::CLUSTER)]);
     let page = written(&drift, html);
     assert!(page.contains("<h2>2 findings on 1 of 2 hosts and the cluster</h2>"), "{page}");
-    assert!(page.contains("1 host and the cluster: ") && page.contains("as declared on 1 host: gpu02"), "{page}");
+    assert!(page.contains("1 host and the cluster: ") && page.contains("no drift on 1 host: gpu02"), "{page}");
     assert!(written(&drift, markdown).contains(" on 1 host and the cluster: "));
     let file = written(&drift, prometheus);
     let value = |metric: &str, outcome: &str| {
@@ -149,7 +149,7 @@ fn the_api_of_the_cluster_is_not_counted_as_a_host() {
     let outcomes = |metric| ["as-declared", "drifted", "unreachable"].map(|outcome| value(metric, outcome));
     assert_eq!(outcomes("forge_drift_hosts"), ["1", "1", "0"].map(|n| Some(n.to_owned())), "{file}");
     assert_eq!(outcomes("forge_drift_cluster_api"), ["0", "1", "0"].map(|n| Some(n.to_owned())), "{file}");
-    assert!(!written(&rich_drift(), prometheus).contains("cluster_api"), "there is none");
+    assert!(!written(&rich_drift(), prometheus).contains("cluster_api"), "no cluster API was observed");
     assert_eq!(drift.counts().hosts, 2);
 }
 
@@ -158,7 +158,7 @@ fn the_last_success_is_read_from_the_file_before() {
     let text = written(&rich_drift(), prometheus);
     let time = "2026-11-21T09:15:00Z".parse().ok();
     assert_eq!(last_success(&text, "h100-prod"), time);
-    assert_eq!(last_success(&text, "h100"), None, "that is another cluster");
+    assert_eq!(last_success(&text, "h100"), None, "another cluster");
     assert_eq!(
         last_success("forge_drift_last_success_timestamp_seconds{cluster=\"h100-prod\"} soon\n", "h100-prod"),
         None
@@ -186,7 +186,7 @@ fn a_page_of_html() {
     insta::assert_snapshot!(html_without_assets(&rich_drift()));
 }
 
-/// The page without its style and its script, which are files of their own.
+/// Returns the page without its style and its script, which are separate files.
 fn html_without_assets(drift: &Drift) -> String {
     let page = written(drift, html);
     let cut = |text: String, from: &str, to: &str| {
@@ -211,11 +211,11 @@ fn the_policy_names_the_page_s_own_style_and_script() {
     assert!(policy.contains(&format!("style-src 'sha256-{}'", digest(inside("<style>", "</style>")))), "{policy}");
     assert!(policy.contains(&format!("script-src 'sha256-{}'", digest(inside("<script>", "</script>")))), "{policy}");
     for active in ["unsafe", "onclick=", " style=", "http:", "https:", "innerHTML", "eval("] {
-        assert!(!page.contains(active), "`{active}` stands in the page");
+        assert!(!page.contains(active), "`{active}` is in the page");
     }
 }
 
-/// A host that tries every grammar at once, in every place where its text is shown.
+/// Returns drift with markup of every format in every text from a host.
 pub fn hostile() -> Drift {
     const TEXT: &str = "\u{1b}[31m\u{1b}]0;x\u{7}<script>alert(1)</script>]]>\"'`&amp;\n# x\r\0\u{8}\u{202e}\u{2066}\u{fffe}\u{ffff}[a](javascript:b) {label=\"} {0} | \\ --> <!-- \t```";
     let mut drift = rich_drift();
@@ -242,14 +242,14 @@ pub fn hostile() -> Drift {
     drift
 }
 
-/// Nothing that acts on a terminal, reorders or hides.
+/// Asserts that no character acts on a terminal, reorders text or is invisible.
 #[track_caller]
 fn is_harmless(text: &str) {
     let found: Vec<char> = text.chars().filter(|c| crate::view::escape::hidden(*c)).collect();
     assert_eq!(found, [' '; 0]);
 }
 
-/// The formats that a parser at hand reads; those of other programs are in `tests/browser`.
+/// Checks the formats for which a parser is available. `tests/browser` checks the others.
 #[test]
 fn a_hostile_host_is_text_in_every_format() {
     let drift = hostile();
@@ -264,12 +264,12 @@ fn a_hostile_host_is_text_in_every_format() {
     let value: serde_json::Value = serde_json::from_str(&written(&drift, sarif)).unwrap();
     assert_eq!(
         value["runs"][0]["results"][0]["properties"]["host"], drift.cluster,
-        "parsed, it is as the host said it"
+        "parsed, it is the host's exact text"
     );
     let message = value["runs"][0]["results"][0]["message"]["text"].as_str().unwrap();
     assert!(!message.contains("]("), "no link: {message}");
     let page = written(&drift, html);
-    assert_eq!(page.matches("<script").count(), 2, "the island and the page's own");
+    assert_eq!(page.matches("<script").count(), 2, "the data and the page's own script");
     assert_eq!(page.matches("<!--").count(), 0);
     let lines = written(&drift, prometheus);
     assert!(lines.lines().all(|line| line.starts_with("forge_drift_") || line.starts_with("# ")), "{lines}");

@@ -1,4 +1,4 @@
-//! Drift as one document, and as a message a line: the version first, then what was found, then how it ended.
+//! Drift as one document, and as one message per line: the version first, then the results, then the end.
 
 use super::{Exit, formatter};
 use crate::drift::{Counts, Drift, Finding, History, HostDrift, IgnoredLine, Known, Unsure, VERSION};
@@ -23,7 +23,7 @@ pub struct HistoryBody<'a> {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "message")]
 pub enum Message<'a> {
-    /// The first line: of what form the others are, and what they are of.
+    /// The first line: the format version of the other lines, and the run.
     Version {
         version: u32,
         forge: &'a str,
@@ -34,7 +34,7 @@ pub enum Message<'a> {
         time: &'a str,
         simulated: &'a [HostName],
     },
-    /// Of every host that was looked at.
+    /// One per observed host.
     Host {
         #[serde(flatten)]
         host: &'a HostDrift,
@@ -43,26 +43,26 @@ pub enum Message<'a> {
         #[serde(flatten)]
         finding: &'a Finding,
     },
-    /// What could not be told.
+    /// A step or verification that could not be evaluated.
     Unknown {
         #[serde(flatten)]
         unknown: &'a Unsure,
     },
-    /// What was found before and is gone.
+    /// A finding of an earlier run that no longer exists.
     Resolved {
         #[serde(flatten)]
         resolved: &'a Known,
     },
-    /// An entry of `drift.ignore` that passed something over, or whose time is over.
+    /// An entry of `drift.ignore` that matched a finding or is expired.
     Ignored {
         #[serde(flatten)]
         ignored: &'a IgnoredLine,
     },
-    /// The last line. A stream without it was cut off.
+    /// The last line. A stream without it is incomplete.
     End { counts: Counts, exit: Exit, took: Duration },
 }
 
-/// Writes a message a line.
+/// Writes one message per line.
 pub fn messages(drift: &Drift, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
     let Drift { forge, run, cluster, inventory, time, simulated, .. } = drift;
     line(&Message::Version { version: VERSION, forge, run, cluster, inventory, time, simulated }, out)?;

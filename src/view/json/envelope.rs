@@ -1,4 +1,4 @@
-//! The schema of every document that a verb writes with `--format json`: what it begins with, and what each result holds.
+//! The schema of all documents that verbs write with `--format json`: the common keys, and the keys of each result.
 
 use super::{
     DoctorBody, ExecBody, Exit, FactsBody, FetchBody, ImagesBody, InitBody, OutliersBody, PlanBody, ReportBody,
@@ -14,7 +14,7 @@ fn body<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
     T::json_schema(generator).into()
 }
 
-/// Every value of `result`, with what stands beside it.
+/// Every value of `result`, with the other keys of its document.
 const RESULTS: &[(&str, Body)] = &[
     ("plan", body::<PlanBody<'_>>),
     ("images", body::<ImagesBody<'_>>),
@@ -41,7 +41,7 @@ const RESULTS: &[(&str, Body)] = &[
     ("init", body::<InitBody<'_>>),
 ];
 
-/// Returns the schema of all documents: one alternative per `result`, and no key that it does not name.
+/// Returns the schema of all documents: one alternative per `result`, without additional keys.
 pub fn document_schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let exit: Value = generator.subschema_for::<Exit>().into();
@@ -50,7 +50,7 @@ pub fn document_schema() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Document",
-        "description": "What a verb writes with `--format json`; `result` says which key holds what.",
+        "description": "The output of a command with `--format json`. `result` names the kind of the document.",
         "oneOf": alternatives,
         "$defs": generator.take_definitions(true),
     })

@@ -1,4 +1,4 @@
-//! JSON with everything escaped that acts on a terminal or cannot be seen; parsed back it is the same text.
+//! JSON with control and invisible characters escaped. It parses to the original text.
 
 use crate::model::SecretStore;
 use crate::view::escape;
@@ -6,10 +6,10 @@ use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// Pretty printing or a single line, with hidden characters as `\u` escapes and placeholders of secrets by their names.
+/// Formats pretty or compact JSON with hidden characters as `\u` escapes, and names instead of placeholders of secrets.
 pub struct Harmless {
     pretty: Option<PrettyFormatter<'static>>,
-    /// Whether placeholders stay as they are.
+    /// Whether placeholders are kept.
     exact: bool,
 }
 
@@ -20,12 +20,12 @@ impl Default for Harmless {
 }
 
 impl Harmless {
-    /// Returns one that writes everything in a line.
+    /// Returns a formatter that writes everything in one line.
     pub fn compact() -> Self {
         Self { pretty: None, exact: false }
     }
 
-    /// Returns one that leaves placeholders of secrets as they are, for what forge itself reads again.
+    /// Returns a formatter that keeps placeholders of secrets, for files that forge reads back.
     pub fn exact() -> Self {
         Self { exact: true, ..Self::default() }
     }
@@ -110,7 +110,7 @@ impl Formatter for Harmless {
     }
 }
 
-/// JSON escapes UTF-16 units: one or two per character.
+/// Writes a character as JSON escapes of its one or two UTF-16 units.
 fn unit_escapes<W: ?Sized + Write>(out: &mut W, c: char) -> io::Result<()> {
     c.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(out, "\\u{unit:04x}"))
 }

@@ -1,4 +1,4 @@
-//! The JSON writer: one document per result of a verb, with its form's version first.
+//! The JSON writer: one document per result of a verb, with the format version first.
 
 mod drift;
 mod envelope;
@@ -24,18 +24,18 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// The version of the documents' form. Additions keep it; anything else raises it.
+/// The format version of the documents. Additions keep it, all other changes increment it.
 pub const VERSION: u32 = 1;
 
-/// Writes JSON that is also harmless on a terminal.
+/// Writes JSON that is safe to print on a terminal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Json;
 
-/// What every document begins with.
+/// The common keys of all documents.
 #[derive(Serialize)]
 struct Document<T> {
     version: u32,
-    /// `plan`, `report`, `facts` …: which key holds the result.
+    /// The kind of the document: `plan`, `report`, `facts` ….
     result: &'static str,
     forge: &'static str,
     exit: Exit,
@@ -66,14 +66,14 @@ impl<T: Serialize> Document<T> {
     }
 }
 
-/// Writes a document of another form than forge's own, as harmless on a terminal.
+/// Writes a document in another format than forge's own, safe to print on a terminal.
 pub(super) fn document(value: &serde_json::Value, out: &mut dyn Write) -> io::Result<()> {
     let mut serializer = serde_json::Serializer::with_formatter(&mut *out, formatter::Harmless::default());
     value.serialize(&mut serializer)?;
     writeln!(out)
 }
 
-/// Returns a value in one line, as harmless on a terminal.
+/// Returns a value as one line, safe to print on a terminal.
 pub(super) fn compact(value: &impl Serialize) -> io::Result<String> {
     let mut out = Vec::new();
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, formatter::Harmless::compact()))?;
@@ -126,13 +126,13 @@ struct FactsBody<'a> {
 struct HostFacts<'a> {
     host: &'a HostName,
     reach: &'a Reach,
-    /// Present and true for a sandbox on the machine that forge ran on, and where hardware is a stand-in.
+    /// Present and true for a local sandbox, and for hosts with simulated hardware.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     simulated: bool,
     facts: BTreeMap<&'a str, Fact<'a>>,
 }
 
-/// A fact is a value or the reason why it is not known: never a null that could mean either.
+/// A fact: a value, or the reason why it is unknown. Never an ambiguous null.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Fact<'a> {
@@ -143,7 +143,7 @@ enum Fact<'a> {
 #[derive(Serialize, JsonSchema)]
 struct OutliersBody<'a> {
     outliers: &'a Outliers,
-    /// Hosts that are not real, or whose hardware is a stand-in.
+    /// Simulated hosts, and hosts with simulated hardware.
     simulated: Vec<&'a HostName>,
     unreachable: Vec<&'a HostName>,
 }
@@ -158,12 +158,12 @@ impl<'a> OutliersBody<'a> {
 
 #[derive(Serialize, JsonSchema)]
 struct SandboxesBody<'a> {
-    /// Whether they were ended just now.
+    /// Whether this command ended them.
     ended: bool,
     sandboxes: Vec<SandboxLine<'a>>,
 }
 
-/// A sandbox as it was before; `pid` is null where none ran.
+/// A sandbox in its previous state. `pid` is null if it was not running.
 #[derive(Serialize, JsonSchema)]
 struct SandboxLine<'a> {
     host: &'a str,

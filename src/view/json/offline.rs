@@ -1,4 +1,4 @@
-//! Documents of the verbs that read what is there: graphs, recipes, explanations, runs.
+//! Documents of verbs that do not contact hosts: graphs, recipes, explanations, runs.
 
 use super::Exit;
 use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
@@ -67,10 +67,10 @@ pub struct ComparisonBody<'a> {
     pub comparison: &'a Comparison,
 }
 
-/// A run with the exit code that it ended with.
+/// A run with its exit code.
 #[derive(Serialize, JsonSchema)]
 pub struct Past<'a> {
-    /// `None` while it is not finished.
+    /// `None` if the run is not finished.
     exit: Option<Exit>,
     #[serde(flatten)]
     run: &'a PastRun,
@@ -82,7 +82,7 @@ impl<'a> Past<'a> {
     }
 }
 
-/// A run of the list, or why it cannot be read.
+/// A run of the list, or the reason why it is unreadable.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Line<'a> {

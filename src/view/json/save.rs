@@ -1,12 +1,12 @@
-//! The file of a saved plan: as a document, harmless on a terminal, and the same value once it is read.
+//! Writes saved plans: safe to print on a terminal, and parsed to the same value.
 
 use super::formatter::Harmless;
 use crate::engine::SavedPlan;
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Writes a saved plan. What stands for a secret stays as it is, unlike in documents: questions to hosts are found
-/// again by their exact text.
+/// Writes a saved plan. Unlike documents, it keeps placeholders of secrets, because recorded queries are looked up by
+/// their exact text.
 pub fn save(saved: &SavedPlan, out: &mut dyn Write) -> io::Result<()> {
     let mut serializer = serde_json::Serializer::with_formatter(&mut *out, Harmless::exact());
     saved.serialize(&mut serializer)?;

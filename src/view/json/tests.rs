@@ -1,4 +1,4 @@
-//! What programs read: the shape of each document, and that it is the same text once parsed.
+//! The structure of JSON documents, and that they parse to the original text.
 
 use super::*;
 use crate::diag::{Code, Diag, Diags, FileId, Sources, Span};

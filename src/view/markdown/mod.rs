@@ -1,6 +1,6 @@
-//! A plan as a comment under a change that is reviewed: short where all is equal, with the diffs folded in.
+//! A plan as Markdown for a review comment: equal changes once, diffs in collapsed sections.
 //!
-//! Architecture Invariant: the page never exceeds the limit of a comment, and no text of a host acts in it.
+//! Architecture Invariant: the page never exceeds the limit of a comment, and no text of a host acts as markup.
 
 pub(super) mod page;
 
@@ -14,12 +14,12 @@ use page::{Page, block, code, prose, span, whole_block};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Characters of a name at most.
+/// Maximum characters of a name.
 const NAME: usize = 80;
-/// Characters of a value or a reason at most.
+/// Maximum characters of a value or a reason.
 const VALUE: usize = 300;
 
-/// Writes a plan for a review. `digest` is that of the file it is kept in.
+/// Writes a plan for a review. `digest` is the digest of the saved plan's file.
 pub fn plan(plan: &Plan, digest: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
     let mut page = Page::default();
     page.part("heading", &[heading(plan), heading_alone(plan)]);
@@ -32,21 +32,21 @@ pub fn plan(plan: &Plan, digest: Option<&str>, out: &mut dyn Write) -> io::Resul
     }
     page.reserve(0);
     page.part("section", &[rest]);
-    out.write_all(page.finish("The saved plan has everything: `forge show FILE`.").as_bytes())
+    out.write_all(page.finish("The saved plan is complete: run `forge show FILE`.").as_bytes())
 }
 
-/// Names what waits, is blocked, unknown or not reached: diffs are cut before it is. What alone would fill half of the
-/// page is only counted.
+/// Lists waiting, blocked, unknown and unreachable items. Diffs are cut before this section is. A section that would
+/// fill half of the page is replaced by counts.
 fn rest(plan: &Plan) -> io::Result<String> {
     let whole = told(|out| sections::write(plan, &plan.counts(), false, out))?;
-    let head = "What waits, is blocked, unknown or not reached";
+    let head = "Waiting, blocked, unknown and unreachable";
     let form = |text: &str| folded(head, text);
     Some(form(&whole))
         .filter(|whole| whole.len() <= page::LIMIT / 2)
         .map_or_else(|| Ok(form(&sections::sums(plan))), Ok)
 }
 
-/// The first line: how much of what, and everything that is not known.
+/// Returns the first line: the counts, and the names of everything unknown.
 fn heading(plan: &Plan) -> String {
     let unknown = unknown(plan);
     match unknown.is_empty() {
@@ -74,7 +74,7 @@ fn sums(plan: &Plan) -> String {
     }
 }
 
-/// Names what is not known, equal things once.
+/// Returns the names of everything unknown, equal items once.
 fn unknown(plan: &Plan) -> Vec<String> {
     let steps = group::steps(plan, StepPlan::is_open).into_iter();
     let steps = steps.map(|group| format!("{} on {}", span(&group.step.id.to_string(), NAME), hosts(&group.hosts)));
@@ -96,7 +96,7 @@ fn folded_names(hosts: &[&HostName]) -> String {
     fold(hosts.iter().map(|host| host.as_str()))
 }
 
-/// What a reviewer wants to know before reading on.
+/// Returns the summary: counts, maximum disruption, cluster and versions.
 fn summary(plan: &Plan, digest: Option<&str>) -> io::Result<String> {
     let mut lines = String::new();
     if !plan.simulated.is_empty() {
@@ -107,7 +107,7 @@ fn summary(plan: &Plan, digest: Option<&str>) -> io::Result<String> {
     lines += &format!("{}\n\n", sums.trim());
     let most = plan.hosts.iter().map(crate::plan::HostPlan::at_most).max().unwrap_or_default();
     if most > Disruption::D0 {
-        lines += &format!("**Disrupts, at most {most}:** {}\n\n", most.meaning());
+        lines += &format!("**Disruption, at most {most}:** {}\n\n", most.meaning());
     }
     let (cluster, inventory) = (span(&plan.cluster, NAME), span(&plan.inventory, NAME));
     let kept = match digest {
@@ -118,7 +118,7 @@ fn summary(plan: &Plan, digest: Option<&str>) -> io::Result<String> {
     Ok(lines)
 }
 
-/// Returns what the text writer says of a part, without colours.
+/// Returns the output of a section of the text writer without colours.
 fn told(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<String> {
     let mut out = Vec::new();
     write(&mut out)?;
@@ -134,7 +134,7 @@ fn folded(head: &str, body: &str) -> String {
     }
 }
 
-/// One change for all hosts on which it is the same, its diff folded in; or in a line.
+/// Returns one change for all hosts on which it is equal, with a collapsed diff if `whole`, else as one line.
 fn change(folded: &FoldedStep<'_>, whole: bool) -> String {
     match whole {
         true => format!(
@@ -146,7 +146,7 @@ fn change(folded: &FoldedStep<'_>, whole: bool) -> String {
     }
 }
 
-/// `quote` is for the grammar of the place where the head stands.
+/// Returns the head of a change. `quote` quotes for the grammar at its place.
 fn change_head(folded: &FoldedStep<'_>, quote: &dyn Fn(&str, usize) -> String, strong: [&str; 2]) -> String {
     let group = &folded.group;
     let step = group.step;
@@ -160,7 +160,7 @@ fn change_head(folded: &FoldedStep<'_>, quote: &dyn Fn(&str, usize) -> String, s
     };
     let what = format!("{} {}", quote(&step.kind, NAME), quote(step.title.raw(), NAME));
     let on = format!("{}: {}", words::places_of(group.hosts.iter().copied()), quote(&folded_names(&group.hosts), NAME));
-    let values = if folded.values.is_empty() { "" } else { ", with values of their own" };
+    let values = if folded.values.is_empty() { "" } else { ", with host-specific values" };
     format!("{} {what}{class} on {on}{values}", quote(sign, NAME))
 }
 
@@ -172,7 +172,7 @@ fn body(folded: &FoldedStep<'_>) -> String {
         let most = envelope.disruption.max(step.disruption);
         let until = prose(envelope.until.raw(), VALUE);
         // Writing to a `String` cannot fail.
-        let _ = writeln!(out, "- ? at most {most}, judged again after {until}");
+        let _ = writeln!(out, "- ? at most {most}, evaluated again after {until}");
     }
     let _ = writeln!(out, "- declared at {}", span(&step.place, VALUE));
     let values = folded.describe_values(false);
@@ -192,7 +192,7 @@ fn attribute(change: &Change, out: &mut String) {
         (None, Some(from), Some(to)) => {
             writeln!(out, "- {name}: {} → {}", span(from.raw(), VALUE), span(to.raw(), VALUE))
         }
-        (None, Some(one), None) => writeln!(out, "- {name}: {} is taken away", span(one.raw(), VALUE)),
+        (None, Some(one), None) => writeln!(out, "- {name}: {} is removed", span(one.raw(), VALUE)),
         (None, None, Some(one)) => writeln!(out, "- {name}: {}", span(one.raw(), VALUE)),
         (None, None, None) => writeln!(out, "- {name}"),
     };

@@ -1,32 +1,32 @@
-//! A Markdown page that never grows beyond a limit, and text that cannot act on it.
+//! A Markdown page of limited size, and escaping of text for it.
 
 use crate::view::escape;
 use std::fmt::Write as _;
 
-/// The length of a page at most. Bytes: a comment on GitHub has 65,536 characters, and whoever writes it there may want
-/// to add a mark of its own. GitLab allows more.
+/// Maximum length of a page in bytes. A GitHub comment has at most 65,536 characters, and the tool that posts it may
+/// add a marker. GitLab allows more.
 pub const LIMIT: usize = 65_000;
 
-/// Kept free for the line that says what was cut.
+/// Bytes reserved for the line about omitted parts.
 const RESERVE: usize = 512;
 
-/// Lines of a block at most; the others are counted.
+/// Maximum lines of a block. More are counted.
 const LINES: usize = 200;
-/// Bytes of a line of a block at most.
+/// Maximum bytes of a line of a block.
 const LINE: usize = 400;
 
-/// A page that is written from its beginning to its end.
+/// A page that is written from start to end.
 #[derive(Debug, Default)]
 pub struct Page {
     text: String,
-    /// How many parts did not fit, by what they are.
+    /// Number of parts that did not fit, by kind.
     cut: Vec<(&'static str, usize)>,
-    /// Bytes that no part may take: they are for one that comes later.
+    /// Bytes reserved for a later part.
     reserved: usize,
 }
 
 impl Page {
-    /// Appends a part, or the first of its shorter forms that fits; what fits in no form is counted as one `what`.
+    /// Appends the first form of a part that fits; shorter forms come later in `forms`. If none fits, counts `what`.
     pub fn part(&mut self, what: &'static str, forms: &[String]) {
         let room = LIMIT.saturating_sub(RESERVE + self.reserved + self.text.len());
         match forms.iter().position(|form| form.len() < room) {
@@ -39,7 +39,7 @@ impl Page {
         }
     }
 
-    /// Keeps bytes free for a part that comes later, until it is set to 0.
+    /// Reserves bytes for a later part. 0 releases them.
     pub fn reserve(&mut self, bytes: usize) {
         self.reserved = bytes;
     }
@@ -51,7 +51,7 @@ impl Page {
         }
     }
 
-    /// Returns the page, with what was cut and where it is told whole.
+    /// Returns the page. If parts were cut, adds their counts and `whole`, which says where the complete data is.
     pub fn finish(mut self, whole: &str) -> String {
         if !self.cut.is_empty() {
             let parts: Vec<String> = self.cut.iter().map(|(what, n)| crate::view::count(*n, what)).collect();
@@ -62,26 +62,24 @@ impl Page {
     }
 }
 
-/// Returns one line as code for a place where Markdown is read, cut after `limit` characters. Nothing acts in it: no
-/// entity, no tag, no link; and nobody is mentioned by what stands in code.
+/// Returns one line as a Markdown code span, cut after `limit` characters. Entities, tags, links and mentions have no
+/// effect in it.
 pub fn span(raw: &str, limit: usize) -> String {
     let text = escape::short(raw, limit);
     let fence = "`".repeat(ticks(&text) + 1);
-    // A blank beside the fence is taken away; one more keeps those of the text, and a backtick off the fence.
+    // Markdown strips one space next to each fence. The added spaces protect spaces and backticks of the text.
     match text.is_empty() {
         true => "(empty)".to_owned(),
         false => format!("{fence} {text} {fence}"),
     }
 }
 
-/// Returns a sentence of forge's for a place where Markdown is read: as [`span`], with its own marks of names, which would
-/// be read as backticks there, as quotes.
+/// Returns a sentence as [`span`], with its backticks around names replaced by quotes.
 pub fn prose(raw: &str, limit: usize) -> String {
     span(&raw.replace('`', "'"), limit)
 }
 
-/// Returns one line as code for a place where HTML is read: whatever is no letter, digit or plain punctuation is an
-/// entity.
+/// Returns one line as HTML `<code>`. Everything except letters, digits and plain punctuation becomes an entity.
 pub fn code(raw: &str, limit: usize) -> String {
     let mut out = String::from("<code>");
     for c in escape::short(raw, limit).chars() {
@@ -94,12 +92,12 @@ pub fn code(raw: &str, limit: usize) -> String {
     out + "</code>"
 }
 
-/// Returns a fenced block. Its fence is longer than any in it, and lines beyond a limit are counted.
+/// Returns a fenced block. Its fence is longer than any fence in the text. Lines beyond a limit are counted.
 pub fn block(language: &str, raw: &str) -> String {
     fenced(language, raw, LINES)
 }
 
-/// Returns a fenced block with every line of a text that the page must not shorten.
+/// Returns a fenced block with all lines of a text.
 pub fn whole_block(language: &str, raw: &str) -> String {
     fenced(language, raw, usize::MAX)
 }
@@ -144,7 +142,7 @@ mod tests {
         for active in ['<', '>', '*', '[', ']', '(', ')', '@', '`', '|', '\n', '\u{202e}', ':', '.'] {
             assert!(!inside.contains(active), "{active:?} in {inside}");
         }
-        assert!(!inside.contains("&amp;"), "an entity of the host's is text: {inside}");
+        assert!(!inside.contains("&amp;"), "an entity in host text is plain text: {inside}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A plan as a comment: whole, hostile, and far too large.
+//! A plan as a comment: complete, with hostile texts, and too large.
 
 use super::*;
 use crate::model::Verdict;
@@ -40,7 +40,7 @@ fn the_first_line_counts_and_names_what_is_unknown() {
     assert_eq!(first, "### forge plan: no changes on 2 hosts, 2 unknown (?): ` base/gsp ` on ` gpu[01:02] `");
 }
 
-/// What a host says is text, wherever it stands.
+/// Text of a host is plain text in every place.
 #[test]
 fn no_text_of_a_host_acts() {
     let bad = "x</code></details><script>alert(1)</script> ![a](http://b) @everyone ``` \u{1b}[31m\n# y";
@@ -60,7 +60,7 @@ fn no_text_of_a_host_acts() {
     assert!(!text.contains('\u{1b}'));
 }
 
-/// Lines that Markdown reads as text: a fence ends with a line of at least as many backticks and nothing else.
+/// Returns the lines outside of fences. A fence ends at a line of at least as many backticks and nothing else.
 pub fn outside_of_fences(text: &str) -> String {
     let (mut fence, mut out) = (0, String::new());
     for line in text.lines() {
@@ -82,7 +82,7 @@ fn a_plan_of_any_size_fits_a_comment_and_says_what_it_lacks() {
         (0..40).map(move |at| {
             let mut change = Change::new("content", None, None);
             change.diff = Some("+a line\n".repeat(100).as_str().into());
-            // Other words alone would fold: each host has a text of its own shape.
+            // Texts that differ only in words would fold, so each host has a text of another shape.
             let reason = "differs ".repeat(host + 1);
             StepPlan { changes: vec![change], ..step(&format!("s{at}"), "file", "/etc/x", Verdict::Change, &reason) }
         })
@@ -99,7 +99,7 @@ fn a_plan_of_any_size_fits_a_comment_and_says_what_it_lacks() {
     assert_eq!(shown + number(" changes"), 4000, "{cut}");
 }
 
-/// Takes out spans of code: a run of backticks up to the next one of the same length.
+/// Removes code spans: a run of backticks up to the next run of the same length.
 fn without_spans(line: &str) -> String {
     let (mut rest, mut out) = (line, String::new());
     while let Some(at) = rest.find('`') {

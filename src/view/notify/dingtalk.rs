@@ -1,10 +1,10 @@
-//! DingTalk: a custom bot takes plain text; nobody is called, as nobody stands in `at`.
+//! DingTalk: a custom bot takes plain text. `at` is empty, so no user is mentioned.
 
 use super::{Payload, Room, json_bytes, message};
 use crate::drift::Notice;
 use serde_json::json;
 
-/// A message takes 20,000 bytes, with what stands around the text.
+/// Maximum bytes of the text. A message has at most 20,000 bytes, including the JSON around the text.
 const LIMIT: usize = 19_500;
 
 pub(super) fn render(notice: &Notice) -> Payload {

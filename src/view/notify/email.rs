@@ -1,17 +1,17 @@
-//! Mail: a message as RFC 5322 has it, its text in base64, so that no line of it can be taken for anything else.
+//! Mail: an RFC 5322 message with its text in base64, so that no line of the text is parsed as a header.
 
 use super::{Payload, Room, headline, message};
 use crate::drift::Notice;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Of the text. Bytes.
+/// Maximum bytes of the text.
 const LIMIT: usize = 500_000;
-/// Characters of a line of base64.
+/// Characters of a base64 line.
 const LINE: usize = 76;
-/// Characters of a subject.
+/// Maximum characters of a subject.
 const SUBJECT: usize = 120;
-/// Bytes of a word of a subject that is encoded: its line has 76 characters at most, with all that stands around it.
+/// Maximum bytes of an encoded word of a subject. Its line, with the encoding around it, has at most 76 characters.
 const WORD: usize = 39;
 
 pub(super) fn render(notice: &Notice, to: &[String], from: Option<&str>) -> Payload {
@@ -20,7 +20,7 @@ pub(super) fn render(notice: &Notice, to: &[String], from: Option<&str>) -> Payl
     mail.extend(from.map(|from| format!("From: {from}\n")));
     mail.push_str(&format!("Subject: {}\n", subject(&headline(notice))));
     mail.push_str("MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n");
-    // Nobody's answering machine answers to it.
+    // Suppresses automatic replies (RFC 3834).
     mail.push_str("Auto-Submitted: auto-generated\n\n");
     let text = STANDARD.encode(format!("{}\n", message.text()));
     for line in text.as_bytes().chunks(LINE) {
@@ -31,7 +31,7 @@ pub(super) fn render(notice: &Notice, to: &[String], from: Option<&str>) -> Payl
     Payload { body: mail, left_out: message.left_out }
 }
 
-/// Returns a subject in words that any relay takes (RFC 2047).
+/// Encodes a subject for all relays (RFC 2047).
 fn subject(text: &str) -> String {
     let text: String = text.chars().take(SUBJECT).collect();
     if text.chars().all(|c| c.is_ascii_graphic() || c == ' ') && !text.contains("=?") {

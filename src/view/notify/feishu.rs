@@ -1,10 +1,11 @@
-//! Feishu (Lark): a custom bot takes rich text; its text nodes are plain, where `<at …>` in a message of text would call everybody.
+//! Feishu (Lark): a custom bot takes rich text. Its text nodes are plain, while `<at …>` in a text message would
+//! mention users.
 
 use super::{Payload, Room, headline, json_bytes, message};
 use crate::drift::Notice;
 use serde_json::{Value, json};
 
-/// A request takes 20 kB. Bytes, with room for what stands around the lines and for the signature.
+/// Maximum bytes of the lines. A request has at most 20 kB, including the JSON around the lines and the signature.
 const LIMIT: usize = 19_000;
 
 pub(super) fn render(notice: &Notice) -> Payload {

@@ -1,7 +1,7 @@
-//! What people and programs are sent when what drift finds changes: one text, and one file for each service's own grammar.
+//! Notifications about changed drift findings: one common text, and one module per service for its grammar.
 //!
-//! Architecture Invariant: rendering is pure, and knows neither addresses nor tokens. What a host said is escaped for the
-//! service it goes to; no service is given a markup in which it could act.
+//! Architecture Invariant: rendering is pure and has no access to addresses or tokens. Text from hosts is escaped for
+//! each service and cannot act as markup.
 
 mod dingtalk;
 mod email;
@@ -18,14 +18,14 @@ use crate::drift::{Item, Notice};
 use crate::model::HostName;
 use indexmap::IndexMap;
 
-/// What of a host's text stands in a line.
+/// Maximum characters of a host's text in a line.
 const PART_CHARS: usize = 160;
 
-/// A body to be sent.
+/// A body to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     pub body: String,
-    /// How many findings did not fit.
+    /// Number of findings that did not fit.
     pub left_out: usize,
 }
 
@@ -41,16 +41,16 @@ pub fn render(service: &Service, notice: &Notice) -> Payload {
     }
 }
 
-/// How much a service takes, and how it counts.
+/// The size limit of a service, and how it is measured.
 struct Room {
     limit: usize,
-    /// What a line takes up, its end included.
+    /// Returns the size of a line, including its end.
     size: fn(&str) -> usize,
-    /// Makes text harmless in the service's grammar, once nothing in it acts on a terminal.
+    /// Escapes text for the service's grammar. The text is already escaped for a terminal.
     escape: fn(&str) -> String,
 }
 
-/// The lines of a message, and how many findings did not fit.
+/// The lines of a message, and the number of findings that did not fit.
 struct Message {
     lines: Vec<String>,
     left_out: usize,
@@ -62,7 +62,7 @@ impl Message {
     }
 }
 
-/// Returns how much is told of what: `2 new, 1 resolved; 7 open`.
+/// Returns the counts: `2 new, 1 resolved; 7 open`.
 pub fn summary(notice: &Notice) -> String {
     let what = [(notice.new.len(), "new"), (notice.changed.len(), "changed"), (notice.resolved.len(), "resolved")];
     format!("{}; {} open", words::counts(&what), notice.open)
@@ -73,7 +73,7 @@ fn headline(notice: &Notice) -> String {
     format!("forge drift: {}: {}", escape::short(&notice.cluster, PART_CHARS), summary(notice))
 }
 
-/// Writes as many findings as fit, equal ones of several hosts once, and counts the others.
+/// Returns as many findings as fit, equal ones of several hosts once, and the number of the others.
 fn message(notice: &Notice, room: &Room) -> Message {
     let escaped = |line: String| (room.escape)(&line);
     let mut lines = vec![escaped(headline(notice))];
@@ -83,7 +83,7 @@ fn message(notice: &Notice, room: &Room) -> Message {
             hosts(&notice.simulated.iter().collect::<Vec<_>>())
         )));
     }
-    let more = |left: usize| format!("… and {} more; `forge drift` tells all", count(left, "finding"));
+    let more = |left: usize| format!("… and {} more; run `forge drift` to list all", count(left, "finding"));
     let mut used: usize = lines.iter().map(|line| (room.size)(line)).sum();
     let (mut left_out, reserve) = (0, (room.size)(&more(usize::MAX)));
     for (head, items) in [("new", &notice.new), ("changed", &notice.changed), ("resolved", &notice.resolved)] {
@@ -92,7 +92,7 @@ fn message(notice: &Notice, room: &Room) -> Message {
             let mut block: Vec<String> = if begun { Vec::new() } else { vec![String::new(), format!("{head}:")] };
             block.extend(line.lines().map(|line| (room.escape)(line)));
             let size: usize = block.iter().map(|line| (room.size)(line)).sum();
-            // Order says what matters: nothing small overtakes what did not fit.
+            // Findings are ordered by importance: after one that does not fit, later ones are omitted too.
             if left_out > 0 || used + size + reserve > room.limit {
                 left_out += number;
                 continue;
@@ -107,7 +107,7 @@ fn message(notice: &Notice, room: &Room) -> Message {
     Message { lines, left_out }
 }
 
-/// Returns each finding as text, with the number of hosts it stands for; the worst first.
+/// Returns each distinct finding as text with its number of hosts, worst first.
 fn entries(items: &[Item]) -> Vec<(String, usize)> {
     let mut sorted: Vec<&Item> = items.iter().collect();
     sorted.sort_by_key(|item| std::cmp::Reverse(item.known.severity));
@@ -118,14 +118,14 @@ fn entries(items: &[Item]) -> Vec<(String, usize)> {
     equal.into_iter().map(|(text, on)| (text.replacen('\u{0}', &hosts(&on), 1), on.len())).collect()
 }
 
-/// Returns a finding with a NUL in place of its hosts: no text that was made harmless holds one.
+/// Returns a finding with a NUL in place of its hosts. Escaped text never contains a NUL.
 fn entry(item: &Item) -> String {
     let known = &item.known;
     let part = |text: &crate::model::Untrusted| escape::short(text.raw(), PART_CHARS);
     let attribute = known.attribute.as_deref().map(|name| format!(" {}", escape::line(name))).unwrap_or_default();
     let reason = item.reason.as_ref().filter(|reason| !reason.is_empty());
     let reason = reason.map(|reason| format!(": {}", part(reason))).unwrap_or_default();
-    let times = if known.times > 1 { format!(", comes and goes: {} times", known.times) } else { String::new() };
+    let times = if known.times > 1 { format!(", flapping: {} times", known.times) } else { String::new() };
     let step = format!("{}/{}", part(&known.recipe), part(&known.step));
     let mut text =
         format!("- [{}] {step}{attribute}{reason} ({}{times}) on \u{0}", known.severity.name(), known.cause.name());
@@ -133,9 +133,9 @@ fn entry(item: &Item) -> String {
         let value = |value: &Option<crate::model::Untrusted>| match value {
             Some(value) if value.is_empty() => "(empty)".to_owned(),
             Some(value) => part(value),
-            None => "nothing".to_owned(),
+            None => "absent".to_owned(),
         };
-        text.push_str(&format!("\n    declared {}, seen {}", value(&item.desired), value(&item.observed)));
+        text.push_str(&format!("\n    declared {}, observed {}", value(&item.desired), value(&item.observed)));
     }
     text
 }
@@ -144,8 +144,8 @@ fn hosts(hosts: &[&HostName]) -> String {
     escape::short(&fold::fold(hosts.iter().map(|host| host.as_str())), PART_CHARS)
 }
 
-/// Returns the bytes that a line takes in a string of JSON.
+/// Returns the size in bytes of a line in a JSON string.
 fn json_bytes(line: &str) -> usize {
-    // Two for the escaped end of the line; the quotes make up for nothing else.
+    // Two bytes for the escaped line end. The quotes are a margin.
     serde_json::to_string(line).map_or(usize::MAX / 2, |text| text.len()) + 2
 }

@@ -1,10 +1,10 @@
-//! Slack: an incoming webhook takes a text; formatting is off, so that only three characters would act.
+//! Slack: an incoming webhook takes text. Formatting is off, so only three characters need escaping.
 
 use super::{Payload, Room, message};
 use crate::drift::Notice;
 use serde_json::json;
 
-/// Longer texts are cut by Slack itself. Characters.
+/// Slack cuts longer texts. Characters.
 const LIMIT: usize = 4000;
 
 pub(super) fn render(notice: &Notice) -> Payload {
@@ -16,7 +16,7 @@ pub(super) fn render(notice: &Notice) -> Payload {
     Payload { body: body.to_string(), left_out: message.left_out }
 }
 
-/// `<!channel>` and links are made of these, also where formatting is off.
+/// Escapes `&`, `<` and `>`: `<!channel>` and links work even if formatting is off.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

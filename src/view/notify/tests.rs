@@ -1,4 +1,4 @@
-//! What each service is sent: pinned, within its limits, and harmless whatever a host said.
+//! The exact message to each service, its size limits, and the escaping of host text.
 
 use super::*;
 use crate::config::LateSecret;
@@ -61,7 +61,7 @@ fn notice(new: Vec<Item>) -> Notice {
     }
 }
 
-/// Returns what a reader of a service sees.
+/// Returns the text that readers of a service see.
 fn read(service: &Service, body: &str) -> String {
     let json = || serde_json::from_str::<Value>(body).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -91,8 +91,8 @@ fn every_service_is_told_the_same() {
         item("gpu02", "motd", Severity::Medium, Some("mode differs")),
     ]);
     let expected = "forge drift: lab: 2 new, 1 changed, 2 resolved; 5 open\n\
-                    \nnew:\n- [medium] base/motd mode: mode differs (machine-changed) on gpu[01:02]\n    declared 0644, seen mode differs\n\
-                    \nchanged:\n- [high] base/hosts mode: differs (machine-changed) on gpu03\n    declared 0644, seen differs\n\
+                    \nnew:\n- [medium] base/motd mode: mode differs (machine-changed) on gpu[01:02]\n    declared 0644, observed mode differs\n\
+                    \nchanged:\n- [high] base/hosts mode: differs (machine-changed) on gpu03\n    declared 0644, observed differs\n\
                     \nresolved:\n- [low] base/shadow mode (machine-changed) on gpu[01:02]";
     for service in services().iter().skip(1) {
         assert_eq!(read(service, &render(service, &notice).body), expected, "{}", service.name());
@@ -160,7 +160,7 @@ proptest! {
     // Each case writes hundreds of findings for six services: 256 of them took 38 s of processor time.
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Every limit holds, and what is not told is counted.
+    /// Messages stay within every limit, and omitted findings are counted.
     #[test]
     fn no_service_is_sent_more_than_it_takes(count in 0usize..900, said in "\\PC{0,60}|[\"\\\\]{0,200}") {
         let items = (0..count).map(|n| item(&format!("gpu{n:04}"), &format!("s{n}"), Severity::High, Some(&said))).collect();
@@ -178,10 +178,10 @@ proptest! {
             prop_assert!(fits, "{}: {} bytes", service.name(), payload.body.len());
             if !matches!(service, Service::Webhook { .. }) {
                 let shown = told.matches("\n- [").count();
-                // The two that are resolved stand in one line.
+                // The two resolved findings share one line.
                 let all = notice.new.len() + 2;
                 prop_assert!(payload.left_out == 0 && shown == all || payload.left_out >= all - shown, "{} {shown}", payload.left_out);
-                prop_assert_eq!(payload.left_out > 0, told.contains("more; `forge drift` tells all"));
+                prop_assert_eq!(payload.left_out > 0, told.contains("more; run `forge drift` to list all"));
             }
         }
         let short = webhook::fitting(&notice, 2000);

@@ -1,19 +1,19 @@
-//! A webhook of one's own: the notice itself as JSON (`schemas/drift-notice.json`).
+//! A custom webhook: the notice as JSON (`schemas/drift-notice.json`).
 
 use super::Payload;
 use crate::drift::{Item, Notice};
 
-/// What servers commonly take. Bytes.
+/// A size that servers commonly accept. Bytes.
 const LIMIT: usize = 1_000_000;
 
 pub(super) fn render(notice: &Notice) -> Payload {
     fitting(notice, LIMIT)
 }
 
-/// Returns the notice with as many findings as fit; the new ones come first.
+/// Returns the notice with as many findings as fit, new ones first.
 pub(super) fn fitting(notice: &Notice, limit: usize) -> Payload {
     let mut told = Notice { new: Vec::new(), changed: Vec::new(), resolved: Vec::new(), ..notice.clone() };
-    // Room for the number of those left out.
+    // Reserves space for the number of omitted findings.
     let mut left = limit.saturating_sub(text(&told).len() + 32);
     for (from, to) in
         [(&notice.new, &mut told.new), (&notice.changed, &mut told.changed), (&notice.resolved, &mut told.resolved)]
@@ -21,7 +21,7 @@ pub(super) fn fitting(notice: &Notice, limit: usize) -> Payload {
         for item in from {
             let size = size(item);
             if size > left {
-                // Nothing small overtakes what did not fit.
+                // After a finding that does not fit, later ones are omitted too.
                 left = 0;
                 told.left_out += 1;
                 continue;

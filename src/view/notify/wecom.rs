@@ -1,10 +1,10 @@
-//! WeCom: a group bot takes plain text; its Markdown would take twice as much, and calls people by what a host says.
+//! WeCom: a group bot takes plain text. Its Markdown allows twice the size, but host text in it could mention users.
 
 use super::{Payload, Room, message};
 use crate::drift::Notice;
 use serde_json::json;
 
-/// Of the text. Bytes.
+/// Maximum bytes of the text.
 const LIMIT: usize = 2048;
 
 pub(super) fn render(notice: &Notice) -> Payload {

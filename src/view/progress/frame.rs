@@ -1,4 +1,4 @@
-//! One picture of a run: lines of plain text from its state, the time and the size of the terminal.
+//! One frame of the live display: lines of text from the state, the time and the terminal size.
 
 use super::state::{Activity, Doing, Phase, RunState};
 use super::words;
@@ -15,15 +15,15 @@ pub struct Size {
     pub lines: usize,
 }
 
-/// Cells of the bar, and from how many columns on there is one.
+/// Cells of the progress bar, and the minimum terminal width at which it is shown.
 const BAR: usize = 20;
 const BAR_FROM: usize = 80;
-/// Longer names of hosts are cut.
+/// Longer host names are cut.
 const MOST_NAME: usize = 30;
 const NOTE_CHARS: usize = 200;
 
-/// Returns the lines to show: what hosts do, as many as fit, and the sums below. Each fits into the terminal: one that
-/// wrapped could not be drawn over.
+/// Returns the lines to show: as many activities as fit, and the summary below. Each line fits the terminal, because a
+/// wrapped line could not be overwritten.
 pub fn render(state: &mut RunState, now: Instant, size: Size) -> Vec<String> {
     if matches!(state.phase(), Phase::Idle) && state.transfers.is_empty() {
         return Vec::new();
@@ -35,10 +35,10 @@ pub fn render(state: &mut RunState, now: Instant, size: Size) -> Vec<String> {
     lines
 }
 
-/// Returns a line per active host, and how many have none.
+/// Returns a line per active host, and the number of hosts that do not fit.
 fn rows(state: &RunState, now: Instant, columns: usize, most: usize) -> Vec<String> {
     let all = state.active() + state.transfers.len();
-    // One line says how many more there are.
+    // One line is needed for the number of others.
     let shown = if all > most { most.saturating_sub(1) } else { all };
     let hosts: Vec<_> = state.activities().take(shown).map(|(host, own)| (escape::line(host.as_str()), own)).collect();
     let width = hosts.iter().map(|(name, _)| name.width()).max().unwrap_or(0).min(MOST_NAME);
@@ -58,7 +58,7 @@ fn rows(state: &RunState, now: Instant, columns: usize, most: usize) -> Vec<Stri
     rows
 }
 
-/// Returns what a host does, as in a line of it.
+/// Returns the activity of a host as text.
 pub fn activity(own: &Activity) -> String {
     let what = match &own.doing {
         Doing::Steps(step, 0) => words::id(step),
@@ -71,11 +71,11 @@ pub fn activity(own: &Activity) -> String {
     }
 }
 
-/// A part of the last line.
+/// A part of the summary line.
 struct Part {
     text: String,
     style: Style,
-    /// Where not all have room, those with the greatest number are left out.
+    /// Parts with the highest rank are dropped first if the line is too long.
     rank: u8,
 }
 
@@ -98,13 +98,13 @@ fn sums(state: &mut RunState, now: Instant, columns: usize) -> String {
     bar.map_or(parts.clone(), |bar| format!("{bar} {parts}"))
 }
 
-/// Returns the sums as a text of any length.
+/// Returns the complete summary, however long.
 pub fn sums_text(state: &mut RunState, now: Instant) -> String {
     let parts: Vec<String> = parts(state, now).iter().map(|part| paint(part.style, &part.text).to_string()).collect();
     parts.join(", ")
 }
 
-/// Returns the parts of the last line, in their order.
+/// Returns the parts of the summary line in display order.
 fn parts(state: &mut RunState, now: Instant) -> Vec<Part> {
     let mut parts = vec![part(0, counted(state))];
     parts.retain(|part| !part.text.is_empty());
@@ -124,7 +124,7 @@ fn parts(state: &mut RunState, now: Instant) -> Vec<Part> {
     parts
 }
 
-/// Returns how much of what is over.
+/// Returns the number of finished items and the total.
 fn counted(state: &RunState) -> String {
     match state.phase() {
         Phase::Idle => String::new(),
@@ -152,7 +152,7 @@ fn bar(done: usize, total: usize) -> String {
     format!("[{:<BAR$}]", format!("{}{head}", "=".repeat(full)))
 }
 
-/// Returns `9 hosts queued`, and for whom they wait.
+/// Returns `9 hosts queued`, and the canaries that they wait for.
 fn queue(state: &RunState) -> Vec<String> {
     let Some((hosts, canaries)) = state.queue() else { return Vec::new() };
     let mut parts = vec![format!("{} queued", count(hosts, "host"))];
@@ -162,7 +162,7 @@ fn queue(state: &RunState) -> Vec<String> {
     parts
 }
 
-/// Returns how long something goes on: `8s`, `2m 05s`, `1h 07m`.
+/// Formats an elapsed time: `8s`, `2m 05s`, `1h 07m`.
 pub fn elapsed(time: Duration) -> String {
     match time.as_secs() {
         seconds @ ..60 => format!("{seconds}s"),
@@ -171,7 +171,7 @@ pub fn elapsed(time: Duration) -> String {
     }
 }
 
-/// Returns how long something is going to take, as exactly as an estimate is: `20s`, `4m`, `1h 10m`.
+/// Formats an estimated time, rounded up: `20s`, `4m`, `1h 10m`.
 pub fn rounded(time: Duration) -> String {
     let seconds = time.as_secs_f64().ceil() as u64;
     let minutes = seconds.div_ceil(60);
@@ -182,7 +182,7 @@ pub fn rounded(time: Duration) -> String {
     }
 }
 
-/// Returns a text that takes no more than `columns`.
+/// Cuts a text to at most `columns`.
 pub fn cut(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! One line on what goes on, for logs in which nothing else was written for a while.
+//! A status line for logs in which no other line was written for a while.
 
 use super::frame;
 use super::state::{Activity, Doing, RunState};
@@ -9,8 +9,8 @@ use crate::view::words::some;
 use indexmap::IndexMap;
 use std::time::{Duration, Instant};
 
-/// Returns `12/40 steps, 1m 05s, about 3m left: base/driver on n[01:03] (1m 02s)`; nothing where nothing goes on. What takes
-/// longest comes first.
+/// Returns `12/40 steps, 1m 05s, about 3m left: base/driver on n[01:03] (1m 02s)`, the longest activity first. Returns
+/// `None` if nothing is running.
 pub fn heartbeat(state: &mut RunState, now: Instant) -> Option<String> {
     let sums = frame::sums_text(state, now);
     let mut doing: IndexMap<String, (Vec<&str>, Duration)> = IndexMap::new();

@@ -1,4 +1,4 @@
-//! Progress on a terminal: lasting lines that scroll, and below them a picture that is drawn over at a fixed rate.
+//! Progress on a terminal: lasting lines that scroll, and below them a live display that is redrawn at a fixed rate.
 
 use super::frame::{self, Size};
 use super::state::RunState;
@@ -9,22 +9,22 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 use unicode_width::UnicodeWidthStr;
 
-/// Between two pictures. Events in between cost no drawing.
+/// The interval between redraws. Events in between do not draw.
 const PERIOD: Duration = Duration::from_millis(125);
 const CLEAR_LINE: &str = "\u{1b}[K";
 const CLEAR_BELOW: &str = "\u{1b}[J";
 
-/// Draws on a terminal. Colours are written where `colour` says so.
+/// Draws on a terminal, with colours if `colour` is set.
 pub struct Live {
     out: Box<dyn Write + Send>,
-    /// Tells the terminal's size, which may change.
+    /// Returns the terminal's size, which may change.
     size: Box<dyn Fn() -> Size + Send>,
     state: RunState,
     detail: Detail,
     colour: bool,
-    /// Lines that stay, and are not written yet.
+    /// Lasting lines that are not written yet.
     lasting: Vec<String>,
-    /// The picture on the terminal. The cursor is behind its last line.
+    /// The live display on the terminal. The cursor is at the end of its last line.
     drawn: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl Live {
         Self { out, size, state, detail, colour, lasting: Vec::new(), drawn: Vec::new() }
     }
 
-    /// Returns the line that stays, above what moves.
+    /// Returns the lasting line for an event, if it has one.
     fn stays(&self, event: &Event) -> Option<String> {
         let line = words::line(event).filter(|line| self.detail >= line.from && stays(event, self.detail))?;
         Some(self.styled(line.text))
@@ -52,21 +52,21 @@ impl Live {
         }
     }
 
-    /// Writes what is to stay, and `picture` below it, in the place of the picture before.
+    /// Writes the lasting lines and `picture` below them, over the previous picture.
     fn draw(&mut self, picture: Vec<String>, size: Size) {
         let text = redraw(&self.drawn, &self.lasting, &picture, size.columns);
         self.lasting.clear();
         self.drawn = picture;
-        // A terminal that went away must not stop a run.
+        // A closed terminal must not stop a run.
         let _ = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
     }
 }
 
-/// Returns what turns one picture into the next, with `lasting` above it. Lines are written over, not cleared first, so
-/// that nothing flickers.
+/// Returns the text that replaces one picture with the next, with `lasting` above it. Overwrites lines instead of
+/// clearing them first, to avoid flicker.
 fn redraw(before: &[String], lasting: &[String], picture: &[String], columns: usize) -> String {
     let mut text = "\r".to_owned();
-    // A terminal that became narrower has wrapped the lines.
+    // A terminal that became narrower wraps the lines.
     let wrapped =
         |line: &String| anstream::adapter::strip_str(line).to_string().width().div_ceil(columns.max(1)).max(1);
     let up = before.iter().map(wrapped).sum::<usize>().saturating_sub(1);
@@ -81,10 +81,10 @@ fn redraw(before: &[String], lasting: &[String], picture: &[String], columns: us
     text + CLEAR_BELOW
 }
 
-/// On a terminal the moving lines tell the ordinary; only what matters afterwards stays.
+/// Reports whether the line of an event stays. The live display shows routine events; only relevant results stay.
 fn stays(event: &Event, detail: Detail) -> bool {
     match event {
-        // With what a long step prints, everything else would scroll away: it is on the host's line.
+        // The output of a long step would scroll everything else away. The live line of the host shows it.
         Event::StepOutput { .. } | Event::Fetching { .. } | Event::Sending { .. } => false,
         Event::ObserveStarted { .. } | Event::ExecStarted { .. } => false,
         Event::ApplyStarted { .. } | Event::AwaitingCanaries { .. } => false,
@@ -120,7 +120,7 @@ impl Progress for Live {
     }
 }
 
-/// A verb that is interrupted leaves no picture behind.
+/// Removes the live display if the command is interrupted.
 impl Drop for Live {
     fn drop(&mut self) {
         self.finish();

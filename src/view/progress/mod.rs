@@ -1,4 +1,4 @@
-//! What is seen while a run goes: a picture that moves on a terminal, plain lines with a time elsewhere.
+//! Progress of a run: a live display on a terminal, timestamped lines elsewhere.
 
 mod frame;
 mod heartbeat;
@@ -20,33 +20,33 @@ use tokio::time::MissedTickBehavior;
 
 /// Shows events as they come.
 pub trait Progress {
-    /// Shows one event, which came at `now`.
+    /// Shows one event that happened at `now`.
     fn event(&mut self, event: &Event, now: Instant);
-    /// Shows that time goes on; called once in every [`period`](Self::period).
+    /// Updates elapsed times. Called once every [`period`](Self::period).
     fn tick(&mut self, now: Instant);
-    /// Returns how long after each other two calls of [`tick`](Self::tick) are.
+    /// Returns the interval between calls of [`tick`](Self::tick).
     fn period(&self) -> Duration;
-    /// Takes away what is only of the moment; called once, after the last event.
+    /// Removes the live display. Called once, after the last event.
     fn finish(&mut self) {}
 }
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Detail {
-    /// Only what went wrong.
+    /// Only problems.
     Quiet,
-    /// What changed and what went wrong.
+    /// Changes and problems.
     Normal,
-    /// Also what was as declared, and each line of long steps.
+    /// Also unchanged steps, and each output line of long steps.
     Verbose,
     /// Also the commands of each step.
     Commands,
-    /// Also what they printed.
+    /// Also the output of the commands.
     Output,
 }
 
 impl Detail {
-    /// Returns the detail that `--quiet` and a number of `-v` ask for.
+    /// Returns the detail level for `--quiet` and the number of `-v`.
     pub fn of(quiet: bool, verbose: u8) -> Self {
         match (quiet, verbose) {
             (true, _) => Self::Quiet,
@@ -58,7 +58,7 @@ impl Detail {
     }
 }
 
-/// Shows events until the sender is gone.
+/// Shows events until the sender is dropped.
 pub async fn consume(mut events: UnboundedReceiver<Event>, progress: &mut dyn Progress) {
     let mut ticks = tokio::time::interval(progress.period());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

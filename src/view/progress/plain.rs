@@ -1,4 +1,4 @@
-//! Progress as lines with a time, for logs and pipes.
+//! Progress as timestamped lines, for logs and pipes.
 
 use super::heartbeat::heartbeat;
 use super::{Detail, Progress, RunState, words};
@@ -6,15 +6,15 @@ use crate::engine::Event;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// After so long without a line, one says what still goes on.
+/// After this time without a line, a status line is written.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Writes one line per event that is worth one: `12:01:33 node-01 changed base/nginx (nginx, 2.1 s)`.
+/// Writes one line per relevant event: `12:01:33 node-01 changed base/nginx (nginx, 2.1 s)`.
 pub struct Plain {
     out: Box<dyn Write + Send>,
     state: RunState,
     detail: Detail,
-    /// Returns the time of day as it stands before a line.
+    /// Returns the formatted time of day for the beginning of a line.
     clock: fn() -> String,
     /// When the last line was written.
     last: Option<Instant>,
@@ -25,7 +25,7 @@ impl Plain {
         Self { out, state, detail, clock, last: None }
     }
 
-    /// A log that cannot be written to must not stop a run: its errors are dropped.
+    /// Writes a line. Errors are ignored, because an unwritable log must not stop a run.
     fn write(&mut self, text: &str, now: Instant) {
         self.last = Some(now);
         let _ = writeln!(self.out, "{} {text}", (self.clock)());

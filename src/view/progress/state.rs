@@ -1,4 +1,4 @@
-//! What goes on in a run, as far as its events have told: a fold over events, without a clock of its own.
+//! The state of a run, computed from its events. Callers pass in the time.
 
 use super::words;
 use crate::engine::{Event, NodeNews, StepResult, VerifyResult, Workload};
@@ -7,29 +7,29 @@ use indexmap::IndexMap;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// An estimate is made anew no oftener than this: it looks at every host.
+/// Minimum age before an estimate is recomputed, because it iterates over every host.
 const ESTIMATE_AGE: Duration = Duration::from_secs(1);
 
-/// The state of a run. An event costs what its own host costs, whatever the size of the fleet.
+/// The state of a run. The cost of an event does not depend on the number of hosts.
 #[derive(Debug, Default)]
 pub struct RunState {
     began: Option<Instant>,
     phase: Phase,
-    /// Steps and verifications that failed, and hosts that are lost without one.
+    /// Number of failed steps and verifications, and of hosts that failed without one.
     failures: usize,
     failed_hosts: HashSet<HostName>,
     pub stopping: bool,
-    /// Who other hosts wait for before they begin.
+    /// Canaries that other hosts wait for before they start.
     canaries: Vec<HostName>,
     hosts: HashMap<HostName, Activity>,
     order: BTreeSet<Place>,
     begun: u64,
-    /// Artifacts on their way to this machine, by their address.
+    /// Running downloads to this machine, by address.
     pub transfers: IndexMap<String, Untrusted>,
     estimate: Option<(Instant, Option<Duration>)>,
 }
 
-/// What is counted.
+/// The phase of a run and its counters.
 #[derive(Debug, Default)]
 pub enum Phase {
     #[default]
@@ -45,27 +45,27 @@ pub enum Phase {
     Applying(Box<Workload>),
 }
 
-/// What a host does.
+/// The activity of a host.
 #[derive(Debug)]
 pub struct Activity {
     pub doing: Doing,
     pub since: Instant,
-    /// The last line that a step printed, or how far a transfer is.
+    /// The last output line of a step, or the progress of a transfer.
     pub note: Option<Untrusted>,
     place: Place,
 }
 
 #[derive(Debug, PartialEq)]
 pub enum Doing {
-    /// The first step of the running script, and how many more there are in it.
+    /// The first step of the running script, and the number of other steps in it.
     Steps(StepId, usize),
-    /// Something else.
+    /// Another activity.
     Other(Untrusted),
-    /// Nothing, until something outside of it has happened.
+    /// Waiting for an external event.
     Waiting(Untrusted),
 }
 
-/// The rank of a host among the active ones: those that work before those that wait, the longest first.
+/// The sort key of an active host: working hosts before waiting ones, the longest activity first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     waits: bool,
@@ -75,7 +75,7 @@ struct Place {
 }
 
 impl RunState {
-    /// Returns the state of a run that is going to apply a plan.
+    /// Returns the initial state of a run that applies a plan.
     pub fn applying(workload: Workload) -> Self {
         Self { phase: Phase::Applying(Box::new(workload)), ..Self::default() }
     }
@@ -84,7 +84,7 @@ impl RunState {
         &self.phase
     }
 
-    /// Returns how long the run goes on.
+    /// Returns the elapsed time of the run.
     pub fn elapsed(&self, now: Instant) -> Duration {
         self.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began))
     }
@@ -93,17 +93,17 @@ impl RunState {
         self.failures
     }
 
-    /// Returns how many hosts do something, or wait.
+    /// Returns the number of working and waiting hosts.
     pub fn active(&self) -> usize {
         self.order.len()
     }
 
-    /// Returns what hosts do, those that work first, then the longest.
+    /// Returns the activities of hosts: working hosts first, then by duration, longest first.
     pub fn activities(&self) -> impl Iterator<Item = (&HostName, &Activity)> {
         self.order.iter().filter_map(|place| Some((&place.host, self.hosts.get(&place.host)?)))
     }
 
-    /// Returns how many hosts have not begun, and the canaries that they wait for.
+    /// Returns the number of queued hosts, and the canaries that they wait for.
     pub fn queue(&self) -> Option<(usize, &[HostName])> {
         match &self.phase {
             Phase::Applying(work) if work.queued() > 0 => Some((work.queued(), &self.canaries)),
@@ -111,7 +111,7 @@ impl RunState {
         }
     }
 
-    /// Returns about how long the rest takes, where that is known.
+    /// Returns the estimated remaining time, if known.
     pub fn estimate(&mut self, now: Instant) -> Option<Duration> {
         let Phase::Applying(work) = &self.phase else { return None };
         match self.estimate {
@@ -124,7 +124,7 @@ impl RunState {
         }
     }
 
-    /// Takes note of what happened at `now`.
+    /// Updates the state with an event that happened at `now`.
     pub fn event(&mut self, event: &Event, now: Instant) {
         self.began.get_or_insert(now);
         if let Phase::Applying(work) = &mut self.phase {
@@ -161,7 +161,7 @@ impl RunState {
         self.failed_hosts.insert(host.clone());
     }
 
-    /// The cluster's API is none of the hosts that are counted.
+    /// Counts a finished host. The cluster's API does not count as a host.
     fn host_done(&mut self, host: &HostName) {
         if host.is_cluster() {
             return;
@@ -234,7 +234,7 @@ impl RunState {
             Event::Node { host, news: NodeNews::Lacks { .. }, .. } => (host, "waiting for its node".to_owned()),
             _ => return,
         };
-        // Some are told again and again while they last.
+        // Some events repeat while the wait lasts.
         let what = Doing::Waiting(what.into());
         if self.hosts.get(host).is_none_or(|own| own.doing != what) {
             self.does(host, what, now);
@@ -260,7 +260,7 @@ impl RunState {
         }
     }
 
-    /// Steps of one script are begun at once.
+    /// Adds a started step. All steps of a script start at once.
     fn start(&mut self, host: &HostName, step: &StepId, now: Instant) {
         match self.hosts.get_mut(host) {
             Some(Activity { doing: Doing::Steps(_, more), .. }) => *more += 1,
@@ -274,7 +274,7 @@ impl RunState {
         }
     }
 
-    /// The steps of a script end together; forge then looks at what is next.
+    /// Marks a host as checking. The steps of a script finish together, then forge evaluates the next steps.
     fn checks(&mut self, host: &HostName, now: Instant) {
         if matches!(self.hosts.get(host), Some(Activity { doing: Doing::Steps(..), .. })) {
             self.other(host, "checking", now);

@@ -1,4 +1,4 @@
-//! What is said of windows and reboots, in one line each.
+//! Formats events of windows and reboots as one line each.
 
 use super::Detail;
 use super::words::{Line, bad, id, of, shown};
@@ -18,14 +18,14 @@ pub fn line(event: &Event) -> Option<Line> {
         Event::WindowOpened { host, stops } => Line::new(Normal, opened(host, stops)),
         Event::WindowClosed { host } => Line::new(Normal, of(host, "is back in service")),
         Event::WindowLeftOpen { host, why } => {
-            Line::new(Quiet, of(host, &bad("stays out of service, its window is left open", why)))
+            Line::new(Quiet, of(host, &bad("stays out of service, window left open", why)))
         }
         Event::WindowShut { host, why } => Line::new(Quiet, of(host, &bad("window not opened", why))),
         Event::Node { host, node, news } => self::node(host, node, news),
         Event::Rebooting { host, steps } => Line::new(Normal, rebooting(host, steps)),
         Event::Rebooted { host, reboot } => Line::new(Normal, of(host, &rebooted(reboot))),
         Event::Evicted { host, holders, why } => {
-            let head = paint(BAD, "ended who held its devices");
+            let head = paint(BAD, "ended processes that held its devices");
             Line::new(Quiet, of(host, &format!("{head} ({}): {}", escape::line(why), all(holders))))
         }
         _ => None,
@@ -42,20 +42,20 @@ fn opened(host: &HostName, stops: &[String]) -> String {
 
 fn node(host: &HostName, node: &Untrusted, news: &NodeNews) -> Option<Line> {
     use Detail::{Normal, Quiet};
-    let node = format!("node {} of Kubernetes", shown(node));
+    let node = format!("Kubernetes node {}", shown(node));
     match news {
-        NodeNews::Absent => Line::new(Quiet, of(host, "is no node of Kubernetes: nothing is drained")),
+        NodeNews::Absent => Line::new(Quiet, of(host, "is not a Kubernetes node: nothing to drain")),
         NodeNews::Waits { pods } => Line::new(Normal, of(host, &format!("waits for {node}: {}", all(pods)))),
         NodeNews::Drained { pods, cordoned } => {
-            let who = if *cordoned { "" } else { ", cordoned by somebody else before" };
-            Line::new(Normal, of(host, &format!("{node} is drained ({} had to leave{who})", count(*pods, "pod"))))
+            let who = if *cordoned { "" } else { ", already cordoned by another user" };
+            Line::new(Normal, of(host, &format!("{node} drained ({} evicted{who})", count(*pods, "pod"))))
         }
         NodeNews::Lacks { what } => {
-            Line::new(Normal, of(host, &format!("{node} is not given back yet; it lacks {}", all(what))))
+            Line::new(Normal, of(host, &format!("{node} not uncordoned yet; missing: {}", all(what))))
         }
-        NodeNews::Returned { cordoned: false } => Line::new(Normal, of(host, &format!("{node} takes pods again"))),
+        NodeNews::Returned { cordoned: false } => Line::new(Normal, of(host, &format!("{node} schedulable again"))),
         NodeNews::Returned { cordoned: true } => {
-            Line::new(Quiet, of(host, &format!("{node} stays cordoned: somebody else did that")))
+            Line::new(Quiet, of(host, &format!("{node} stays cordoned: cordoned by another user")))
         }
     }
 }
@@ -65,10 +65,10 @@ fn rebooting(host: &HostName, steps: &[StepId]) -> String {
     of(host, &format!("{} for {}", paint(DISRUPT, "reboots"), steps.join(", ")))
 }
 
-/// Returns `has rebooted (1 min 05 s, boot id … → …)`.
+/// Returns `rebooted (1 min 05 s, boot id … → …)`.
 pub fn rebooted(reboot: &Rebooted) -> String {
     let (from, to) = (shown(&reboot.from), shown(&reboot.to));
-    format!("has rebooted ({}, boot id {from} → {to})", took(reboot.took))
+    format!("rebooted ({}, boot id {from} → {to})", took(reboot.took))
 }
 
 fn all(holders: &[Untrusted]) -> String {

@@ -1,4 +1,4 @@
-//! One event in one line of text.
+//! Formats an event as one line of text.
 
 use super::{Detail, windows};
 use crate::engine::{Event, StepResult, VerifyResult};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const LINE_CHARS: usize = 200;
 
-/// A line to show, with the least detail at which it is shown.
+/// A line with the minimum detail level at which it is shown.
 #[derive(Debug, PartialEq)]
 pub struct Line {
     pub from: Detail,
@@ -24,7 +24,7 @@ impl Line {
     }
 }
 
-/// Returns the line for an event, if it is worth one.
+/// Returns the line for an event, if it has one.
 pub fn line(event: &Event) -> Option<Line> {
     use Detail::{Normal, Quiet, Verbose};
     match event {
@@ -38,7 +38,7 @@ pub fn line(event: &Event) -> Option<Line> {
         ),
         Event::Unreachable { host, why } => Line::new(Quiet, of(host, &bad("unreachable", &why.why))),
         Event::Retrying { host, why, attempt } => {
-            Line::new(Normal, of(host, &format!("trying again ({attempt}): {}", shown(why))))
+            Line::new(Normal, of(host, &format!("retrying (attempt {attempt}): {}", shown(why))))
         }
         Event::ApplyStarted { run, steps: 0, .. } => Line::new(Verbose, started(run, 0, 0)),
         Event::ApplyStarted { run, hosts, steps } => Line::new(Normal, started(run, *hosts, *steps)),
@@ -82,7 +82,7 @@ pub fn line(event: &Event) -> Option<Line> {
         | Event::Evicted { .. } => windows::line(event),
         Event::Stopping { in_flight } => Line::new(Quiet, stopping(in_flight)),
         Event::Detached { in_flight } => Line::new(Quiet, detached(in_flight)),
-        Event::NoHistory { why } => Line::new(Normal, format!("no history of this run: {}", shown(why))),
+        Event::NoHistory { why } => Line::new(Normal, format!("no history for this run: {}", shown(why))),
         Event::RecordsMoved { host, object } => Line::new(Normal, of(host, &format!("moved {}", shown(object)))),
         Event::BudgetSpent { failed, allowed } => Line::new(Quiet, budget(*failed, *allowed)),
     }
@@ -113,7 +113,7 @@ fn fetching(what: &Untrusted, done: u64, total: Option<u64>) -> String {
     format!("fetching {} {} {}", shown(what), paint(DIM, "|"), fetched(done, total))
 }
 
-/// Returns `12.0 of 400.2 MB`, or how much came where nobody knows how much there is.
+/// Returns `12.0 of 400.2 MB`, or only the received amount if the total is unknown.
 pub fn fetched(done: u64, total: Option<u64>) -> String {
     total.map_or_else(|| size(done), |total| part(done, total))
 }
@@ -161,10 +161,10 @@ fn step_word(result: &StepResult) -> (Detail, String) {
         StepResult::Blocked { .. } => (Detail::Quiet, BAD, "blocked"),
         StepResult::Unknown { .. } => (Detail::Quiet, UNKNOWN, "unknown"),
         StepResult::Stale { .. } => (Detail::Quiet, BAD, "stale"),
-        // Why was told for the window as a whole.
+        // The reason was shown for the whole window.
         StepResult::Held { .. } => (Detail::Verbose, UNKNOWN, "held back"),
         StepResult::Failed { .. } => (Detail::Quiet, BAD, "failed"),
-        // What stopped it was told, and the report names all that was skipped.
+        // The failed dependency was shown, and the report lists all skipped steps.
         StepResult::Skipped { .. } => (Detail::Verbose, DIM, "skipped"),
         StepResult::NotApplicable { .. } => (Detail::Verbose, DIM, "not applicable"),
         StepResult::Cancelled => (Detail::Verbose, DIM, "cancelled"),
@@ -190,9 +190,9 @@ fn reason(result: &StepResult) -> String {
 fn verified(host: &HostName, recipe: &str, name: &str, result: &VerifyResult) -> Option<Line> {
     let what = format!("{}: {}", escape::line(recipe), escape::line(name));
     let (from, text) = match result {
-        VerifyResult::Held => (Detail::Verbose, format!("holds: {what}")),
+        VerifyResult::Held => (Detail::Verbose, format!("passed: {what}")),
         VerifyResult::Failed { reason } => {
-            (Detail::Quiet, format!("{}: {}", paint(BAD, format!("does not hold: {what}")), shown(reason)))
+            (Detail::Quiet, format!("{}: {}", paint(BAD, format!("failed: {what}")), shown(reason)))
         }
         VerifyResult::Unknown { reason } => {
             (Detail::Quiet, format!("{}: {}", paint(UNKNOWN, format!("unknown: {what}")), shown(reason)))
@@ -205,7 +205,7 @@ fn verified(host: &HostName, recipe: &str, name: &str, result: &VerifyResult) ->
     Line::new(from, of(host, &text))
 }
 
-/// Failures of steps and links were told when they happened; here, one line closes the host.
+/// Returns the last line of a host. Failures of steps and connections were shown when they happened.
 fn host_finished(host: &HostName, outcome: Outcome, reason: &Untrusted) -> Option<Line> {
     let (from, style) = match outcome {
         Outcome::Ok => (Detail::Verbose, DIM),
@@ -222,16 +222,16 @@ fn host_finished(host: &HostName, outcome: Outcome, reason: &Untrusted) -> Optio
 fn stopping(in_flight: &[(HostName, StepId)]) -> String {
     let head = paint(DISRUPT, "stopping");
     match in_flight.is_empty() {
-        true => format!("{head}: nothing is running"),
-        false => format!("{head} after what is running ({}); interrupt again to leave it running", list(in_flight)),
+        true => format!("{head}: no steps are running"),
+        false => format!("{head} after the running steps ({}); interrupt again to leave them running", list(in_flight)),
     }
 }
 
 fn detached(in_flight: &[(HostName, StepId)]) -> String {
     let head = paint(DISRUPT, "detached");
     match in_flight.is_empty() {
-        true => format!("{head}: nothing was running"),
-        false => format!("{head}: still running on the hosts: {}; the next run picks it up", list(in_flight)),
+        true => format!("{head}: no steps were running"),
+        false => format!("{head}: still running on the hosts: {}; the next run picks them up", list(in_flight)),
     }
 }
 
@@ -247,10 +247,7 @@ fn list(in_flight: &[(HostName, StepId)]) -> String {
 
 fn budget(failed: usize, allowed: usize) -> String {
     let failed = count(failed, "host");
-    format!(
-        "{}: {failed} failed, {allowed} allowed; hosts that have not begun are left alone",
-        paint(BAD, "failure budget spent")
-    )
+    format!("{}: {failed} failed, {allowed} allowed; no more hosts are started", paint(BAD, "failure budget spent"))
 }
 
 pub fn of(host: &HostName, what: &str) -> String {
@@ -269,7 +266,7 @@ pub fn shown(text: &Untrusted) -> String {
     escape::short(text.raw(), LINE_CHARS)
 }
 
-/// Returns each line of a text with host, step and a mark before it, so that every line tells whose it is.
+/// Prefixes each line of a text with host, step and a mark.
 fn block(host: &HostName, step: &StepId, mark: &str, text: &Untrusted) -> String {
     let one = |line: &str| of(host, &format!("{} {} {}", id(step), paint(DIM, mark), escape::line(line)));
     text.raw().lines().filter(|line| !line.trim().is_empty()).map(one).collect::<Vec<_>>().join("\n")

@@ -1,4 +1,4 @@
-//! Drift made by hand.
+//! Handwritten drift results.
 
 use super::host;
 use crate::drift::{
@@ -9,7 +9,7 @@ use crate::model::{BlockClass, Disruption, Level, Untrusted, Value, Verdict};
 use crate::plan::{Reach, Unreachable, Warning};
 use std::time::Duration;
 
-/// The time of the run that found what [`rich_drift`] holds.
+/// The time of the run that found the findings of [`rich_drift`].
 const FOUND: &str = "2026-11-21T09:30:00Z";
 
 pub fn finding(on: &str, step: &str, cause: Cause, severity: Severity) -> Finding {
@@ -108,7 +108,7 @@ pub fn drift(hosts: &[&str], findings: Vec<Finding>) -> Drift {
     }
 }
 
-/// Every cause, and every part of the text.
+/// Returns drift with every cause and every section of the text output.
 pub fn rich_drift() -> Drift {
     let fault = Finding {
         aspect: Aspect::Health,
@@ -122,7 +122,7 @@ pub fn rich_drift() -> Drift {
         aspect: Aspect::Verification,
         kind: "".into(),
         title: "".into(),
-        reason: "does not hold: facts.gpus | length == 8".into(),
+        reason: "failed: facts.gpus | length == 8".into(),
         ..finding("gpu03", "eight GPUs", Cause::MachineChanged, Severity::High)
     };
     let recipe = Finding {
@@ -153,15 +153,16 @@ pub fn rich_drift() -> Drift {
     let left = Finding {
         aspect: Aspect::Undeclared,
         place: String::new(),
-        reason: "was applied once and is declared no more".into(),
+        reason: "previously applied, no longer declared".into(),
         last_applied: applied(None),
         ..finding("gpu02", "agent", Cause::NoLongerDeclared, Severity::Low)
     };
     let same = ["gpu01", "gpu02"].iter().flat_map(|on| [content(on), mode(on)]);
     let findings = same.chain([fault, verification, recipe, secret, pending, blocked, left]).collect();
     let mut drift = drift(&["gpu01", "gpu02", "gpu03", "gpu04"], findings);
-    drift.hosts[3].reach = Reach::Unreachable(Unreachable::new("connection refused", Some("look".into())));
-    drift.hosts[0].warnings = vec![Warning { why: "calls itself `gpu02`".into(), hint: Some("compare them".into()) }];
+    drift.hosts[3].reach = Reach::Unreachable(Unreachable::new("connection refused", Some("check the network".into())));
+    let warning = Warning { why: "reports the host name `gpu02`".into(), hint: Some("compare them".into()) };
+    drift.hosts[0].warnings = vec![warning];
     let known = Known {
         host: host("gpu02"),
         recipe: "base".into(),
@@ -185,7 +186,7 @@ pub fn rich_drift() -> Drift {
         place: "inventory.yaml:9:7".into(),
     };
     drift.ignored = vec![ignored("path /etc/issue", 4, false), ignored("step base/motd", 0, true)];
-    drift.no_history = Some("the state folder `.forge` cannot be written: read-only file system".into());
+    drift.no_history = Some("cannot write the state folder `.forge`: read-only file system".into());
     drift.unknown = vec![Unsure {
         host: host("gpu03"),
         recipe: "base".into(),
@@ -198,7 +199,7 @@ pub fn rich_drift() -> Drift {
     drift
 }
 
-/// Six hosts of which few differ; `said` is what a host says.
+/// Returns outliers among six hosts. `said` is text from a host.
 pub fn outliers(said: &str) -> Outliers {
     let hosts = |names: &[&str]| names.iter().map(|name| host(name)).collect::<Vec<_>>();
     let odd = |fact: &str, path: String, common: Value, odd: Vec<(Value, &[&str])>| Odd {

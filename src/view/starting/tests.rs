@@ -1,4 +1,4 @@
-//! What is written reads back as what went in.
+//! The written inventory parses to the original values.
 
 use super::*;
 use crate::config::{self, LoadOptions, StartingHost};

@@ -1,4 +1,4 @@
-//! Steps that cannot run, folded by cause: every one is named, and steps times hosts adds up to the counts of the plan.
+//! Steps that cannot run, grouped by cause. Every step is named, and steps times hosts adds up to the plan's counts.
 
 use super::group;
 use crate::model::{HostName, StepId};
@@ -6,20 +6,20 @@ use crate::plan::{Plan, StepPlan};
 use crate::view::escape;
 use indexmap::IndexMap;
 
-/// Columns of a list of steps; an id is never cut.
+/// Line width of a list of steps. Ids are never cut.
 const WIDTH: usize = 100;
 
-/// Steps that share a cause, and the hosts on which just these steps have it.
+/// Steps that share a cause, and the hosts on which exactly these steps have it.
 pub struct CauseGroup<'a> {
-    /// In the order of the plan; never empty.
+    /// In plan order. Never empty.
     pub steps: Vec<&'a StepPlan>,
     pub hosts: Vec<&'a HostName>,
 }
 
-/// What two steps must share to be told as one.
+/// The fields that steps of one group share: reason, hint and why they are held back.
 type Cause<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
 
-/// Returns the steps that `keep` picks, folded by cause, in plan order.
+/// Returns the steps selected by `keep`, grouped by cause, in plan order.
 pub fn group_by_cause<'a>(plan: &'a Plan, keep: impl Fn(&StepPlan) -> bool) -> Vec<CauseGroup<'a>> {
     let mut groups: IndexMap<(Cause<'a>, Vec<Name<'a>>), CauseGroup<'a>> = IndexMap::new();
     for host in &plan.hosts {
@@ -40,7 +40,7 @@ fn cause(step: &StepPlan) -> Cause<'_> {
     (step.reason.raw(), step.hint.as_deref(), step.held.as_deref())
 }
 
-/// How a step is named: alone with what it is about, else by its id.
+/// The id of a step. A group of one step also has its kind and title.
 type Name<'a> = (&'a StepId, Option<(&'a str, &'a str)>);
 
 fn names<'a>(steps: &[&'a StepPlan]) -> Vec<Name<'a>> {
@@ -48,7 +48,7 @@ fn names<'a>(steps: &[&'a StepPlan]) -> Vec<Name<'a>> {
     steps.iter().map(|step| (&step.id, alone.then_some((&*step.kind, step.title.raw())))).collect()
 }
 
-/// Returns the ids of steps as lines of at most [`WIDTH`] columns, where no id is longer.
+/// Returns the ids of steps as lines of at most [`WIDTH`] columns. A longer id has a line of its own.
 pub fn list_ids(steps: &[&StepPlan]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for (at, step) in steps.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A graph in waves: what could run at once, and what each step waits for.
+//! The dependency graph as waves of steps that can run in parallel, with the dependencies of each step.
 
 use super::Text;
 use crate::config::{Chart, ChartEdge, ChartStep};
@@ -7,7 +7,7 @@ use crate::view::style::{DIM, HEAD, paint};
 use crate::view::{count, escape, fold, words};
 use std::io::{self, Write};
 
-/// Writes the waves and the sums. The order inside of recipes is shown from `-v` on.
+/// Writes the waves and the summary. `-v` also shows the order within recipes.
 pub fn write(text: &Text, chart: &Chart, out: &mut dyn Write) -> io::Result<()> {
     let width = chart.steps.iter().map(|step| name(step).chars().count()).max().unwrap_or(0);
     for (at, wave) in chart.waves.iter().enumerate() {
@@ -32,7 +32,7 @@ fn one(text: &Text, chart: &Chart, step: &ChartStep, width: usize, out: &mut dyn
     }
     let hosts = hosts(chart, step);
     writeln!(out, "  {:<width$}  {}  {}", name(step), escape::line(&parts.join("; ")), paint(DIM, hosts))?;
-    // What a whole recipe waits for is told at its first step.
+    // Dependencies of a whole recipe are shown at its first step.
     let first = chart.steps.iter().find(|other| other.recipe == step.recipe) == Some(step);
     let edges = chart.edges.iter().filter(|edge| edge.to.holds(step) && (first || edge.to.step.is_some()));
     edges.filter(|edge| text.verbose > 0 || edge.why != "order").try_for_each(|edge| waits(edge, out))

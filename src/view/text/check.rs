@@ -1,19 +1,20 @@
-//! A read-only command of a recipe that does not hold: the command, its exit status and what it printed last.
+//! A failed read-only check command of a recipe: the command, its exit status and its last output.
 
 use crate::model::{HostName, Untrusted};
 use crate::plan::CheckRun;
 use crate::view::escape;
 
-/// Lines of a command that are shown; the whole is in the JSON output.
+/// Number of command lines shown. The JSON output has the complete command.
 const LINES: usize = 6;
 
-/// What makes runs of a check on several hosts the same for a reader: what they printed may name the host.
+/// Returns the key by which runs of a check on several hosts are grouped. The output is not part of it, because it may
+/// contain the host name.
 pub fn identity(check: Option<&CheckRun>) -> Option<(&Untrusted, i32)> {
     check.map(|check| (&check.command, check.status))
 }
 
-/// Returns the lines that follow a verification, each after a line break: no line where nothing ran. `shown_for` is the host
-/// whose output it is, where that of others differs.
+/// Returns the lines below a verification, each after a line break. Returns no lines if no command ran. `shown_for` is
+/// the host of the shown output if other hosts printed something else.
 pub fn describe_check(check: Option<&CheckRun>, shown_for: Option<&HostName>) -> String {
     let Some(check) = check else { return String::new() };
     let command: Vec<_> = escape::block(check.command.raw()).collect();

@@ -1,4 +1,4 @@
-//! The last line of a plan: how much of what, on how many hosts, and what it disturbs at most.
+//! The summary line of a plan: counts, hosts and maximum disruption.
 
 use crate::model::Disruption;
 use crate::plan::{Counts, HostPlan, Plan};
@@ -6,7 +6,7 @@ use crate::view::style::{GOOD, HEAD, paint};
 use crate::view::{count, words};
 use std::io::{self, Write};
 
-/// Returns whether nothing is left to do, to find out or to wait for.
+/// Reports whether the plan has no changes and no pending, blocked, unknown or waiting items.
 pub fn settled(counts: &Counts) -> bool {
     let steps = counts.change + counts.pending + counts.blocked + counts.unknown + counts.waiting + counts.held;
     steps + counts.windows + counts.unreachable + counts.verify_failed + counts.verify_unknown == 0
@@ -26,12 +26,12 @@ pub fn write(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result<()
 
 fn nothing(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
     let cluster = plan.hosts.iter().any(|host| host.host.is_cluster());
-    let (hosts, steps) = (words::places(counts.hosts, cluster), count(counts.ok, "step"));
+    let (hosts, steps) = (words::places(counts.hosts, cluster), words::matching(counts.ok, "step"));
     let elsewhere = match counts.not_applicable {
         0 => String::new(),
         some => format!(", {some} not applicable"),
     };
-    writeln!(out, "{} {hosts}, {steps} as declared{elsewhere}", paint(GOOD, "nothing to do:"))
+    writeln!(out, "{} {hosts}, {steps}{elsewhere}", paint(GOOD, "no changes:"))
 }
 
 fn changes(counts: &Counts) -> String {
@@ -53,28 +53,28 @@ fn changes(counts: &Counts) -> String {
 
 fn open(counts: &Counts) -> Vec<String> {
     let steps = words::counts(&[
-        (counts.ok, "as declared"),
+        (counts.ok, "unchanged"),
         (counts.waiting, "waiting"),
         (counts.held, "held back"),
         (counts.pending, "pending"),
         (counts.blocked, "blocked"),
         (counts.unknown, "unknown"),
     ]);
-    let verify = words::counts(&[(counts.verify_failed, "not holding"), (counts.verify_unknown, "unknown")]);
+    let verify = words::counts(&[(counts.verify_failed, "failed"), (counts.verify_unknown, "unknown")]);
     let hosts = words::counts(&[(counts.unreachable, "unreachable"), (counts.refused, "refused")]);
     let all = [("steps: ", steps), ("verification: ", verify), ("hosts: ", hosts)];
     all.into_iter().filter(|(_, text)| !text.is_empty()).map(|(head, text)| format!("{head}{text}")).collect()
 }
 
-/// Returns `windows: 4 hosts in 2 waves, 4 reboots at most`.
+/// Returns `windows: 4 hosts in 2 waves, at most 4 reboots`.
 fn windows(plan: &Plan, counts: &Counts) -> Option<String> {
     if counts.windows == 0 {
         return None;
     }
     let waves = count(plan.rollout.waves.len(), "wave");
     let reboots = match counts.reboots {
-        0 => "no reboot".to_owned(),
-        some => format!("{} at most", count(some, "reboot")),
+        0 => "no reboots".to_owned(),
+        some => format!("at most {}", count(some, "reboot")),
     };
     Some(format!("windows: {} in {waves}, {reboots}", count(counts.windows, "host")))
 }

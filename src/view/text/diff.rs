@@ -10,7 +10,7 @@ pub fn write(diff: &Untrusted, indent: &str, out: &mut dyn Write) -> io::Result<
     write_lines(diff.raw(), indent, out)
 }
 
-/// As [`write`], of text that is raw already.
+/// Writes raw text like [`write`].
 pub fn write_lines(diff: &str, indent: &str, out: &mut dyn Write) -> io::Result<()> {
     escape::block(diff).try_for_each(|line| match line.as_bytes().first() {
         Some(b'+') => writeln!(out, "{indent}{}", paint(ADD, line)),

@@ -1,4 +1,4 @@
-//! What was found of this machine and of hosts: equal findings once, worst first, each with what to do.
+//! Result of `doctor`: findings about this machine, the cluster and hosts; equal ones once, worst first, with hints.
 
 use super::{Text, group, on_hosts};
 use crate::engine::{Checkup, Finding, Weight};
@@ -8,7 +8,7 @@ use crate::view::style::{BAD, CHANGE, DIM, GOOD, HEAD, UNKNOWN, paint};
 use crate::view::{escape, fold, took, words};
 use std::io::{self, Write};
 
-/// Writes findings, then which hosts are ready.
+/// Writes the findings, then the hosts that are ready.
 pub fn write(text: &Text, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
     super::simulated(&checkup.simulated, out)?;
     let least = if text.verbose > 0 { Weight::Ok } else { Weight::Note };
@@ -19,7 +19,7 @@ pub fn write(text: &Text, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write
     if exit == ExitCode::Done { text.next("plan", out) } else { Ok(()) }
 }
 
-/// Writes findings of what is no host.
+/// Writes findings that are not about a host.
 fn section(head: &str, findings: &[Finding], least: Weight, out: &mut dyn Write) -> io::Result<()> {
     let shown = sorted(findings.iter().filter(|finding| finding.weight <= least));
     if shown.is_empty() {
@@ -118,10 +118,10 @@ mod tests {
     }
 
     fn checkup() -> Checkup {
-        let room = || finding(Weight::Problem, "room", "no room in `/var`: 0 MiB free", Some("free some there"));
+        let room = || finding(Weight::Problem, "room", "no space left in `/var`: 0 MiB free", Some("free some space"));
         let tools = || finding(Weight::Ok, "tools", "all there", None);
         let host = |name: &str, findings| HostHealth { host: HostName::new(name), reach: Reach::Observed, findings };
-        let clock = finding(Weight::Note, "clock", "nothing\u{1b}[2J keeps it right", Some("run chrony"));
+        let clock = finding(Weight::Note, "clock", "not\u{1b}[2J synchronized", Some("run chrony"));
         let why = Unreachable::new("no route to `n4`", Some("switch it on".into()));
         let hosts = vec![
             host("n1", vec![tools(), room()]),
@@ -131,7 +131,7 @@ mod tests {
         ];
         let here = vec![
             finding(Weight::Ok, "ssh", "OpenSSH_9.2p1", None),
-            finding(Weight::Note, "terminal", "nobody can be asked", Some("use `--yes`")),
+            finding(Weight::Note, "terminal", "not interactive", Some("use `--yes`")),
         ];
         Checkup { here, cluster: Vec::new(), hosts, simulated: Vec::new(), took: Duration::from_millis(400) }
     }

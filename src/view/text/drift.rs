@@ -1,4 +1,4 @@
-//! Drift: what was found, worst first and equal findings once; one line where nothing was.
+//! Drift: findings, worst first and equal ones once. One line if there are none.
 
 pub(in crate::view) mod culprit;
 pub(in crate::view) mod entry;
@@ -15,12 +15,12 @@ use entry::Entry;
 pub use past::history;
 use std::io::{self, Write};
 
-/// Writes the whole of it.
+/// Writes the whole result.
 pub fn write(text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
     super::simulated(&drift.simulated, out)?;
     let entries = entry::entries(&drift.findings);
     let (faults, rest): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| entry.first().is_fault());
-    part("hardware faults: no apply repairs them", &faults, text, drift, out)?;
+    part("hardware faults: apply cannot repair them", &faults, text, drift, out)?;
     for (severity, head) in PARTS {
         let of: Vec<&Entry<'_>> = rest.iter().copied().filter(|entry| entry.first().severity == severity).collect();
         part(head, &of, text, drift, out)?;
@@ -52,7 +52,7 @@ fn unknown(unsure: &[Unsure], out: &mut dyn Write) -> io::Result<()> {
     if unsure.is_empty() {
         return Ok(());
     }
-    writeln!(out, "{}", paint(HEAD, "unknown: could not be judged, also not on a second try"))?;
+    writeln!(out, "{}", paint(HEAD, "unknown: could not be evaluated, even after a retry"))?;
     let all = unsure.iter().map(|unsure| (&unsure.host, unsure));
     for (unsure, hosts) in group::equal(all, |u| (&u.recipe, &u.step, &u.reason, &u.hint)).values() {
         writeln!(out, "{} {}", paint(UNKNOWN, "?"), named(&unsure.recipe, &unsure.step))?;
@@ -100,7 +100,7 @@ fn warnings(drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
 fn no_history(drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
     match &drift.no_history {
         None => Ok(()),
-        Some(why) => writeln!(out, "no history is kept, so that everything looks new: {}\n", escape::line(why)),
+        Some(why) => writeln!(out, "no history, so all findings are reported as new: {}\n", escape::line(why)),
     }
 }
 
@@ -111,22 +111,22 @@ fn odd_ones(text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// Returns the last line: that nothing moved, or how much of what.
+/// Returns the summary line: no drift, or the counts of findings.
 fn closing(drift: &Drift) -> String {
     let counts = drift.counts();
     let time = took(drift.took);
     let hosts = words::places_of(drift.hosts.iter().map(|host| &host.host));
     if counts.findings + counts.unknown + counts.unreachable == 0 {
-        let settled = count(counts.settled, "check");
+        let settled = words::matching(counts.settled, "check");
         let aside = aside(&counts);
-        return format!("{} {hosts}, {settled} as declared{aside} ({time})", paint(GOOD, "no drift:"));
+        return format!("{} {hosts}, {settled}{aside} ({time})", paint(GOOD, "no drift:"));
     }
     let severities: Vec<(usize, &str)> = Severity::WORST_FIRST
         .iter()
         .map(|severity| (counts.by_severity.get(severity.name()).copied().unwrap_or(0), severity.name()))
         .collect();
     let found = match counts.findings {
-        0 => format!("nothing found on {hosts}"),
+        0 => format!("no findings on {hosts}"),
         some => format!(
             "{} on {}: {}",
             count(some, "finding"),
@@ -141,7 +141,7 @@ fn closing(drift: &Drift) -> String {
     format!("{} {}{} ({time})", paint(style, "drift:"), parts.join("; "), aside(&counts))
 }
 
-/// Returns what was passed over and what was put right.
+/// Returns the counts of ignored and resolved findings.
 fn aside(counts: &Counts) -> String {
     match words::counts(&[(counts.ignored, "ignored"), (counts.resolved, "resolved")]) {
         some if some.is_empty() => some,
@@ -156,7 +156,7 @@ fn next(text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// Returns hosts in the order in which they were found, each once.
+/// Returns each host once, in order of first appearance.
 fn distinct<'a>(hosts: impl IntoIterator<Item = &'a HostName>) -> Vec<&'a HostName> {
     let mut seen = std::collections::BTreeSet::new();
     hosts.into_iter().filter(|host| seen.insert(*host)).collect()

@@ -1,4 +1,4 @@
-//! What a command came to: equal outputs once, with the hosts that share them, worst first.
+//! Results of `exec`: equal outputs once with their hosts, worst first.
 
 use super::group;
 use crate::engine::{ExecHost, ExecReport};
@@ -7,7 +7,7 @@ use crate::view::style::{BAD, DIM, GOOD, HEAD, paint};
 use crate::view::{count, escape, fold, took, words};
 use std::io::{self, Write};
 
-/// Writes each output, then how many hosts ended how.
+/// Writes each output, then the number of hosts per outcome.
 pub fn write(report: &ExecReport, out: &mut dyn Write) -> io::Result<()> {
     super::simulated(&report.simulated, out)?;
     let all = report.hosts.iter().map(|host| (&host.host, host));
@@ -17,7 +17,7 @@ pub fn write(report: &ExecReport, out: &mut dyn Write) -> io::Result<()> {
     closing(report, out)
 }
 
-/// All that is shown of a host: time is not, or nothing would be equal.
+/// Returns the displayed fields of a host. Durations are excluded, or no two hosts would be equal.
 fn shown(host: &ExecHost) -> impl std::hash::Hash + Eq + use<'_> {
     (host.outcome.name(), host.status, &host.stdout, &host.stderr, host.left_out, (&host.reason, &host.hint))
 }
@@ -31,7 +31,7 @@ fn rank(outcome: Outcome) -> usize {
     }
 }
 
-/// One line beside the hosts, more below them.
+/// Writes a one-line output next to the hosts, a longer one below them.
 fn one(host: &ExecHost, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
     let names = fold::fold(hosts.iter().map(|host| host.as_str()));
     let head = paint(HEAD, format!("{}:", escape::line(&names)));
@@ -47,7 +47,7 @@ fn one(host: &ExecHost, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<
         writeln!(out, "    hint: {}", escape::text(hint))?;
     }
     if host.left_out > 0 {
-        writeln!(out, "    {}", paint(DIM, format!("({} before this are left out)", count_bytes(host.left_out))))?;
+        writeln!(out, "    {}", paint(DIM, format!("({} omitted before this)", count_bytes(host.left_out))))?;
     }
     block(&host.stdout, "", out)?;
     block(&host.stderr, "! ", out)
@@ -77,7 +77,7 @@ fn reason(host: &ExecHost) -> String {
     }
 }
 
-/// What came on stderr carries a mark.
+/// Writes an output block. Lines of stderr have a mark.
 fn block(text: &Untrusted, mark: &str, out: &mut dyn Write) -> io::Result<()> {
     if text.is_empty() {
         return Ok(());
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(
             said,
             "n1: exit status 2\n    part\n    ! ls: no\n    ! ls: never\n\
-             n4: exit status 2\n    (5 bytes before this are left out)\n    part\n    ! ls: no\n    ! ls: never\n\
+             n4: exit status 2\n    (5 bytes omitted before this)\n    part\n    ! ls: no\n    ! ls: never\n\
              n3: unreachable: no route to `n3`\n    hint: switch it on\nn2: fine\n\
              \nnot all done: 4 hosts: 1 ok, 2 failed, 1 unreachable (1.2 s)\n"
         );

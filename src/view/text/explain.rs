@@ -1,4 +1,4 @@
-//! Where a value came from, what a step is, what an error code means.
+//! Output of `explain`: origins of values, steps, error codes and manual pages.
 
 use super::chart::folded;
 use crate::config::{Input, OnHosts, Origin, Rendered, StepPage, ValuePage};
@@ -8,10 +8,10 @@ use crate::view::style::{DIM, GOOD, HEAD, paint};
 use crate::view::{escape, words};
 use std::io::{self, Write};
 
-/// Longer values are cut: the whole is in the JSON output.
+/// Longer values are cut. The JSON output has the complete value.
 const VALUE_CHARS: usize = 120;
 
-/// Writes each value with the hosts that it holds for.
+/// Writes each value with its hosts and origin.
 pub fn values(pages: &[OnHosts<ValuePage>], out: &mut dyn Write) -> io::Result<()> {
     for (at, page) in pages.iter().enumerate() {
         if at > 0 {
@@ -25,7 +25,7 @@ pub fn values(pages: &[OnHosts<ValuePage>], out: &mut dyn Write) -> io::Result<(
     Ok(())
 }
 
-/// Returns a value in one line of JSON.
+/// Returns a value as one line of JSON.
 pub(super) fn value(value: &Value) -> String {
     escape::short(&value.to_string(), VALUE_CHARS)
 }
@@ -37,7 +37,7 @@ fn layers(page: &ValuePage, indent: &str, out: &mut dyn Write) -> io::Result<()>
         layers(read, &format!("{indent}    "), out)?;
     }
     for loser in &page.overruled {
-        let line = format!("over {} = {}", origin(loser), value(&loser.value));
+        let line = format!("overrides {} = {}", origin(loser), value(&loser.value));
         writeln!(out, "{indent}{}", paint(DIM, line))?;
     }
     Ok(())
@@ -49,29 +49,29 @@ fn origin(origin: &Origin) -> String {
     format!("{}{template}{place}", escape::line(&origin.from))
 }
 
-/// Writes everything that is known of a step before hosts are asked.
+/// Writes everything known about a step without observing hosts.
 pub fn step(page: &StepPage, out: &mut dyn Write) -> io::Result<()> {
     let name = format!("{}/{}", page.recipe, page.step);
     writeln!(out, "{}  {}  {}", paint(HEAD, escape::line(&name)), page.kind, paint(DIM, escape::line(&page.place)))?;
     traits(page, out)?;
-    edges("waits for", page.waits_for.iter().map(words::waits_for), out)?;
-    edges("waited for by", page.waited_for_by.iter().map(words::waited_for_by), out)?;
+    edges("depends on", page.waits_for.iter().map(words::waits_for), out)?;
+    edges("required by", page.waited_for_by.iter().map(words::waited_for_by), out)?;
     page.rendered.iter().try_for_each(|rendered| self::rendered(rendered, out))
 }
 
 fn traits(page: &StepPage, out: &mut dyn Write) -> io::Result<()> {
-    let otherwise = if page.otherwise_absent { "; where that is false it is removed" } else { "" };
+    let otherwise = if page.otherwise_absent { "; removed if false" } else { "" };
     let rows = [
         ("scope", Some(page.scope.name().to_owned())),
         ("level", Some(format!("{:?}", page.level))),
-        ("disturbs", page.disruption.map(|class| format!("{class}: {}", class.meaning()))),
+        ("disruption", page.disruption.map(|class| format!("{class}: {}", class.meaning()))),
         ("when", page.when.as_ref().map(|when| format!("{when}{otherwise}"))),
         ("each", page.each.clone()),
         (
             "effective",
             page.effective_seen_by.map(|by| match page.effective_by.is_empty() {
-                true => format!("seen by its {by}"),
-                false => format!("by {}, seen by its {by}", words::either(&page.effective_by)),
+                true => format!("detected by its {by}"),
+                false => format!("by {}, detected by its {by}", words::either(&page.effective_by)),
             }),
         ),
         ("provides", Some(page.provides.join(", ")).filter(|text| !text.is_empty())),
@@ -121,13 +121,13 @@ fn input(input: &Input, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// Writes the page of an error code.
+/// Writes the manual page of an error code.
 pub fn code(code: Code, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", paint(HEAD, format!("{}: {}", code.id(), code.title())))?;
     markdown(code.page(), out)
 }
 
-/// Writes Markdown of forge's own: prose as it is, titles without their marks, examples indented.
+/// Writes forge's own Markdown: prose unchanged, headings without `#`, examples indented.
 pub fn markdown(text: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut inside = false;
     for line in text.lines() {

@@ -10,14 +10,14 @@ use indexmap::IndexMap;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-/// Longer values are cut in the table: the whole is in the JSON output.
+/// Longer values are cut in the table. The JSON output has the complete value.
 const VALUE_CHARS: usize = 100;
-/// Longer values push their hosts out of the column.
+/// Maximum width of the value column. Hosts of longer values are not aligned.
 const COLUMN_CHARS: usize = 40;
-/// Longer lists and maps are counted, unless more is asked for.
+/// Longer lists and maps are shown as their number of entries, unless `-v` is given.
 const FEW: usize = 6;
 
-/// Rows of one fact: path under it and value, with the hosts.
+/// Rows of one fact: path below the fact and value, with the hosts.
 type Rows<'a> = IndexMap<(String, Cell), Vec<&'a HostName>>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +26,7 @@ enum Cell {
     Unknown(String),
 }
 
-/// Writes every fact of every host, then the hosts that did not answer.
+/// Writes every fact of every host, then the unreachable hosts.
 pub fn write(text: &Text, seen: &[HostSeen], out: &mut dyn Write) -> io::Result<()> {
     super::simulated(seen.iter().filter(|host| host.simulated).map(|host| &host.host), out)?;
     let names: BTreeSet<&String> = seen.iter().flat_map(|host| host.facts.0.keys()).collect();
@@ -62,7 +62,7 @@ fn said(unknown: &crate::probe::Unknown) -> String {
     }
 }
 
-/// One level of a map becomes rows of its own.
+/// Returns a row for each entry of a map (one level), or one row for any other value.
 fn flatten(value: &Value, all: bool) -> Vec<(String, Cell)> {
     match value {
         Value::Object(map) if !map.is_empty() && (all || map.len() <= 2 * FEW) => {
@@ -91,7 +91,7 @@ fn show(value: &Value, all: bool) -> String {
     }
 }
 
-/// Counts what is in a value, and which of it could not be told.
+/// Returns the number of entries of a value, and how many parts of it are unknown.
 fn entries(number: usize, value: &Value) -> String {
     match untold(value) {
         0 => count(number, "entry"),
@@ -99,7 +99,7 @@ fn entries(number: usize, value: &Value) -> String {
     }
 }
 
-/// Returns how many parts of a value could not be told.
+/// Counts the unknown parts of a value.
 fn untold(value: &Value) -> usize {
     match value {
         part if crate::facts::why_unknown(part).is_some() => 1,
@@ -144,7 +144,7 @@ impl Cell {
     }
 }
 
-/// Which hosts: nothing where it is all of them.
+/// Returns the hosts of a row, or nothing if it applies to all hosts.
 fn which(hosts: &[&HostName], total: usize) -> String {
     match hosts.len() == total {
         true => String::new(),
@@ -182,7 +182,7 @@ fn closing(seen: &[HostSeen], out: &mut dyn Write) -> io::Result<()> {
         line.push_str(&format!(", {} unknown", paint(UNKNOWN, missing)));
     }
     if partly > 0 {
-        line.push_str(&format!(", {} unknown in part", paint(UNKNOWN, partly)));
+        line.push_str(&format!(", {} partly unknown", paint(UNKNOWN, partly)));
     }
     writeln!(out, "\n{line}")
 }

@@ -1,4 +1,4 @@
-//! Artifacts: what is here now, what came, what cannot be had.
+//! Result of `fetch`: cached, fetched and failed artifacts.
 
 use super::Text;
 use crate::engine::{ArtifactLine, ComputedDigest, FetchReport, Had};
@@ -6,7 +6,7 @@ use crate::view::style::{BAD, CHANGE, DIM, GOOD, UNKNOWN, paint};
 use crate::view::{count, escape, size, words};
 use std::io::{self, Write};
 
-/// Writes one line per artifact, then what is open and where it all lies.
+/// Writes one line per artifact, then the unresolved steps and the path of the cache.
 pub fn write(text: &Text, report: &FetchReport, out: &mut dyn Write) -> io::Result<()> {
     let locked = report.lock.is_some();
     report.artifacts.iter().try_for_each(|artifact| line(text, artifact, locked, out))?;
@@ -14,8 +14,8 @@ pub fn write(text: &Text, report: &FetchReport, out: &mut dyn Write) -> io::Resu
         let steps: Vec<String> =
             report.open.iter().map(|step| format!("`{}`", escape::line(&step.to_string()))).collect();
         let verb = if steps.len() == 1 { "depends" } else { "depend" };
-        let what = format!("{} {verb} on what only hosts can tell: `forge apply` fetches that", words::some(&steps));
-        writeln!(out, "{} {what}", paint(UNKNOWN, "open:"))?;
+        let what = format!("{} {verb} on facts of the hosts; `forge apply` fetches the artifacts", words::some(&steps));
+        writeln!(out, "{} {what}", paint(UNKNOWN, "not resolved:"))?;
     }
     if let Some(lock) = &report.lock {
         writeln!(out, "{} {}", paint(GOOD, "written:"), escape::line(lock))?;
@@ -23,18 +23,18 @@ pub fn write(text: &Text, report: &FetchReport, out: &mut dyn Write) -> io::Resu
     let undeclared = report.undeclared().count();
     if undeclared > 0 {
         let what = count(undeclared, "artifact");
-        writeln!(out, "{} {what} without a declared sha256: nothing is applied until it is", paint(BAD, "missing:"))?;
+        writeln!(out, "{} {what} without a declared sha256; apply fails until it is declared", paint(BAD, "missing:"))?;
     }
     let failed = report.failed().count();
     let here = count(report.artifacts.len() - failed, "artifact");
     let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
-    writeln!(out, "{here} at hand{failed}; the cache is `{}`", escape::line(&report.cache))
+    writeln!(out, "{here} available{failed}; cache: `{}`", escape::line(&report.cache))
 }
 
 fn line(text: &Text, artifact: &ArtifactLine, locked: bool, out: &mut dyn Write) -> io::Result<()> {
     let name = escape::line(&artifact.name);
     match &artifact.had {
-        Had::Here { sha256, bytes } => told(paint(DIM, "here"), &name, sha256, *bytes, out)?,
+        Had::Here { sha256, bytes } => told(paint(DIM, "cached"), &name, sha256, *bytes, out)?,
         Had::New { sha256, bytes } => told(paint(CHANGE, "fetched"), &name, sha256, *bytes, out)?,
         Had::Failed { why, hint } => {
             writeln!(out, "{} {}", paint(BAD, "failed"), escape::line(why.raw()))?;
@@ -51,17 +51,17 @@ fn line(text: &Text, artifact: &ArtifactLine, locked: bool, out: &mut dyn Write)
     Ok(())
 }
 
-/// Says what a computed digest is worth, and where its line belongs if it is not in the lock file.
+/// Writes the source of a computed digest, and where to paste its line if it is not in the lock file.
 fn computed_digest(computed: &ComputedDigest, locked: bool, out: &mut dyn Write) -> io::Result<()> {
     if computed.optional {
-        writeln!(out, "  computed from what `helm pull` brought; compare it with the publisher's digest, then paste:")?;
+        writeln!(out, "  computed from the `helm pull` output; compare it with the publisher's digest, then paste:")?;
         return lines_to_paste(computed, out);
     }
     let source = match &computed.source_url {
-        Some(url) => format!("from what was downloaded from {}", escape::line(url)),
+        Some(url) => format!("from the download from {}", escape::line(url)),
         None => "from the file".to_owned(),
     };
-    let unprotected = if computed.protected { "" } else { " without TLS, where anybody on the way can change it" };
+    let unprotected = if computed.protected { "" } else { " without TLS (not protected against tampering)" };
     let advice = "compare it with the publisher's digest";
     if locked {
         return writeln!(out, "  computed {source}{unprotected}; {advice}");

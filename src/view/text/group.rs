@@ -1,4 +1,4 @@
-//! Groups what is equal over hosts, in an order that agrees with the order of each host.
+//! Groups equal items of several hosts, in an order that is consistent with the order on each host.
 
 use crate::model::{HostName, StepId};
 use crate::plan::{HostPlan, Plan, StepPlan, Unreachable};
@@ -6,13 +6,13 @@ use indexmap::IndexMap;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-/// One step, and the hosts on which it would do the same for the same reason.
+/// One step and the hosts on which it has the same effect for the same reason.
 pub struct Group<'a> {
     pub step: &'a StepPlan,
     pub hosts: Vec<&'a HostName>,
 }
 
-/// Returns the groups of the steps that `keep` picks, in plan order.
+/// Returns the groups of the steps selected by `keep`, in plan order.
 pub fn steps<'a>(plan: &'a Plan, keep: impl Fn(&StepPlan) -> bool) -> Vec<Group<'a>> {
     let all = plan.hosts.iter().flat_map(|host| host.steps.iter().map(move |step| (&host.host, step)));
     let kept = all.filter(|(_, step)| keep(step));
@@ -23,7 +23,7 @@ pub fn steps<'a>(plan: &'a Plan, keep: impl Fn(&StepPlan) -> bool) -> Vec<Group<
     groups
 }
 
-/// Collects the hosts of equal things, in order of first appearance.
+/// Collects the hosts of equal items, in order of first appearance.
 pub fn equal<'a, T, K: Hash + Eq>(
     all: impl Iterator<Item = (&'a HostName, T)>,
     key: impl Fn(T) -> K,
@@ -38,7 +38,7 @@ where
     groups
 }
 
-/// Collects the hosts that did not answer for one reason; where addresses are all that differs, it names none.
+/// Groups unreachable hosts by reason. A reason that differs only in the address is shown without the address.
 pub fn silent<'a>(all: impl Iterator<Item = (&'a HostName, &'a Unreachable)>) -> Vec<(Unreachable, Vec<&'a HostName>)> {
     let groups = equal(all, Unreachable::of_any_address);
     let told = |(any, (one, hosts)): (Unreachable, (&Unreachable, Vec<_>))| match hosts.len() {
@@ -48,13 +48,13 @@ pub fn silent<'a>(all: impl Iterator<Item = (&'a HostName, &'a Unreachable)>) ->
     groups.into_iter().map(told).collect()
 }
 
-/// Everything of a step that is shown. The basis is not: two hosts may differ in what is not changed.
+/// Returns the displayed fields of a step. The basis is not displayed: hosts may differ in parts that do not change.
 fn shown(step: &StepPlan) -> impl Hash + Eq + use<'_> {
     let what = (&step.id, &step.kind, &step.title, &step.verdict, &step.reason, &step.changes);
     (what, &step.disruption, &step.scope, &step.envelope, &step.waits_for, &step.held)
 }
 
-/// Merges the hosts' orders: a step that is new stands right after the one it follows on its host.
+/// Merges the step orders of hosts. A new step is placed right after its predecessor on its host.
 pub fn order(hosts: &[HostPlan]) -> HashMap<&StepId, usize> {
     let mut merged: Vec<&StepId> = Vec::new();
     let mut known: HashSet<&StepId> = HashSet::new();
@@ -93,6 +93,10 @@ mod tests {
         let groups = silent(hosts.iter().zip(&why));
         let both = Unreachable::new("`ADDRESS` refuses", Some("run `ssh ADDRESS`".into()));
         assert_eq!(groups, [(both, vec![&hosts[0], &hosts[1]]), (why[2].clone(), vec![&hosts[2]])]);
-        assert_eq!(silent(hosts.iter().zip(&why[..1])), [(why[0].clone(), vec![&hosts[0]])], "of one it is named");
+        assert_eq!(
+            silent(hosts.iter().zip(&why[..1])),
+            [(why[0].clone(), vec![&hosts[0]])],
+            "a single host keeps its address"
+        );
     }
 }

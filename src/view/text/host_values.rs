@@ -1,7 +1,8 @@
-//! Folds a step whose text differs only by values of its hosts: one host's text, and the differing words of the others.
+//! Folds a step whose text differs only in host-specific values: one host's text, and the other hosts' differing words.
 //!
-//! Architecture Invariant: the fold is exact. Texts are cut into words; two fold only where all that stands between words
-//! is equal, and the words that differ are kept for each host: putting them into the text that is shown gives its own.
+//! Architecture Invariant: the fold is lossless. Texts are split into words and fold only if everything between the
+//! words is equal. The differing words are kept for each host: inserting them into the shown text gives the host's own
+//! text.
 
 use super::group::Group;
 use crate::model::HostName;
@@ -13,29 +14,29 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
 
-/// Fewer different texts are shown whole.
+/// Fewer different texts are shown in full.
 const TEXTS: usize = 3;
-/// A text of which more differs is another text: places of words, counted once where they differ alike.
+/// Texts with more differing values are not folded. Words that differ in the same way count once.
 const VALUES: usize = 6;
-/// Values that are named without `-v`.
+/// Number of values that are named without `-v`.
 const NAMED: usize = 3;
-/// Characters of a value at most: the whole is in the JSON output.
+/// Longer values are cut. The JSON output has the complete value. Characters.
 const VALUE_CHARS: usize = 80;
 
-/// A step on hosts on which it is the same but for some values.
+/// A step on hosts on which it is equal except for some values.
 pub struct FoldedStep<'a> {
-    /// The step as its first host has it, and all hosts.
+    /// The step of the first host, and all hosts.
     pub group: Group<'a>,
     /// The host whose text is shown.
     pub shown: &'a HostName,
-    /// Empty where the text is the same on all hosts.
+    /// Empty if the text is the same on all hosts.
     pub values: Vec<HostValue<'a>>,
 }
 
 /// A word that differs by host.
 #[derive(Debug, PartialEq)]
 pub struct HostValue<'a> {
-    /// Where it stands: `content line 3`.
+    /// Its places: `content line 3`.
     pub places: Vec<String>,
     /// The word of each host.
     pub words: Vec<(&'a HostName, &'a str)>,
@@ -55,7 +56,7 @@ pub fn fold_host_values(groups: Vec<Group<'_>>) -> Vec<FoldedStep<'_>> {
     folded
 }
 
-/// Folds the texts of one step. Each joins those that it differs from by values alone.
+/// Folds the texts of one step that differ only in values.
 fn fold_step(groups: Vec<Group<'_>>) -> Vec<FoldedStep<'_>> {
     let mut buckets: IndexMap<TextShape<'_>, Vec<Group<'_>>> = IndexMap::new();
     for group in groups {
@@ -64,7 +65,7 @@ fn fold_step(groups: Vec<Group<'_>>) -> Vec<FoldedStep<'_>> {
     buckets.into_values().flat_map(merge).collect()
 }
 
-/// Makes one of the texts of a bucket, unless they are too few or too different.
+/// Merges the texts of a bucket into one, unless they are too few or too different.
 fn merge(bucket: Vec<Group<'_>>) -> Vec<FoldedStep<'_>> {
     let values = if bucket.len() < TEXTS { Vec::new() } else { differing(&bucket) };
     if values.is_empty() {
@@ -81,13 +82,13 @@ fn alone(group: Group<'_>) -> FoldedStep<'_> {
     FoldedStep { shown: group.hosts[0], group, values: Vec::new() }
 }
 
-/// Returns the words in which texts of one shape differ; places that differ alike are one value. None where they are
-/// more than [`VALUES`].
+/// Returns the words that differ between texts of one shape. Places that differ in the same way are one value. Returns
+/// none if there are more than [`VALUES`].
 fn differing<'a>(bucket: &[Group<'a>]) -> Vec<HostValue<'a>> {
     let [first, others @ ..] = bucket else { return Vec::new() };
     let shown: Vec<Word<'a>> = words(first.step).collect();
     let Some(Columns { of_words, constant }) = compare(&shown, others) else { return Vec::new() };
-    // A word that stands twice in a line, and differs otherwise there, is told by its number.
+    // A word that occurs twice in a line and differs in different ways is identified by its number.
     let mut meant: HashMap<(WordPlace<'a>, &str), usize> = HashMap::new();
     let mut unclear: HashSet<(WordPlace<'a>, &str)> = HashSet::new();
     for (word, column) in shown.iter().zip(&of_words) {
@@ -95,7 +96,7 @@ fn differing<'a>(bucket: &[Group<'a>]) -> Vec<HostValue<'a>> {
             unclear.insert((word.place, word.text));
         }
     }
-    // By column: the first word in it, and the places of all.
+    // By column: its first word, and the places of all its words.
     let mut values: IndexMap<usize, (usize, IndexSet<String>)> = IndexMap::new();
     for (at, (word, column)) in shown.iter().zip(&of_words).enumerate().filter(|(_, (_, column))| **column >= constant)
     {
@@ -105,12 +106,12 @@ fn differing<'a>(bucket: &[Group<'a>]) -> Vec<HostValue<'a>> {
         };
         values.entry(*column).or_insert_with(|| (at, IndexSet::new())).1.insert(place);
     }
-    // Texts are cut once more rather than kept: ten thousand of them are more than the rest of a plan.
+    // Texts are split again instead of being stored: ten thousand of them are larger than the rest of a plan.
     let mut of_hosts: Vec<Vec<(&'a HostName, &'a str)>> = vec![Vec::new(); values.len()];
     for group in bucket {
         let mut own = words(group.step).enumerate();
         for ((first, _), of_hosts) in values.values().zip(&mut of_hosts) {
-            // First words stand in the order of the text, so that one pass finds them all.
+            // First words are in text order, so one pass finds them all.
             if let Some((_, word)) = own.find(|(at, _)| at == first) {
                 of_hosts.extend(group.hosts.iter().map(|host| (*host, word.text)));
             }
@@ -120,15 +121,15 @@ fn differing<'a>(bucket: &[Group<'a>]) -> Vec<HostValue<'a>> {
     all.map(|((_, places), words)| HostValue { places: places.into_iter().collect(), words }).collect()
 }
 
-/// Which words of a text differ alike in all others: they are in one column.
+/// Words that differ in the same way in all other texts share a column.
 struct Columns {
     /// The column of each word of the first text.
     of_words: Vec<usize>,
-    /// Columns below it are of words that are the same in all texts.
+    /// Lower columns hold words that are the same in all texts.
     constant: usize,
 }
 
-/// Compares texts of one shape with the first of them. `None` where they differ in more than [`VALUES`] ways.
+/// Compares texts of one shape with the first of them. Returns `None` if they differ in more than [`VALUES`] ways.
 fn compare<'a>(shown: &[Word<'a>], others: &[Group<'a>]) -> Option<Columns> {
     let mut texts: HashMap<&str, usize> = HashMap::new();
     let mut of_words: Vec<usize> = Vec::with_capacity(shown.len());
@@ -139,7 +140,7 @@ fn compare<'a>(shown: &[Word<'a>], others: &[Group<'a>]) -> Option<Columns> {
     let constant = texts.len();
     let mut columns = constant;
     for group in others {
-        // Words that were alike so far stay so where this text has the same word for them.
+        // Words of one column stay together if this text has the same word for all of them.
         let mut parted: HashMap<(usize, &str), usize> = HashMap::new();
         for ((word, own), column) in shown.iter().zip(words(group.step)).zip(&mut of_words) {
             if own.text != word.text {
@@ -162,7 +163,7 @@ fn compare<'a>(shown: &[Word<'a>], others: &[Group<'a>]) -> Option<Columns> {
     Some(Columns { of_words, constant })
 }
 
-/// A step as a key: equal where a reader takes it for the same but for values of hosts.
+/// A step as a key: equal to steps that differ only in values of hosts.
 struct TextShape<'a>(&'a StepPlan);
 
 impl PartialEq for TextShape<'_> {
@@ -184,7 +185,7 @@ impl Hash for TextShape<'_> {
     }
 }
 
-/// Everything of a step but text and changes.
+/// Returns the fields of a step other than text and changes.
 fn around(step: &StepPlan) -> impl Hash + Eq + use<'_> {
     let rest = (&step.hint, &step.envelope, &step.waits_for, &step.held);
     (&step.kind, step.verdict, step.disruption, step.scope, &step.place, rest)
@@ -194,14 +195,14 @@ fn changes(step: &StepPlan) -> impl Iterator<Item = (&str, bool)> {
     step.changes.iter().map(|change| (change.attribute.as_str(), change.secret))
 }
 
-/// Where a word stands. Written out only where it is shown: a plan has millions of words.
+/// The place of a word. Formatted only for display, because a plan has millions of words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum WordPlace<'a> {
     Title,
     Reason,
-    /// What was seen of an attribute.
+    /// The observed value of an attribute.
     Before(&'a str),
-    /// What is desired of it.
+    /// Its desired value.
     After(&'a str),
     /// A line of its diff, counted from 1.
     Line(&'a str, usize),
@@ -219,30 +220,30 @@ impl fmt::Display for WordPlace<'_> {
     }
 }
 
-/// A word of a step's text, or what stands between two.
+/// A word of a step's text, or the text between two words.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Word<'a> {
     place: WordPlace<'a>,
-    /// Which word of its place it is, counted from 1; 0 for what stands between two.
+    /// Number of the word in its place, counted from 1. 0 for text between words.
     number: usize,
     text: &'a str,
-    /// Whether hosts may have another one there.
+    /// Whether it may differ between hosts.
     is_value: bool,
 }
 
 impl<'a> Word<'a> {
-    /// Returns what it has in common with the word of another host there.
+    /// Returns the part that must be equal on all hosts.
     fn shape(self) -> (WordPlace<'a>, Option<&'a str>) {
         (self.place, (!self.is_value).then_some(self.text))
     }
 }
 
-/// Cuts all text of a step that is shown.
+/// Splits the displayed text of a step into words.
 fn words(step: &StepPlan) -> impl Iterator<Item = Word<'_>> {
     let head = [(WordPlace::Title, step.title.raw()), (WordPlace::Reason, step.reason.raw())];
     let changes = step.changes.iter().flat_map(|change| {
         let name = change.attribute.as_str();
-        // Next to a diff the values are not shown: they are sizes and digests that follow from it.
+        // With a diff the values are not shown: they are sizes and digests that follow from it.
         let values = [(WordPlace::Before(name), &change.from), (WordPlace::After(name), &change.to)];
         let values = values.into_iter().filter(move |_| change.diff.is_none());
         let values = values.filter_map(|(place, text)| Some(WordCutter::new(place, text.as_ref()?.raw())));
@@ -252,12 +253,12 @@ fn words(step: &StepPlan) -> impl Iterator<Item = Word<'_>> {
     head.into_iter().map(|(place, text)| WordCutter::new(place, text)).chain(changes).flatten()
 }
 
-/// Cuts a text into its words.
+/// Splits a text into words.
 struct WordCutter<'a> {
     place: WordPlace<'a>,
-    /// The sign of a line, which comes first.
+    /// The sign of a diff line, which comes first.
     sign: Option<&'a str>,
-    /// What is not cut yet. Even an empty text has a place, so that none takes another's.
+    /// The text that is not split yet. An empty text still yields one item, so that places stay aligned.
     rest: Option<&'a str>,
     words: usize,
 }
@@ -267,7 +268,7 @@ impl<'a> WordCutter<'a> {
         Self { place, sign: None, rest: Some(text), words: 0 }
     }
 
-    /// Cuts a line of a diff: its sign is no word, and the head of a hunk is one piece.
+    /// Splits a line of a diff. Its sign is not a word, and a hunk header is one piece.
     fn of_line(place: WordPlace<'a>, line: &'a str) -> Self {
         let sign = usize::from(line.starts_with(['+', '-', ' ']));
         let (sign, rest) = if line.starts_with('@') { (line, "") } else { line.split_at(sign) };
@@ -298,7 +299,7 @@ fn is_of_word(c: char) -> bool {
 }
 
 impl FoldedStep<'_> {
-    /// Returns which text is shown, and in what the others differ from it; no line where they are all equal.
+    /// Describes which host's text is shown and how the others differ. Returns no lines if all are equal.
     pub fn describe_values(&self, verbose: bool) -> Vec<String> {
         if self.values.is_empty() {
             return Vec::new();
@@ -313,7 +314,7 @@ impl HostValue<'_> {
     fn describe(&self, verbose: bool) -> String {
         let mut text = format!("{}: ", escape::line(&crate::view::words::some(&self.places)));
         if self.words.iter().all(|(host, word)| host.as_str() == *word) {
-            return text + "the name of the host";
+            return text + "the host name";
         }
         let mut values: IndexMap<&str, Vec<&HostName>> = IndexMap::new();
         self.words.iter().for_each(|(host, word)| values.entry(word).or_default().push(host));

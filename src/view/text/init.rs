@@ -1,4 +1,4 @@
-//! What was made to begin with, and what is other than in Ansible.
+//! Result of `init`: the created files, and differences from the Ansible inventory.
 
 use super::Text;
 use crate::config::Difference;
@@ -16,8 +16,8 @@ pub fn write(text: &Text, init: &Init, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{} {path}: {hosts}{groups}", paint(GOOD, "written:"))?;
     let recipe = escape::line(&init.recipe.path);
     match init.recipe.is_new {
-        true => writeln!(out, "{} {recipe}: a tiny recipe to begin with", paint(GOOD, "written:"))?,
-        false => writeln!(out, "{} {recipe}, which was there", paint(DIM, "kept:"))?,
+        true => writeln!(out, "{} {recipe}: a minimal starter recipe", paint(GOOD, "written:"))?,
+        false => writeln!(out, "{} {recipe}, already exists", paint(DIM, "kept:"))?,
     }
     differences(&init.differences, text.verbose > 0, out)?;
     text.next("doctor", out)
@@ -27,7 +27,7 @@ fn differences(differences: &[Difference], all: bool, out: &mut dyn Write) -> io
     if differences.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{}", paint(HEAD, "other than in Ansible"))?;
+    writeln!(out, "\n{}", paint(HEAD, "differences from Ansible"))?;
     for difference in differences {
         writeln!(out, "{} {}", paint(CHANGE, "~"), escape::line(&difference.what))?;
         let places: Vec<_> = difference.at.iter().map(|place| escape::line(place)).collect();

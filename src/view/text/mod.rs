@@ -1,4 +1,4 @@
-//! The text writer: for people, grouped by what is equal, worst first.
+//! The text writer for people: equal results are grouped, the worst come first.
 
 mod causes;
 mod chart;
@@ -40,13 +40,13 @@ use crate::plan::{HostSeen, Images, Plan};
 use crate::view::escape;
 use std::io::{self, Write};
 
-/// Writes for a terminal. Colours are always written: give it a stream that strips them where none are wanted.
+/// Writes for a terminal. Always writes colours; pass a stream that strips them if they are not wanted.
 #[derive(Clone, Debug, Default)]
 pub struct Text {
-    /// From 1 on, steps that are as declared are shown too, with the reason and the place of each.
+    /// 1 or more also shows unchanged steps, and the reason and source location of every step.
     pub verbose: u8,
-    /// The arguments that a next command repeats (`inventory.yaml --on gpu`), quoted for a shell.
-    /// `None` where a next command would only disturb.
+    /// Arguments of the suggested next command (`inventory.yaml --on gpu`), quoted for a shell.
+    /// `None` suppresses the suggestion.
     pub target: Option<String>,
 }
 
@@ -65,7 +65,7 @@ impl Writer for Text {
         plan::write(self, plan, out)
     }
 
-    /// One per line and nothing beside: programs read this too.
+    /// Writes one image per line and nothing else, because programs read this output too.
     fn images(&self, images: &Images, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         images.images.keys().try_for_each(|image| writeln!(out, "{}", escape::line(image)))
     }
@@ -155,7 +155,7 @@ impl Writer for Text {
     }
 }
 
-/// Says which hosts are not real, before anything is said of them.
+/// Lists simulated hosts first, before any result about them.
 fn simulated<'a>(hosts: impl IntoIterator<Item = &'a HostName>, out: &mut dyn Write) -> io::Result<()> {
     let folded = super::fold::fold(hosts.into_iter().map(HostName::as_str));
     match folded.as_str() {

@@ -1,4 +1,4 @@
-//! The odd one out: what differs from the majority, rarest first; what could not be compared is told.
+//! Outliers: values that differ from the majority, rarest first, and values that could not be compared.
 
 use super::facts;
 use super::{Text, simulated};
@@ -11,9 +11,9 @@ use indexmap::IndexMap;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-/// Longer values are cut: the whole is in the JSON output.
+/// Longer values are cut. The JSON output has the complete value.
 const VALUE_CHARS: usize = 100;
-/// More lines about one fact of the same hosts are counted, unless more is asked for.
+/// Number of lines about one fact of the same hosts. More are counted, unless `-v` is given.
 const FEW: usize = 5;
 
 /// Writes the result of `facts --outliers`.
@@ -23,7 +23,7 @@ pub fn write(text: &Text, seen: &[HostSeen], outliers: &Outliers, out: &mut dyn 
     facts::unreachable(seen, out)
 }
 
-/// Writes the section of a report, its own last line included.
+/// Writes the section of a report, including its summary line.
 pub fn section(outliers: &Outliers, all: bool, out: &mut dyn Write) -> io::Result<()> {
     let with_odd: BTreeSet<usize> = outliers.odd.iter().map(|odd| odd.class).collect();
     for (index, class) in outliers.classes.iter().enumerate().filter(|(index, _)| all || with_odd.contains(index)) {
@@ -42,8 +42,8 @@ fn head(class: &Class) -> String {
     };
     let hardware = escape::short(class.hardware.raw(), VALUE_CHARS);
     format!(
-        "{} alike ({hardware}{}): {}",
-        count(class.hosts.len(), "host"),
+        "{} ({hardware}{}): {}",
+        count(class.hosts.len(), "similar host"),
         escape::line(&groups),
         folded(&class.hosts)
     )
@@ -53,7 +53,7 @@ fn folded(hosts: &[HostName]) -> String {
     escape::line(&odd::folded(hosts)).into_owned()
 }
 
-/// Writes what is odd. Lines about one fact of the same hosts have one cause mostly: the first ones stand for the others.
+/// Writes the outliers. Lines about one fact of the same hosts mostly have one cause, so only the first ones are shown.
 fn odd_ones(odd: &[&Odd], all: bool, out: &mut dyn Write) -> io::Result<()> {
     let mut shown: IndexMap<(&str, Vec<&HostName>), usize> = IndexMap::new();
     for one in odd {
@@ -80,7 +80,7 @@ fn line(one: &Odd) -> String {
     };
     let common = show(&one.common);
     let path = escape::text(&one.path);
-    format!("{path}: {common} — {}; {} {}{untold}", count(one.hosts, "host"), paint(BAD, "odd:"), values.join("; "))
+    format!("{path}: {common} — {}; {} {}{untold}", count(one.hosts, "host"), paint(BAD, "outlier:"), values.join("; "))
 }
 
 fn odd_value(common: &Value, value: &OddValue) -> String {
@@ -91,10 +91,10 @@ fn show(value: &Value) -> String {
     escape::short(&odd::show(value), VALUE_CHARS)
 }
 
-/// Writes what could not be compared: in short, or each with its reason.
+/// Writes values and hosts that could not be compared. `all` lists each with its reason.
 fn aside(outliers: &Outliers, all: bool, out: &mut dyn Write) -> io::Result<()> {
     for class in &outliers.alone {
-        let few = format!("compared with nobody, fewer than {} are alike", crate::facts::outliers::LEAST);
+        let few = format!("not compared, fewer than {} similar hosts", crate::facts::outliers::LEAST);
         writeln!(
             out,
             "{}",
@@ -126,7 +126,7 @@ fn aside(outliers: &Outliers, all: bool, out: &mut dyn Write) -> io::Result<()> 
     Ok(())
 }
 
-/// Returns the last line: how much differs, and how much could not be said.
+/// Returns the summary line: the number of outliers, and of values that could not be compared.
 fn closing(outliers: &Outliers) -> String {
     let (word, rest) = odd::closing(outliers);
     let style = match word {

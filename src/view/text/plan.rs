@@ -1,4 +1,4 @@
-//! A plan: what would change, then what stands in the way, then the sums.
+//! Plans: changes, then blocked and unknown steps, then the summary.
 
 use super::{Text, closing, group, host_values, sections, step, windows};
 use crate::plan::{Counts, Plan, StepPlan};

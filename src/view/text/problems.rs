@@ -1,4 +1,4 @@
-//! What went wrong in a run, each problem once with all hosts that have it.
+//! Problems of a run, each once with all affected hosts.
 
 use super::check::{self, describe_check};
 use super::on_hosts;
@@ -10,7 +10,7 @@ use anstyle::Style;
 use indexmap::IndexMap;
 use std::io::{self, Write};
 
-/// Problems of one sort, worst first in this order.
+/// Sorts of problems, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Sort {
     Failed,
@@ -41,10 +41,10 @@ impl Sort {
         match self {
             Self::Failed => "failed",
             Self::Verification => "verification failed",
-            Self::Stale => "stale: moved since the plan, left alone",
+            Self::Stale => "stale: changed since the plan, skipped",
             Self::Blocked => "blocked",
-            Self::Unknown => "unknown: could not be judged",
-            Self::Hosts => "hosts that did not get through",
+            Self::Unknown => "unknown: could not be evaluated",
+            Self::Hosts => "hosts that did not finish",
             Self::Pending => "pending: configured, not yet effective",
             Self::Held => "held back",
             Self::Skipped => "skipped",
@@ -61,7 +61,7 @@ impl Sort {
     }
 }
 
-/// What reads the same is the same problem; only what a check printed may differ.
+/// Problems with equal text are one problem. Only the output of a check may differ.
 type Problems<'a> = IndexMap<(Sort, String, Option<(&'a Untrusted, i32)>), Shared<'a>>;
 
 /// The hosts of one problem.
@@ -115,13 +115,13 @@ fn collect(report: &Report) -> Problems<'_> {
     problems
 }
 
-/// A host's own reason, unless one of its steps or verifications tells it better.
+/// Returns the host's own reason, unless one of its steps or verifications explains the outcome.
 fn host_problem(host: &HostReport) -> Option<(Sort, String)> {
     let own = matches!(host.outcome, Outcome::Unreachable | Outcome::Locked | Outcome::Cancelled);
     let failed_without_step = matches!(host.outcome, Outcome::Failed | Outcome::Blocked | Outcome::Stale)
         && host.steps.iter().filter_map(step_problem).next().is_none()
         && host.verify.iter().filter_map(verify_problem).next().is_none();
-    // A hint of its own is nowhere else.
+    // The host's own hint is shown nowhere else.
     let verified = host.steps.is_empty() && host.hint.is_some() && host.outcome != Outcome::Ok;
     if !own && !failed_without_step && !verified {
         return None;
@@ -134,7 +134,7 @@ fn host_problem(host: &HostReport) -> Option<(Sort, String)> {
     Some((Sort::Hosts, text))
 }
 
-/// What was skipped follows from what is told above it: its steps are named in one go, with the first reason.
+/// Lists skipped steps together, with the first reason: they follow from the problems listed above.
 fn skipped(host: &HostReport) -> Option<(Sort, String)> {
     in_one_go(host.steps.iter().filter_map(|step| match &step.result {
         StepResult::Skipped { reason } => Some((step.id.to_string(), reason)),
@@ -193,7 +193,7 @@ fn verify_problem(verify: &VerifyReport) -> Option<(Sort, String)> {
     Some((sort, format!("{}\n    {}", paint(HEAD, head), plain(reason))))
 }
 
-/// What a stale step would change now: the diffs, where its reason can only name what differs.
+/// Returns the diffs of a stale step, because its reason only names the attributes that differ.
 fn would_change(step: &StepReport) -> String {
     let mut text = String::new();
     for change in step.changes.iter().filter(|change| !change.secret) {
@@ -208,7 +208,7 @@ fn plain(reason: &Untrusted) -> String {
     escape::text(reason).into_owned()
 }
 
-/// Why, what the host said last, what to do, and where the whole log lies.
+/// Returns the reason, the last output lines, the hint and the path of the log.
 fn failed(failure: &Failure) -> String {
     let mut text = plain(&failure.why);
     if !failure.tail.is_empty() {

@@ -1,4 +1,4 @@
-//! Recipes in a list, and one recipe in full.
+//! The list of recipes, and one recipe in full.
 
 use super::chart::folded;
 use crate::config::{RecipeLine, RecipePage, StepLine};
@@ -6,7 +6,7 @@ use crate::view::style::{DIM, HEAD, paint};
 use crate::view::{escape, words};
 use std::io::{self, Write};
 
-/// Writes one line per recipe: name, summary, where it comes from.
+/// Writes one line per recipe: name, summary and origin.
 pub fn list(recipes: &[RecipeLine], out: &mut dyn Write) -> io::Result<()> {
     let width = recipes.iter().map(|recipe| recipe.name.chars().count()).max().unwrap_or(0);
     for recipe in recipes {
@@ -27,8 +27,8 @@ fn where_from(recipe: &RecipeLine) -> String {
 
 fn file_of(recipe: &RecipeLine) -> String {
     match (recipe.built_in, recipe.replaces) {
-        (true, _) => "built in".to_owned(),
-        (false, true) => format!("{}, in place of the built-in one", escape::line(&recipe.file)),
+        (true, _) => "built-in".to_owned(),
+        (false, true) => format!("{}, overrides the built-in recipe", escape::line(&recipe.file)),
         (false, false) => escape::line(&recipe.file).to_string(),
     }
 }
@@ -39,7 +39,7 @@ pub fn page(page: &RecipePage, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}  {}", paint(HEAD, escape::line(&line.name)), escape::line(&line.summary))?;
     let file = file_of(line);
     let hosts = match line.hosts.is_empty() {
-        true => "applied to no host".to_owned(),
+        true => "not applied to any host".to_owned(),
         false => format!("applied to {}", escape::line(&folded(&line.hosts))),
     };
     writeln!(out, "{}", paint(DIM, format!("{file}, {hosts}")))?;
@@ -62,7 +62,7 @@ pub fn page(page: &RecipePage, out: &mut dyn Write) -> io::Result<()> {
             let when = rule.when.as_ref().map_or_else(String::new, |when| format!(" when {when}"));
             (
                 format!("{}{when}{}", rule.require, if rule.of_cluster { " (scope cluster)" } else { "" }),
-                vec![format!("{}: {}", if rule.warns { "else warns" } else { "else" }, rule.otherwise)],
+                vec![format!("{}: {}", if rule.warns { "otherwise warns" } else { "otherwise" }, rule.otherwise)],
             )
         }),
         out,
@@ -89,7 +89,7 @@ pub fn page(page: &RecipePage, out: &mut dyn Write) -> io::Result<()> {
     section("fails as", page.fails_as.iter().map(|row| (row.text.clone(), vec![row.cause.clone()])), out)
 }
 
-/// Writes a part that is not empty; empty details are left out.
+/// Writes a section unless it is empty. Empty details are omitted.
 fn section(head: &str, rows: impl Iterator<Item = (String, Vec<String>)>, out: &mut dyn Write) -> io::Result<()> {
     let mut rows = rows.peekable();
     if rows.peek().is_some() {

@@ -1,4 +1,4 @@
-//! A report: problems first, then one row per host, then the sums and the next command.
+//! Reports: problems first, then one row per host, then the summary and the next command.
 
 use super::{Text, problems, rows, sections};
 use crate::engine::{Report, StepResult, VerifyResult};
@@ -19,7 +19,8 @@ pub fn write(text: &Text, report: &Report, exit: ExitCode, out: &mut dyn Write) 
     next(text, report, exit, out)
 }
 
-/// What a run that was stopped by its budget has done, and what not. Nothing needs to be undone before it goes on.
+/// Lists done, not done and failed hosts of a run that its failure budget stopped. The run can continue without a
+/// rollback.
 fn aborted(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if !report.budget_spent {
         return Ok(());
@@ -27,7 +28,7 @@ fn aborted(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let parts: [(&str, &[Outcome]); 3] = [
         ("done", &[Outcome::Ok, Outcome::Changed, Outcome::Pending]),
         ("not done", &[Outcome::Cancelled, Outcome::Skipped]),
-        ("gone wrong", &[Outcome::Failed, Outcome::Blocked, Outcome::Stale, Outcome::Locked, Outcome::Unreachable]),
+        ("failed", &[Outcome::Failed, Outcome::Blocked, Outcome::Stale, Outcome::Locked, Outcome::Unreachable]),
     ];
     for (head, outcomes) in parts {
         let hosts = report.hosts.iter().filter(|host| outcomes.contains(&host.outcome));
@@ -44,7 +45,7 @@ fn left_behind(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     sections::left_behind(hosts, out)
 }
 
-/// Returns how the run ended, over how many hosts, with how many of what.
+/// Returns the summary line: result, hosts, steps, verifications and duration.
 fn closing(report: &Report, exit: ExitCode) -> String {
     let outcomes: Vec<_> = Outcome::ALL.iter().map(|outcome| (report.count(*outcome), outcome.name())).collect();
     let hosts =
@@ -80,10 +81,10 @@ fn verifications(report: &Report) -> Option<String> {
     (!counts.is_empty()).then(|| format!("verifications: {counts}"))
 }
 
-/// Returns `fix what `web: page answers` checks (recipes/web.yaml:30:5)`, with how many more there are.
+/// Returns `fix the failed verification `web: page answers` (recipes/web.yaml:30:5)`, with the number of others.
 fn failed_check(report: &Report) -> Option<String> {
     let all = report.hosts.iter().flat_map(|host| &host.verify);
-    // A plan tells what steps would change.
+    // A plan shows what steps would change, so verifications of steps are not named here.
     let failed = all.filter(|verify| matches!(verify.result, VerifyResult::Failed { .. }) && !verify.of_step);
     let mut names: Vec<(&str, &str, &str)> =
         failed.map(|verify| (&*verify.recipe, &*verify.name, &*verify.place)).collect();
@@ -92,10 +93,10 @@ fn failed_check(report: &Report) -> Option<String> {
     let (recipe, name, place) = names.first()?;
     let place = if place.is_empty() { String::new() } else { format!(" ({})", escape::line(place)) };
     let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
-    Some(format!("fix what `{}: {}` checks{place}{more}", escape::line(recipe), escape::line(name)))
+    Some(format!("fix the failed verification `{}: {}`{place}{more}", escape::line(recipe), escape::line(name)))
 }
 
-/// What is worth doing next depends on what the exit code says.
+/// Suggests the next command for the exit code.
 fn next(text: &Text, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
     if let Some(check) = failed_check(report).filter(|_| exit == ExitCode::VerifyFailed && text.target.is_some()) {
         return writeln!(out, "next: {check}");
@@ -104,7 +105,7 @@ fn next(text: &Text, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io
         (ExitCode::Done, _) => Ok(()),
         (ExitCode::Stale, _) => text.next("plan", out),
         (ExitCode::VerifyFailed | ExitCode::Pending, "apply") => text.next("verify", out),
-        // What is blocked or unknown stays so until its cause is gone, which a plan tells.
+        // Blocked and unknown steps stay so until their cause is fixed, which a plan shows.
         (ExitCode::Unknown, _) => text.next("plan", out),
         (ExitCode::HostsFailed, _) if report.count(Outcome::Failed) == 0 => text.next("plan", out),
         (_, "verify") => text.next("plan", out),

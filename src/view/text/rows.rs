@@ -1,4 +1,4 @@
-//! One row per host of a report: outcome, counts, time, and the reason where there is one.
+//! One row per host of a report: outcome, counts, duration and reason.
 
 use crate::engine::{HostReport, Report, StepResult, VerifyReport, VerifyResult};
 use crate::model::Outcome;
@@ -28,14 +28,14 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 
 fn reason(host: &HostReport) -> String {
     match host.outcome {
-        // What was proven needs no words; where nothing was, something is said.
+        // Steps or verifications already explain the outcome. Without any, the reason is needed.
         Outcome::Ok | Outcome::Changed if !host.steps.is_empty() || !host.verify.is_empty() => String::new(),
         _ if host.reason.is_empty() => String::new(),
         _ => format!("  {}", paint(DIM, escape::short(host.reason.raw(), REASON_CHARS))),
     }
 }
 
-/// Counts the steps of a host; where none was to run, what was proven.
+/// Counts the steps of a host, or its verifications if it has no steps.
 fn counts(host: &HostReport) -> String {
     let of = |test: fn(&StepResult) -> bool| host.steps.iter().filter(|step| test(&step.result)).count();
     let counts = words::counts(&[
@@ -60,7 +60,7 @@ fn counts(host: &HostReport) -> String {
 pub fn verifications<'v>(verify: impl IntoIterator<Item = &'v VerifyReport> + Clone) -> String {
     let of = |test: fn(&VerifyResult) -> bool| verify.clone().into_iter().filter(|v| test(&v.result)).count();
     words::counts(&[
-        (of(|r| matches!(r, VerifyResult::Held)), "held"),
+        (of(|r| matches!(r, VerifyResult::Held)), "passed"),
         (of(|r| matches!(r, VerifyResult::Failed { .. })), "failed"),
         (of(|r| matches!(r, VerifyResult::Unknown { .. })), "unknown"),
         (of(|r| matches!(r, VerifyResult::Skipped { .. })), "skipped"),

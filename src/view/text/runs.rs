@@ -1,4 +1,4 @@
-//! Runs of the past: a table, one of them with its report, and two compared.
+//! Past runs: the list, one run with its report, and the comparison of two runs.
 
 use super::Text;
 use super::chart::folded;
@@ -13,7 +13,7 @@ use std::io::{self, Write};
 /// Writes one row per run.
 pub fn list(runs: &[Listed], out: &mut dyn Write) -> io::Result<()> {
     let rows: Vec<[String; 6]> = runs.iter().map(row).collect();
-    let head = ["run", "began (UTC)", "verb", "by", "cluster", "came to"].map(str::to_owned);
+    let head = ["run", "started (UTC)", "verb", "by", "cluster", "result"].map(str::to_owned);
     let all = || std::iter::once(&head).chain(&rows);
     let width = |at: usize| all().map(|row| row[at].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..5).map(width).collect();
@@ -55,7 +55,7 @@ fn info(info: &RunInfo) -> [String; 5] {
         (false, true) => cell(&info.user),
         (false, false) => cell(&format!("{}@{}", info.user, info.controller)),
     };
-    // To the second is enough for a table; the document has the whole.
+    // Seconds suffice for a table. The JSON output has the exact time.
     let began: String = info.began.chars().take(19).collect();
     [cell(&info.run), cell(&began.replace('T', " ")), cell(&info.verb), by, cell(&info.cluster)]
 }
@@ -71,24 +71,24 @@ fn came_to(run: &PastRun) -> String {
     }
 }
 
-/// Writes who began the run, then its report as the run wrote it.
+/// Writes the run's id, verb, cluster, start time and user, then its report.
 pub fn one(text: &Text, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
     let [id, began, verb, by, cluster] = info(&run.info);
-    writeln!(out, "{}  {verb} of {cluster}, began {began} UTC, by {by}\n", paint(HEAD, id))?;
+    writeln!(out, "{}  {verb} of {cluster}, started {began} UTC, by {by}\n", paint(HEAD, id))?;
     if run.finished {
         return super::report::write(text, &run.report, run.report.exit_code(), out);
     }
     super::simulated(&run.report.simulated, out)?;
     super::problems::write(&run.report, out)?;
     super::rows::write(&run.report, out)?;
-    let why = "it is still going on, or its controller was stopped; this is what its journal tells";
+    let why = "still running, or its controller was stopped; results are from its journal";
     writeln!(out, "{} {why}", paint(CHANGE, "not finished:"))
 }
 
-/// What came to something else, from what and to what.
+/// A changed result: the step or verification (`None` for the host), the old and the new result.
 type Change<'c> = (&'c Option<String>, Option<&'c str>, Option<&'c str>);
 
-/// Writes what came to something else, hosts with the same difference put together.
+/// Writes the differences between two runs, equal ones once with all their hosts.
 pub fn comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
     for (word, run) in [("from", &comparison.from), ("to", &comparison.to)] {
         let [id, began, verb, by, _] = info(run);
@@ -101,7 +101,7 @@ pub fn comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()
     }
     for ((what, from, to), hosts) in &groups {
         let what = what.as_deref().unwrap_or("host");
-        let change = format!("{} → {}", from.unwrap_or("not there"), to.unwrap_or("not there"));
+        let change = format!("{} → {}", from.unwrap_or("missing"), to.unwrap_or("missing"));
         let hosts = escape::line(&folded(hosts)).into_owned();
         writeln!(out, "{}: {}  {}", escape::line(what), paint(style(*to), change), paint(DIM, format!("on {hosts}")))?;
     }

@@ -5,7 +5,7 @@ use crate::view::style::{DIM, paint};
 use crate::view::{Sandboxes, count, escape};
 use std::io::{self, Write};
 
-/// Writes which sandboxes there are, or which were ended.
+/// Lists the sandboxes, or the ended ones.
 pub fn write(sandboxes: &Sandboxes, out: &mut dyn Write) -> io::Result<()> {
     let width = sandboxes.list.iter().map(|sandbox| sandbox.host.chars().count()).max().unwrap_or(0);
     for sandbox in &sandboxes.list {
@@ -20,7 +20,7 @@ fn state(sandbox: &Sandbox, ended: bool) -> String {
     match (ended, sandbox.pid) {
         (true, Some(_)) => "ended".to_owned(),
         (true, None) => "was not running".to_owned(),
-        (false, Some(pid)) => format!("running, kept by process {pid}"),
-        (false, None) => "not running: the next command makes it anew".to_owned(),
+        (false, Some(pid)) => format!("running, process {pid}"),
+        (false, None) => "not running; the next command recreates it".to_owned(),
     }
 }

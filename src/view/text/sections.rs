@@ -1,4 +1,4 @@
-//! The parts of a plan beside its changes: what waits, what is impossible, what could not be told.
+//! Sections of a plan after its changes: waiting, blocked and unknown steps, warnings, verifications, leftovers.
 
 use super::causes::{self, CauseGroup};
 use super::check::{self, describe_check};
@@ -27,7 +27,7 @@ pub fn write(plan: &Plan, counts: &Counts, verbose: bool, out: &mut dyn Write) -
     undeclared(plan, out)
 }
 
-/// Counts the steps of every part, for a place that has no room for their names.
+/// Counts the steps of every section, for outputs that are too short to name them.
 pub fn sums(plan: &Plan) -> String {
     let mut lines = String::new();
     for part in std::iter::once(&WAITING).chain(PARTS) {
@@ -49,7 +49,7 @@ pub fn sums(plan: &Plan) -> String {
         }
     };
     add("warnings", "warning", &|host| host.warnings.len());
-    add("refused: apply would change nothing on these hosts", "host", &|host| usize::from(host.refused.is_some()));
+    add("refused: apply will not change these hosts", "host", &|host| usize::from(host.refused.is_some()));
     let verifications = |host: &HostPlan, verdicts: &[Verdict]| {
         host.verify.iter().filter(|verify| verdicts.contains(&verify.verdict)).count()
     };
@@ -57,17 +57,17 @@ pub fn sums(plan: &Plan) -> String {
         let blocked = host.verify.iter().filter(|verify| matches!(verify.verdict, Verdict::Blocked(_))).count();
         blocked + verifications(host, &[Verdict::Change])
     };
-    add("does not hold", "verification", &fails);
+    add("failed", "verification", &fails);
     add("unknown", "verification", &|host| verifications(host, &[Verdict::Unknown]));
-    add("no longer declared: applied once, left as they are", "step", &|host| host.undeclared.len());
-    lines + "too many to name in a comment: `forge show FILE` names each\n"
+    add("no longer declared: applied earlier, not removed", "step", &|host| host.undeclared.len());
+    lines + "too many to list in a comment: run `forge show FILE` to list them\n"
 }
 
 fn hosts_of(plan: &Plan, keep: fn(&StepPlan) -> bool) -> impl Iterator<Item = &HostName> {
     plan.hosts.iter().filter(move |host| host.steps.iter().any(keep)).map(|host| &host.host)
 }
 
-/// Steps of one verdict, and what to do about them.
+/// A section: steps of one verdict, with a hint.
 struct Part {
     head: &'static str,
     symbol: &'static str,
@@ -81,7 +81,7 @@ const fn part(head: &'static str, keep: fn(&StepPlan) -> bool, hint: &'static st
 }
 
 const WAITING: Part =
-    Part { symbol: ".", style: DIM, ..part("waiting: skipped for what they need", StepPlan::is_waiting, "") };
+    Part { symbol: ".", style: DIM, ..part("waiting: skipped, a dependency cannot run", StepPlan::is_waiting, "") };
 
 const PARTS: &[Part] = &[
     Part { symbol: ".", style: UNKNOWN, ..part("held back", |s| s.held.is_some() && s.waits_for.is_none(), "") },
@@ -93,27 +93,27 @@ const PARTS: &[Part] = &[
     part(
         "blocked by hardware",
         |s| is(s, Verdict::Blocked(BlockClass::Hardware)),
-        "leave these hosts out with `--on`, or give them what is missing",
+        "exclude these hosts with `--on`, or add the missing hardware",
     ),
     part(
         "blocked by a rule",
         |s| is(s, Verdict::Blocked(BlockClass::Rule)),
-        "change the parameters of the recipe for these hosts, or leave them out: with `on:` of its entry for good, with `--on` for this run",
+        "change the recipe's parameters for these hosts, or exclude them: permanently with `on:` in its entry, once with `--on`",
     ),
-    part("blocked: something on the host is missing or in the way", |s| is(s, Verdict::Blocked(BlockClass::Host)), ""),
+    part("blocked: missing prerequisite or conflict on the host", |s| is(s, Verdict::Blocked(BlockClass::Host)), ""),
     part(
-        "blocked: what is declared does not fit",
+        "blocked: invalid declaration",
         |s| is(s, Verdict::Blocked(BlockClass::Declaration)),
-        "correct what is named, or leave these hosts out with `--on`",
+        "fix the declaration, or exclude these hosts with `--on`",
     ),
-    part("blocked, busy", |s| is(s, Verdict::Blocked(BlockClass::Busy)), "run again when they are free"),
+    part("blocked: busy", |s| is(s, Verdict::Blocked(BlockClass::Busy)), "run again when they are idle"),
     Part {
         symbol: "?",
         style: UNKNOWN,
         ..part(
-            "unknown: could not be judged",
+            "unknown: could not be evaluated",
             |s| is(s, Verdict::Unknown),
-            "what cannot be judged is not touched; remove the cause and run again",
+            "unknown steps are not applied; fix the cause and run again",
         )
     },
 ];
@@ -163,7 +163,7 @@ fn alone(group: Group<'_>) -> CauseGroup<'_> {
     CauseGroup { steps: vec![group.step], hosts: group.hosts }
 }
 
-/// Names all steps that wait for one thing in one go: a step that cannot run stops everything behind it.
+/// Lists waiting steps grouped by root dependency: a step that cannot run stops all of its dependents.
 fn waiting(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let mut groups: IndexMap<(String, Vec<String>), Vec<&HostName>> = IndexMap::new();
     for host in &plan.hosts {
@@ -184,16 +184,16 @@ fn waiting(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Returns what a host's steps wait for in the end, with the steps that wait for it.
+/// Returns the root dependencies of a host's waiting steps, each with the steps that wait for it.
 fn behind(host: &HostPlan) -> IndexMap<String, Vec<String>> {
-    // A step with `each` is waited for by its name, without the key of a turn.
+    // Dependencies name a step with `each` without the key of the instance.
     let names = |step: &StepPlan| [step.id.to_string(), format!("{}/{}", step.id.recipe, step.id.step)];
     let waits = host.steps.iter().filter_map(|step| Some((names(step), step.waits_for.as_ref()?)));
     let direct: HashMap<String, &String> = waits.flat_map(|(names, root)| names.map(|name| (name, root))).collect();
     let mut roots: IndexMap<String, Vec<String>> = IndexMap::new();
     for step in host.steps.iter().filter(|step| step.is_waiting()) {
         let mut root = step.id.to_string();
-        // As many hops as there are steps at most: a plan that was read from a file may hold a circle.
+        // Bounded by the number of steps: a plan that was read from a file may contain a cycle.
         for _ in 0..direct.len() {
             match direct.get(&root) {
                 Some(next) => root = (*next).clone(),
@@ -218,7 +218,7 @@ fn refused(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     if groups.is_empty() {
         return Ok(());
     }
-    writeln!(out, "{}", paint(HEAD, "refused: apply would change nothing on these hosts"))?;
+    writeln!(out, "{}", paint(HEAD, "refused: apply will not change these hosts"))?;
     for (refused, hosts) in groups.values() {
         writeln!(out, "{} {}", paint(BAD, "x"), escape::text(&refused.why))?;
         writeln!(out, "    hint: {}", escape::text(&refused.hint))?;
@@ -247,7 +247,7 @@ fn why(host: &HostPlan) -> Option<&Unreachable> {
     }
 }
 
-/// Writes hosts that did not answer for one reason.
+/// Writes the hosts that are unreachable for one reason.
 pub fn unreachable_group(why: &Unreachable, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{} {}", paint(BAD, "x"), escape::text(&why.why))?;
     if let Some(text) = &why.hint {
@@ -276,16 +276,16 @@ fn verification(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result
     }
     groups.values().try_for_each(|group| write_verify(group, out))?;
     if later > 0 {
-        writeln!(out, "{} {} judged after the changes", paint(DIM, "."), count(later, "verification"))?;
+        writeln!(out, "{} {} evaluated after the changes", paint(DIM, "."), count(later, "verification"))?;
     }
     if never > 0 {
-        let why = "not judged: steps of the recipe do not get through";
+        let why = "not evaluated: steps of the recipe cannot run";
         writeln!(out, "{} {} {why}", paint(DIM, "."), count(never, "verification"))?;
     }
     writeln!(out)
 }
 
-/// Counts verifications that the changes of their recipes put off, and those whose recipes change nothing.
+/// Counts the verifications that run after the changes of their recipes, and those whose recipes change nothing.
 fn later(plan: &Plan) -> (usize, usize) {
     let put_off = |host: &HostPlan| {
         let all = host.verify.iter().filter(|verify| verify.verdict == Verdict::Pending);
@@ -296,11 +296,11 @@ fn later(plan: &Plan) -> (usize, usize) {
     plan.hosts.iter().map(put_off).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
-/// A verification that fails alike on some hosts.
+/// A verification that fails in the same way on some hosts.
 struct VerifyGroup<'a> {
     verify: &'a VerifyPlan,
     hosts: Vec<&'a HostName>,
-    /// Whether its command printed something else on some of them.
+    /// Whether the output of its command differs between hosts.
     differs: bool,
 }
 
@@ -308,7 +308,7 @@ fn write_verify(group: &VerifyGroup<'_>, out: &mut dyn Write) -> io::Result<()> 
     let VerifyGroup { verify, hosts, differs } = group;
     let (style, symbol, word) = match verify.verdict {
         Verdict::Unknown => (UNKNOWN, "?", "unknown"),
-        _ => (BAD, "x", "does not hold"),
+        _ => (BAD, "x", "failed"),
     };
     let (recipe, name) = (escape::line(&verify.recipe), escape::line(&verify.name));
     writeln!(out, "{} {recipe}: {name}: {word}", paint(style, symbol))?;
@@ -320,7 +320,7 @@ fn write_verify(group: &VerifyGroup<'_>, out: &mut dyn Write) -> io::Result<()> 
     writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))
 }
 
-/// Names what is odd about hosts, equal things once.
+/// Writes the warnings about hosts, equal ones once.
 fn warnings(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let mut groups: IndexMap<&Warning, Vec<&HostName>> = IndexMap::new();
     for host in &plan.hosts {
@@ -334,7 +334,7 @@ fn warnings(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Writes what is odd about some hosts.
+/// Writes one warning with its hosts.
 pub fn warning_group(warning: &Warning, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{} {}", paint(UNKNOWN, "!"), escape::text(&warning.why))?;
     warning.hint.iter().try_for_each(|hint| writeln!(out, "    hint: {}", escape::line(hint)))?;
@@ -345,7 +345,7 @@ fn undeclared(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     left_behind(plan.hosts.iter().flat_map(|host| host.undeclared.iter().map(|left| (left, &host.host))), out)
 }
 
-/// Writes what was applied once and is declared no more, and how to have it removed.
+/// Writes resources that were applied earlier and are no longer declared, and how to remove them.
 pub fn left_behind<'a>(
     all: impl Iterator<Item = (&'a LeftBehind, &'a HostName)>,
     out: &mut dyn Write,
@@ -355,32 +355,29 @@ pub fn left_behind<'a>(
     if groups.is_empty() {
         return Ok(());
     }
-    writeln!(out, "{}", paint(HEAD, "no longer declared: applied once, left as they are"))?;
+    writeln!(out, "{}", paint(HEAD, "no longer declared: applied earlier, not removed"))?;
     for (left, hosts) in &groups {
         let head = format!("{} {}", escape::line(left.kind.raw()), escape::line(left.title.raw()));
         let step = format!("{}  {}", escape::line(left.step.raw()), on_hosts(hosts));
         writeln!(out, "{} {head}  {}", paint(REMOVE, "-"), paint(DIM, step))?;
     }
     if groups.keys().any(|left| !left.applied) {
-        hint("declare an entry with `ensure: absent` to remove what a recipe made", out)?;
+        hint("to remove the resources of a recipe, declare its entry with `ensure: absent`", out)?;
     }
     if groups.keys().any(|left| left.applied) {
-        hint(
-            "a step that declares it, with `when: \"false\"` and `otherwise: absent`, removes what is left of a recipe that stays",
-            out,
-        )?;
+        hint("if the recipe stays, declare the step with `when: \"false\"` and `otherwise: absent` to remove it", out)?;
     }
     writeln!(out)
 }
 
-/// Writes steps with nothing to do, each with the reason why not.
+/// Writes unchanged and inapplicable steps with their reasons.
 pub fn as_declared(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let settled = |s: &StepPlan| s.verdict.is_settled() && s.waits_for.is_none();
     let groups = group::steps(plan, settled);
     if groups.is_empty() {
         return Ok(());
     }
-    writeln!(out, "{}", paint(HEAD, "nothing to do"))?;
+    writeln!(out, "{}", paint(HEAD, "unchanged"))?;
     for group in &groups {
         writeln!(out, "{} {}", paint(DIM, "="), step::head(group.step))?;
         step::reason(group.step, out)?;

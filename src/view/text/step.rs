@@ -1,4 +1,4 @@
-//! One changing step, for all hosts on which it is the same.
+//! One changing step, for all hosts on which it is equal.
 
 use super::host_values::FoldedStep;
 use super::{diff, on_hosts};
@@ -11,10 +11,10 @@ use crate::view::{escape, words};
 use anstyle::Style;
 use std::io::{self, Write};
 
-/// Longer values are cut: the whole is in the JSON output.
+/// Longer values are cut. The JSON output has the complete value.
 const VALUE_CHARS: usize = 160;
 
-/// Whether a change brings something into being, alters it, or takes it away.
+/// Whether a change creates, alters or removes a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
     Create,
@@ -32,7 +32,7 @@ impl Sort {
         }
     }
 
-    /// Returns the sort that all changes of a step agree on; a change that withholds its values agrees with any.
+    /// Returns the sort shared by all changes of a step, else `Alter`. Changes without values are ignored.
     pub fn of_all(changes: &[Change]) -> Self {
         let mut sorts = changes.iter().filter_map(Self::of);
         let Some(first) = sorts.next() else { return Self::Alter };
@@ -56,7 +56,7 @@ impl Sort {
     }
 }
 
-/// Writes a step that would change, with its reason, its changes and what it disturbs.
+/// Writes a step that would change, with its reason, changes and disruption.
 pub fn write(folded: &FoldedStep<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     let step = folded.group.step;
     let (style, symbol) = match step.changes.is_empty() && step.envelope.is_some() {
@@ -77,7 +77,7 @@ pub fn write(folded: &FoldedStep<'_>, verbose: bool, out: &mut dyn Write) -> io:
     hosts(folded, verbose, out)
 }
 
-/// Writes the hosts of a step, and the values in which they differ.
+/// Writes the hosts of a step and the values that differ between them.
 fn hosts(folded: &FoldedStep<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     let hosts = &folded.group.hosts;
     if folded.values.is_empty() {
@@ -99,7 +99,7 @@ pub fn head(step: &StepPlan) -> String {
     format!("{}  {}{scope}", paint(HEAD, what), escape::line(&step.id.to_string()))
 }
 
-/// Writes why the step has its verdict, if it says so.
+/// Writes the reason and the hint of a step, if present.
 pub fn reason(step: &StepPlan, out: &mut dyn Write) -> io::Result<()> {
     if !step.reason.is_empty() {
         writeln!(out, "    {}", escape::text(&step.reason))?;
@@ -110,7 +110,7 @@ pub fn reason(step: &StepPlan, out: &mut dyn Write) -> io::Result<()> {
         .try_for_each(|hint| writeln!(out, "    hint: {}", escape::line(hint)))
 }
 
-/// Writes where the step is declared, where that is wanted.
+/// Writes the source location of the step if `verbose`.
 pub fn place(step: &StepPlan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     match verbose && !step.place.is_empty() {
         true => writeln!(out, "    {}", paint(DIM, format!("at {}", escape::line(&step.place)))),
@@ -118,13 +118,13 @@ pub fn place(step: &StepPlan, verbose: bool, out: &mut dyn Write) -> io::Result<
     }
 }
 
-/// Returns whether the head and the reason of a step already say all of a change: of a command they do, unless
-/// the head shows only a part of it.
+/// Reports whether the head and the reason of a step already show the whole change. This is the case for commands,
+/// unless the head shows only part of the command.
 fn is_said(step: &StepPlan, change: &Change) -> bool {
     change.attribute == step.kind && !change.secret && change.to.as_ref() == Some(&step.title)
 }
 
-/// Writes one attribute: its values, its diff, or that it is secret.
+/// Writes one attribute with its values or its diff. Secret values are not shown.
 fn write_change(step: &StepPlan, change: &Change, out: &mut dyn Write) -> io::Result<()> {
     let attribute = escape::line(&change.attribute);
     let (style, symbol) = Sort::of(change).unwrap_or(Sort::Alter).symbol();
@@ -142,7 +142,7 @@ fn write_change(step: &StepPlan, change: &Change, out: &mut dyn Write) -> io::Re
 fn values(step: &StepPlan, change: &Change) -> String {
     let show = |text: &crate::model::Untrusted| escape::value(text.raw(), VALUE_CHARS);
     match (&change.from, &change.to) {
-        // The line above says it.
+        // The line above already shows `from`.
         (Some(from), Some(to)) if *from == step.reason => format!(": {}", show(to)),
         (Some(from), Some(to)) => format!(": {} → {}", show(from), show(to)),
         (Some(one), None) | (None, Some(one)) => format!(": {}", show(one)),
@@ -157,14 +157,14 @@ fn disruption(class: Disruption, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// What is not certain yet is judged again right before it acts, and may then do no more than its envelope
-/// says. The resource is told where nothing else of the step is known.
+/// Writes the predicted effects of a step. The step is evaluated again right before it runs and may not exceed the
+/// prediction. Names the resource if nothing else about the step is known.
 fn write_envelope(step: &StepPlan, envelope: &Envelope, out: &mut dyn Write) -> io::Result<()> {
     let until = escape::text(&envelope.until);
     let class = envelope.disruption.max(step.disruption);
     let most = match step.changes.is_empty() {
-        true => format!("at most {}, {class}; judged once {until}", escape::text(&envelope.resource)),
-        false => format!("predicted, at most {class}; judged again after {until}"),
+        true => format!("at most {}, {class}; evaluated once {until}", escape::text(&envelope.resource)),
+        false => format!("predicted, at most {class}; evaluated again after {until}"),
     };
     writeln!(out, "    {} {most}", paint(UNKNOWN, "?"))
 }

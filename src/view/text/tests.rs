@@ -1,4 +1,4 @@
-//! What people read, word for word, and that nothing a host says acts on their terminal.
+//! The exact text output, and that no text of a host acts on the terminal.
 
 use super::*;
 use crate::drift::{Known, Offender, RunLine};
@@ -41,7 +41,7 @@ fn a_plan_with_everything_and_detail() {
 fn nothing_to_do_is_one_line() {
     let hosts =
         ["a", "b", "c"].map(|name| sample::observed(name, (0..14).map(|n| sample::ok(&n.to_string())).collect()));
-    assert_eq!(plan(0, &sample::plan(hosts.to_vec())), "nothing to do: 3 hosts, 42 steps as declared\n");
+    assert_eq!(plan(0, &sample::plan(hosts.to_vec())), "no changes: 3 hosts, 42 steps match\n");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn equal_steps_with_other_reasons_are_not_folded() {
     assert!(shown.contains("    on a\n") && shown.contains("    on b\n"), "{shown}");
 }
 
-/// A step that cannot run stops everything behind it: that is one thing to tell, not one per step.
+/// A step that cannot run stops all of its dependents: they are shown as one group, not one by one.
 #[test]
 fn what_waits_for_one_step_is_named_in_one_go() {
     let waits = |name: &str, key: Option<&str>, behind: &str| {
@@ -74,12 +74,12 @@ fn what_waits_for_one_step_is_named_in_one_go() {
     let shown = plan(0, &sample::plan(vec![sample::observed("x", chain.clone())]));
     assert!(shown.contains("\n. base/b, base/c[1] and base/d wait for base/a\n    on x\n"), "{shown}");
     let each = plan(1, &sample::plan(vec![sample::observed("x", chain)]));
-    assert!(each.contains("    waits for base/c\n"), "with -v each step is told: {each}");
+    assert!(each.contains("    waits for base/c\n"), "-v shows each step: {each}");
     let circle = vec![waits("a", None, "base/b"), waits("b", None, "base/a")];
     assert!(plan(0, &sample::plan(vec![sample::observed("x", circle)])).contains(". base/a waits for"));
 }
 
-/// Of a recipe that stays no entry can be declared anew: the hint says what works.
+/// The entry of a recipe that stays cannot be declared absent: the hint says what works instead.
 #[test]
 fn what_is_left_behind_is_named_with_how_to_remove_it() {
     let shown = |left: Vec<crate::plan::LeftBehind>| {
@@ -92,15 +92,15 @@ fn what_is_left_behind_is_named_with_how_to_remove_it() {
         (sample::left("old/a", "package", "agent", false), sample::left("web/b[1]", "file", "/etc/b", true));
     assert_eq!(
         shown(vec![gone.clone(), moved.clone()]),
-        "no longer declared: applied once, left as they are\n- package agent  old/a  on x\n- file /etc/b  web/b[1]  on x\n  \
-         hint: declare an entry with `ensure: absent` to remove what a recipe made\n  \
-         hint: a step that declares it, with `when: \"false\"` and `otherwise: absent`, removes what is left of a recipe that stays"
+        "no longer declared: applied earlier, not removed\n- package agent  old/a  on x\n- file /etc/b  web/b[1]  on x\n  \
+         hint: to remove the resources of a recipe, declare its entry with `ensure: absent`\n  \
+         hint: if the recipe stays, declare the step with `when: \"false\"` and `otherwise: absent` to remove it"
     );
     assert!(!shown(vec![gone]).contains("otherwise"));
     assert!(!shown(vec![moved]).contains("ensure"));
 }
 
-/// The report names what was skipped once, and where only blocked steps are left it does not say `apply`.
+/// The report names skipped steps once, and does not suggest `apply` if only blocked steps are left.
 #[test]
 fn skipped_steps_are_named_in_one_go() {
     use crate::engine::StepResult;
@@ -121,7 +121,7 @@ fn an_outcome_without_a_reason_has_no_colon() {
     assert!(report(&sample::report("apply", vec![host])).contains("\nx cancelled\n"));
 }
 
-/// The head, the reason and the note of a prediction do not say one thing twice.
+/// The head, the reason and the prediction of a step do not repeat each other.
 #[test]
 fn what_a_step_says_is_said_once() {
     let why = "check exited with 1";
@@ -137,10 +137,10 @@ fn what_a_step_says_is_said_once() {
         crate::plan::StepPlan { changes, envelope: Some(envelope), ..step }
     };
     let shown = |step| plan(0, &sample::plan(vec![sample::observed("a", vec![step])]));
-    let predicted = "    check exited with 1\n    ? predicted, at most D0; judged again after base/motd\n    on a\n";
+    let predicted = "    check exited with 1\n    ? predicted, at most D0; evaluated again after base/motd\n    on a\n";
     assert!(shown(command("touch /a", "touch /a")).contains(&format!("base/run\n{predicted}")), "one line");
     let whole = shown(command("touch /a …", "touch /a\ntouch /b"));
-    assert!(whole.contains("    ~ command: touch /a"), "the head shows a part of it: {whole}");
+    assert!(whole.contains("    ~ command: touch /a"), "the head shows only part of it: {whole}");
     assert!(!whole.contains('→'), "{whole}");
     let mut waiting = command("touch /a", "touch /a");
     waiting.changes.clear();
@@ -181,7 +181,7 @@ fn a_verification_that_fails_says_so() {
     insta::assert_snapshot!(report(&sample::report("verify", vec![host])));
 }
 
-/// What a check prints may name its host: the hosts are still one problem.
+/// The output of a check may contain the host name: the hosts are still one problem.
 #[test]
 fn checks_that_print_something_else_by_host_are_told_once() {
     let failed = |output: &str| {
@@ -196,16 +196,16 @@ fn checks_that_print_something_else_by_host_are_told_once() {
     assert!(shown.contains(told), "{shown}");
 }
 
-/// A summary without names still counts every part.
+/// A summary without names still counts every section.
 #[test]
 fn sums_leave_no_part_of_a_plan_out() {
     let sums = super::sections::sums(&sample::rich_plan());
     for part in [
         "unreachable\n    on gpu11\n",
         "warnings: 1 warning\n    on gpu01\n",
-        "does not hold: 1 verification\n    on gpu01\n",
+        "failed: 1 verification\n    on gpu01\n",
         "unknown: 1 verification\n    on gpu01\n",
-        "no longer declared: applied once, left as they are: 1 step\n    on gpu01\n",
+        "no longer declared: applied earlier, not removed: 1 step\n    on gpu01\n",
     ] {
         assert!(sums.contains(part), "{part}{sums}");
     }
@@ -217,7 +217,7 @@ fn a_host_that_fails_without_a_step_tells_why() {
     assert!(shown.contains("x failed: lost the link twice\n    hint: run `ssh -v` to see more\n    on a\n"), "{shown}");
 }
 
-/// A digest tells nobody what moved: the diff does.
+/// A digest does not show what changed: the diff does.
 #[test]
 fn a_stale_step_shows_what_it_would_change() {
     let mut change = crate::resource::Change::new("content", None, None);
@@ -259,12 +259,12 @@ fn parts_of_facts_that_are_unknown_are_shown_and_counted() {
     assert_eq!(
         plain(|out| text(0).facts(&[seen.clone()], ExitCode::Done, out)),
         "driver\n  disk    unknown: `modinfo` is \\x1b[31mmissing\n  loaded  null\ngpus\n  2 entries, 2 unknown\nmodules\n  {}\n\n\
-         facts: 1 host, 2 unknown in part\n"
+         facts: 1 host, 2 partly unknown\n"
     );
 }
 
-/// Everything written, without the colours that forge itself writes: those are known sequences, so that a
-/// host's own sequences are not stripped with them.
+/// Returns the output without forge's own colours. Only these known sequences are removed, so that sequences from a
+/// host remain.
 fn without_own_colours(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
     use crate::view::style::{ADD, BAD, CHANGE, DIM, DISRUPT, GOOD, HEAD, REMOVE, UNKNOWN};
     let mut out = Vec::new();
@@ -340,7 +340,7 @@ fn outliers_are_told_rarest_first_and_the_rest_is_counted() {
     let quiet = sample::drift(&["a", "b", "c"], vec![]);
     let odd = Drift { outliers: Some(outliers), ..quiet };
     assert_eq!(odd.exit_code(), crate::model::ExitCode::Done);
-    assert!(drift(0, &odd).ends_with("no drift: 3 hosts, 36 checks as declared (1.2 s)\n"), "{}", drift(0, &odd));
+    assert!(drift(0, &odd).ends_with("no drift: 3 hosts, 36 checks match (1.2 s)\n"), "{}", drift(0, &odd));
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn what_a_host_says_in_an_outlier_does_not_act() {
 #[test]
 fn no_drift_is_one_line() {
     let quiet = sample::drift(&["a", "b", "c"], vec![]);
-    assert_eq!(drift(0, &quiet), "no drift: 3 hosts, 36 checks as declared (1.2 s)\n");
+    assert_eq!(drift(0, &quiet), "no drift: 3 hosts, 36 checks match (1.2 s)\n");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What `validate` found: one line per inventory. The diagnostics themselves go where errors go.
+//! Result of `validate`: one line per inventory. The diagnostics themselves are printed on stderr.
 
 use crate::view::style::{BAD, GOOD, paint};
 use crate::view::validation::{CheckedInventory, Size};
@@ -19,7 +19,7 @@ fn one(checked: &CheckedInventory, out: &mut dyn Write) -> io::Result<()> {
     match &checked.size {
         Some(size) if found.is_empty() => writeln!(out, "{} {path}: {}", paint(GOOD, "valid:"), declares(size)),
         Some(size) => writeln!(out, "{} {path}: {}; {found}", paint(GOOD, "valid:"), declares(size)),
-        None => writeln!(out, "{} {path}: {found}", paint(BAD, "not valid:")),
+        None => writeln!(out, "{} {path}: {found}", paint(BAD, "invalid:")),
     }
 }
 

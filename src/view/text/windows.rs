@@ -1,4 +1,4 @@
-//! What takes hosts out of service: windows, reboots, and in which portions they go out.
+//! Windows and reboots that take hosts out of service, and the waves of the rollout.
 
 use super::{group, on_hosts};
 use crate::model::HostName;
@@ -8,10 +8,10 @@ use crate::view::style::{DIM, DISRUPT, HEAD, paint};
 use crate::view::{count, escape, words};
 use std::io::{self, Write};
 
-/// Waves that are shown; the JSON output has all of them.
+/// Number of waves shown. The JSON output has all of them.
 const SHOWN: usize = 12;
 
-/// Writes the windows of a plan, equal ones once, then the portions that it goes out in.
+/// Writes the windows of a plan, equal ones once, then the rollout waves.
 pub fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     windows(plan, out)?;
     rollout(plan, out)
@@ -23,7 +23,7 @@ fn windows(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     if groups.is_empty() {
         return Ok(());
     }
-    writeln!(out, "{}", paint(HEAD, "windows: hosts that are taken out of service"))?;
+    writeln!(out, "{}", paint(HEAD, "windows: hosts taken out of service"))?;
     for (lines, (_, hosts)) in &groups {
         for (at, line) in lines.iter().enumerate() {
             match at {
@@ -36,20 +36,20 @@ fn windows(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Returns what a window is, in lines.
+/// Returns the lines that describe a window.
 fn lines(host: &HostPlan, window: &Window) -> Vec<String> {
     let names: Vec<String> = window.steps.iter().map(ToString::to_string).collect();
     let what = match (names.is_empty(), window.reboots.is_empty()) {
-        (true, true) => "nothing changes".to_owned(),
-        (true, false) => "nothing but what waits for a reboot".to_owned(),
+        (true, true) => "no changes".to_owned(),
+        (true, false) => "only changes that need a reboot".to_owned(),
         (false, _) => words::some(&names),
     };
     let mut lines = vec![format!("{}: {what}", host.at_most())];
-    lines.extend(window.left_open.iter().map(|run| format!("was left open by run {}; it is closed", run.raw())));
+    lines.extend(window.left_open.iter().map(|run| format!("left open by run {}; will be closed", run.raw())));
     lines.extend(window.slurm.then(|| "drained in Slurm first, resumed afterwards if forge drained it".to_owned()));
     lines.extend(window.kubernetes.as_ref().map(node));
     lines.extend(
-        (!window.returns.is_empty()).then(|| format!("it takes pods again only with {}", window.returns.join(", "))),
+        (!window.returns.is_empty()).then(|| format!("uncordoned once the node has {}", window.returns.join(", "))),
     );
     lines.extend(window.stops.iter().map(|stop| meanwhile("stops", stop)));
     lines.extend(window.unloads.iter().map(|stop| meanwhile("unloads", stop)));
@@ -60,11 +60,11 @@ fn lines(host: &HostPlan, window: &Window) -> Vec<String> {
 fn node(node: &NodeSeen) -> String {
     match node {
         NodeSeen::Node { name, .. } => {
-            format!("drain: node {} of Kubernetes first, given back afterwards if forge cordoned it", name.raw())
+            format!("drain: Kubernetes node {} first; uncordoned afterwards if forge cordoned it", name.raw())
         }
-        NodeSeen::Absent => "drain: is no node of Kubernetes yet, nothing is drained".to_owned(),
+        NodeSeen::Absent => "drain: not a Kubernetes node yet, nothing to drain".to_owned(),
         NodeSeen::Unknown { why } => {
-            format!("drain: its node of Kubernetes is not known, it stays in service until it is: {}", why.raw())
+            format!("drain: Kubernetes node unknown, the host stays in service until it is known: {}", why.raw())
         }
     }
 }
@@ -75,7 +75,7 @@ fn meanwhile(verb: &str, stop: &Stop) -> String {
 
 fn reboot(reboot: &Reboot) -> String {
     let steps: Vec<String> = reboot.steps.iter().map(ToString::to_string).collect();
-    let unless = if reboot.certain { "" } else { ", unless a reload makes them effective before" };
+    let unless = if reboot.certain { "" } else { ", unless a reload makes them effective first" };
     format!("reboots for {}{unless}", words::some(&steps))
 }
 
@@ -101,14 +101,14 @@ fn rollout(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 fn budgets(rollout: &Rollout) -> String {
     let mut parts = vec![format!("at most {} out of service at once", count(rollout.max_unavailable, "host"))];
     if !rollout.unavailable.is_empty() {
-        parts.push(format!("{} out of service already", names(&rollout.unavailable)));
+        parts.push(format!("already out of service: {}", names(&rollout.unavailable)));
     }
     parts.extend(rollout.max_restarting.map(|most| format!("at most {most} restart one service at once")));
-    parts.extend(rollout.max_failed.map(|most| format!("stops when more than {most} failed")));
+    parts.extend(rollout.max_failed.map(|most| format!("stops when more than {most} hosts fail")));
     parts.extend(rollout.hours.as_ref().map(|hours| format!("windows open {hours}")));
     let quorum: Vec<&str> = rollout.quorum.iter().map(|quorum| quorum.group.as_str()).collect();
     if !quorum.is_empty() {
-        parts.push(format!("never two of {} at once", words::some(&quorum)));
+        parts.push(format!("one host per group at a time: {}", words::some(&quorum)));
     }
     parts.join("; ")
 }
@@ -124,10 +124,10 @@ mod tests {
     #[test]
     fn which_node_is_drained_is_told_or_that_none_is() {
         let known = NodeSeen::Node { name: "gpu-1".into(), left: None };
-        assert_eq!(node(&known), "drain: node gpu-1 of Kubernetes first, given back afterwards if forge cordoned it");
-        assert_eq!(node(&NodeSeen::Absent), "drain: is no node of Kubernetes yet, nothing is drained");
+        assert_eq!(node(&known), "drain: Kubernetes node gpu-1 first; uncordoned afterwards if forge cordoned it");
+        assert_eq!(node(&NodeSeen::Absent), "drain: not a Kubernetes node yet, nothing to drain");
         let away = NodeSeen::Unknown { why: "no answer".into() };
-        let told = "drain: its node of Kubernetes is not known, it stays in service until it is: no answer";
+        let told = "drain: Kubernetes node unknown, the host stays in service until it is known: no answer";
         assert_eq!(node(&away), told);
     }
 }

@@ -1,10 +1,10 @@
-/* Somebody without rights who wants root's files: whatever appears in a directory of theirs becomes a link to one.
+/* An unprivileged user who wants root's files: replaces everything that appears in a directory with links to them.
  *
  * attacker DIRECTORY COUNTS TARGET...
- * - Entries with `.forge-` in their name, which a writer makes on its way, are moved away and replaced by a link to one of the
- *   targets, as soon as they are seen.
- * - Each `NAME.flip` changes places with `NAME`, again and again.
- * How often either was done is written to COUNTS. It runs until it is killed. */
+ * - Moves entries with `.forge-` in their name, the temporary files of a writer, away as soon as they appear, and
+ *   replaces them with a link to one of the targets.
+ * - Swaps each `NAME.flip` with `NAME`, repeatedly.
+ * Writes the number of grabs and flips to COUNTS. Runs until it is killed. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>

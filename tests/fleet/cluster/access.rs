@@ -1,4 +1,4 @@
-//! Which API is asked, as whom, and what is said where that does not work.
+//! The API and user that forge connects as, and the errors if that fails.
 
 use super::support::{Cluster, Helm, Site};
 use crate::support::Output;
@@ -7,13 +7,13 @@ fn doctor(site: &Site) -> Output {
     site.forge(&["doctor", "inventory.yaml", "-v"])
 }
 
-/// The part of the report that is about the API.
+/// Returns the part of the report about the API.
 fn cluster(out: &Output) -> &str {
     let (_, rest) = out.stdout.split_once("cluster\n").unwrap_or_else(|| panic!("{out}"));
     rest.split_once("\n\n").unwrap_or_else(|| panic!("{out}")).0
 }
 
-/// A site whose kubeconfig is the administrator's with one text put in another's place.
+/// Creates a site whose kubeconfig is the administrator's with one text replaced.
 fn altered(api: &Cluster, from: &str, to: &str) -> Site {
     let site = Site::new(api, "kubeconfig".as_ref(), "test", Helm::Three);
     let text = std::fs::read_to_string(&api.kubeconfig).expect("a kubeconfig");
@@ -31,7 +31,7 @@ fn the_api_that_is_named_is_looked_at() {
         assert_eq!(
             cluster(&out),
             format!(
-                "  = api: `{server}` is v1.20.2\n  = rights: context `test` may do everything\n  = helm: {version}"
+                "  = api: `{server}` is v1.20.2\n  = rights: context `test` has full permissions\n  = helm: {version}"
             )
         );
         assert_eq!(out.code, 0, "{out}");
@@ -46,9 +46,9 @@ fn who_may_little_and_has_no_helm_is_told_so() {
     assert_eq!(
         cluster(&out),
         format!(
-            "  ! rights: context `test` may not do everything\n      hint: a step may be refused: an administrator of the cluster may \
-             do all that recipes declare\n  ! helm: there is no `helm` on this machine\n      hint: install Helm 3 or 4 on this machine, \
-             and have it on the PATH\n  = api: `{server}` is v1.20.2"
+            "  ! rights: context `test` has limited permissions\n      hint: steps may be rejected as forbidden; use a context \
+             with cluster-admin rights\n  ! helm: `helm` not found on this machine\n      hint: install Helm 3 or 4 on this \
+             machine, in a directory on the PATH\n  = api: `{server}` is v1.20.2"
         )
     );
     assert_eq!(out.code, 0, "{out}");
@@ -59,17 +59,22 @@ fn neither_the_environment_nor_a_default_stands_in() {
     let Some(api) = Cluster::require() else { return };
     let site = Site::new(api, "gone".as_ref(), "test", Helm::Three);
     let out = Output::of(site.command(&["doctor", "inventory.yaml"]).env("KUBECONFIG", &api.kubeconfig), b"");
-    assert!(cluster(&out).starts_with("  x kubeconfig: there is no kubeconfig `"), "{out}");
+    let missing = cluster(&out).starts_with("  x kubeconfig: kubeconfig `") && cluster(&out).contains("` not found\n");
+    assert!(missing, "{out}");
     assert_eq!(out.code, 3, "{out}");
     let out = doctor(&Site::new(api, &api.kubeconfig, "other", Helm::Three));
-    assert!(cluster(&out).contains("has no context `other`\n      hint: it has `test`, `closed`\n"), "{out}");
+    assert!(
+        cluster(&out).contains("has no context `other`\n      hint: available contexts: `test`, `closed`\n"),
+        "{out}"
+    );
 }
 
 #[test]
 fn an_api_that_does_not_answer_is_named() {
     let Some(api) = Cluster::require() else { return };
     let out = doctor(&Site::new(api, &api.kubeconfig, "closed", Helm::Three));
-    assert!(cluster(&out).starts_with("  x api: `https://127.0.0.1:1` does not answer: Connection refused"), "{out}");
+    let refused = "  x api: request to `https://127.0.0.1:1` failed: Connection refused";
+    assert!(cluster(&out).starts_with(refused), "{out}");
     assert_eq!(out.code, 3, "{out}");
 }
 
@@ -79,12 +84,12 @@ fn a_server_of_another_authority_gets_no_credentials() {
     let text = std::fs::read_to_string(&api.kubeconfig).expect("a kubeconfig");
     let authority = text.split_once("certificate-authority-data: ").expect("an authority").1;
     let authority = authority.split_once(' ').expect("its end").0;
-    // The certificate of the user is one, and none that could have signed the server's.
+    // The user's certificate is valid, but did not sign the server's.
     let user =
         text.split_once("client-certificate-data: ").expect("a certificate").1.split_once(',').expect("its end").0;
     let out = doctor(&altered(api, authority, user));
-    let hint = "hint: the certificate is not of the authority that the kubeconfig names";
-    assert!(cluster(&out).contains("does not answer: ") && cluster(&out).contains(hint), "{out}");
+    let hint = "hint: check `certificate-authority` in the kubeconfig: it did not sign the server's certificate";
+    assert!(cluster(&out).contains("` failed: ") && cluster(&out).contains(hint), "{out}");
     assert_eq!(out.code, 3, "{out}");
 }
 
@@ -94,7 +99,8 @@ fn wrong_credentials_are_told_apart_from_missing_rights() {
     let text = std::fs::read_to_string(&api.kubeconfig).expect("a kubeconfig");
     let user = text.split_once("user: { client-").expect("a user").1.split_once('}').expect("its end").0;
     let out = doctor(&altered(api, &format!("client-{user}"), "token: wrong-token "));
-    assert!(cluster(&out).starts_with(&format!("  x api: `{}` does not know who asks (401)\n", api.server)), "{out}");
+    let rejected = format!("  x api: `{}` rejected the credentials (401)\n", api.server);
+    assert!(cluster(&out).starts_with(&rejected), "{out}");
     assert!(!out.to_string().contains("wrong-token"), "{out}");
 }
 
@@ -123,6 +129,6 @@ fn a_login_that_runs_a_program_needs_trust() {
     assert!(cluster(&out).starts_with(refused), "{out}");
     assert!(!site.path("home/ran").exists(), "it ran without trust");
     let out = site.forge(&["doctor", "inventory.yaml", "-v", "--trust"]);
-    assert!(cluster(&out).contains("= rights: context `test` may do everything"), "{out}");
+    assert!(cluster(&out).contains("= rights: context `test` has full permissions"), "{out}");
     assert!(site.path("home/ran").exists());
 }

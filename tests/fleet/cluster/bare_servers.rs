@@ -1,7 +1,7 @@
-//! Hosts and cluster in one run: bare servers become verified nodes of a cluster with an operator and an RDMA plugin, what a person changes is
-//! found and repaired, and a new driver takes the nodes one after the other.
+//! Hosts and cluster in one run: bare servers become verified nodes of a cluster with an operator and an RDMA plugin, a
+//! person's changes are found and repaired, and a new driver is installed on one node after the other.
 //!
-//! The hosts are real, their GPUs and adapters are simulated; the API is real, and what would run in it is played (`stage.rs`).
+//! The hosts are real, their GPUs and adapters are simulated; the API is real, its pods are simulated (`stage.rs`).
 
 use super::helm::{CHART, copy};
 use super::stage::Stage;
@@ -12,9 +12,9 @@ use serde_json::Value;
 
 const NAME: &str = "frombare";
 
-/// A host joins once its driver runs.
+/// A recipe that makes a host join once its driver runs.
 const JOINED: &str = "recipe: joined
-summary: The host is a node, in the place of kubeadm
+summary: Marks the host as a node, instead of kubeadm
 needs: [nvidia-driver, nvidia-fabricmanager, ib-ports]
 steps:
   - name: folder
@@ -23,7 +23,8 @@ steps:
     file: { path: /etc/kubernetes/kubelet.conf, content: \"joined\\n\" }
 ";
 
-/// An operator with the traits of the real one: a chart with a definition and a resource of it, and a plugin that a label of the node places.
+/// An operator like the real one: a chart with a CustomResourceDefinition and a resource of that kind, and a plugin
+/// that a label of the node selects.
 const OPERATOR: &str = "recipe: operator
 summary: An operator that offers GPUs
 params:
@@ -69,7 +70,7 @@ rollout: {{ reboot: allow, max_unavailable: 1, {drain} }}
     )
 }
 
-/// The run of one project over some hosts and the API.
+/// A project with some hosts and the API.
 struct Run<'r> {
     api: &'static Cluster,
     nodes: &'r [Node],
@@ -91,7 +92,7 @@ impl Run<'_> {
 
     fn settled(&self) {
         let out = self.apply();
-        assert!(out.stdout.contains("nothing to do"), "{out}");
+        assert!(out.stdout.contains("no changes:"), "{out}");
         let drift = self.forge(&["drift", "inventory.yaml"]);
         assert_eq!(drift.code, 0, "{drift}");
     }
@@ -101,7 +102,7 @@ impl Run<'_> {
         serde_json::from_str::<Value>(&text).expect("JSON")["report"].clone()
     }
 
-    /// The revisions that helm has noted, with their status.
+    /// Returns Helm's revisions with their status.
     fn revisions(&self) -> String {
         let labels = "jsonpath={range .items[*]}{.metadata.labels.version}={.metadata.labels.status} {end}";
         self.api.kubectl(&["-n", NAME, "get", "secret", "-l", "owner=helm,name=operator", "-o", labels])
@@ -111,7 +112,7 @@ impl Run<'_> {
         node.must("cat /sys/module/nvidia/version")
     }
 
-    /// What a node offers, and whether it takes pods.
+    /// Returns the resources that a node offers, and whether it is schedulable.
     fn offers(&self, node: &Node) -> (Value, Value, bool) {
         let all = self.api.nodes();
         let found = all.iter().find(|found| found["metadata"]["name"] == *node.name).expect("a node");
@@ -140,7 +141,7 @@ fn bare_servers_become_verified_nodes_in_one_run_and_a_new_driver_takes_them_one
     edited(&run);
     api.kubectl_with(&["cordon", &nodes[1].name], "");
     upgraded(&run);
-    // The one that a person cordoned, and one more.
+    // The node that a person cordoned, and one more.
     assert_eq!(stage.end(), 2);
 }
 
@@ -158,7 +159,7 @@ fn from_bare(run: &Run<'_>) {
     assert_eq!(run.revisions(), "1=deployed");
 }
 
-/// What a person changes in the operator's resource is found with their hand named, and put back without a revision.
+/// A person's change of the operator's resource is found with its field manager, and reverted without a new revision.
 fn edited(run: &Run<'_>) {
     let patch = r#"{"spec":{"driver":{"enabled":true}}}"#;
     run.api.kubectl(&["-n", NAME, "patch", "gadgets.frombare.forge.test", "operator", "--type=merge", "-p", patch]);
@@ -170,7 +171,8 @@ fn edited(run: &Run<'_>) {
     run.settled();
 }
 
-/// Cordon, drain, upgrade, verify, give back: one node after the other, each with all that it offered. One that a person cordoned stays so.
+/// Cordon, drain, upgrade, verify, uncordon: one node after the other, each with all resources that it offered before.
+/// A node that a person cordoned stays cordoned.
 fn upgraded(run: &Run<'_>) {
     let driver = "560.35.05";
     run.project.rewrite(&inventory(run.api, &run.nodes[0], driver));
@@ -184,7 +186,7 @@ fn upgraded(run: &Run<'_>) {
         );
         assert!(node.boot_id() != boots[at] && !node.exists("/var/lib/forge/window.json"), "{out}");
     }
-    assert!(out.to_string().contains("stays cordoned: somebody else did that"), "{out}");
+    assert!(out.to_string().contains("stays cordoned: cordoned by another user"), "{out}");
     run.settled();
     assert_eq!(run.revisions(), "1=deployed");
 }

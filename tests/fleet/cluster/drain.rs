@@ -1,6 +1,7 @@
-//! Hosts that are nodes of a real API: cordoned, drained, changed and given back, also after a kill.
+//! Hosts that are nodes of a real API: cordoned, drained, changed and uncordoned, also after a kill.
 //!
-//! Nothing runs there, so the test plays the kubelet: it calls pods running, and ends those that were told to go.
+//! Nothing runs pods there, so the test simulates the kubelet: it reports pods as running, and ends those that are
+//! being deleted.
 
 use super::support::Cluster;
 use crate::support::{Fleet, Node, Output, Project};
@@ -22,7 +23,7 @@ steps:
     command: { check: 'test \"$(cat /etc/driver 2>/dev/null)\" = {{ params.version }}', apply: 'date +%s%N >/etc/began; sleep 2; echo {{ params.version }} >/etc/driver; date +%s%N >/etc/ended' }
 ";
 
-/// Ends pods that were told to go, as the kubelets of their nodes would, and notes how many nodes are cordoned at once.
+/// Ends pods that are being deleted, like the kubelets of their nodes, and counts the nodes that are cordoned at once.
 struct Kubelet {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<usize>>,
@@ -52,7 +53,7 @@ impl Kubelet {
         Self { stop, thread: Some(thread) }
     }
 
-    /// Returns how many nodes were cordoned at once, at most.
+    /// Returns the maximum number of nodes that were cordoned at the same time.
     fn end(mut self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().expect("a thread").join().expect("it ends")
@@ -65,7 +66,7 @@ impl Drop for Kubelet {
     }
 }
 
-/// Makes the hosts nodes of the cluster, and a namespace of the test's own.
+/// Creates nodes for the hosts, and a namespace for the test.
 fn join(api: &Cluster, nodes: &[Node], namespace: &str) {
     for node in nodes {
         api.forget(&node.name);
@@ -78,7 +79,7 @@ fn join(api: &Cluster, nodes: &[Node], namespace: &str) {
     api.until(&["-n", namespace, "get", "serviceaccount", "default"]);
 }
 
-/// Runs a pod on every node, which something makes anew when it goes: a real set with as many pods as there are nodes.
+/// Runs a pod on every node that is recreated after its deletion: a real ReplicaSet with as many pods as nodes.
 fn run(api: &Cluster, nodes: &[Node], namespace: &str) {
     let labels = json!({ "app": "train" });
     let set = json!({
@@ -132,7 +133,7 @@ fn apply(project: &Project) -> Output {
     project.forge(["apply", "inventory.yaml", "--yes", "--json-into", "report.json"])
 }
 
-/// Returns whether a node is cordoned, and whether forge's note is at it.
+/// Returns whether a node is cordoned, and whether it has forge's annotation.
 fn standing(api: &Cluster, node: &Node) -> (bool, bool) {
     let all = api.nodes();
     let found = all.iter().find(|found| found["metadata"]["name"] == *node.name).expect("the node");
@@ -157,7 +158,7 @@ fn three_nodes_are_changed_one_after_the_other_and_what_a_person_cordoned_stays_
     api.kubectl_with(&["cordon", &nodes[1].name], "");
     let project = project(api, &nodes, "timeout: 60s");
     let plan = project.forge(["plan", "inventory.yaml"]);
-    let told = format!("drain: node {} of Kubernetes first", nodes[0].name);
+    let told = format!("drain: Kubernetes node {} first", nodes[0].name);
     assert!(plan.stdout.contains(&told), "{plan}");
     assert_eq!(standing(api, &nodes[0]), (false, false), "a plan changes nothing");
 
@@ -165,7 +166,7 @@ fn three_nodes_are_changed_one_after_the_other_and_what_a_person_cordoned_stays_
     let out = apply(&project);
     let most = kubelet.end();
     assert_eq!(out.code, 0, "{out}");
-    // The one that a person cordoned, and one more.
+    // The node that a person cordoned, and one more.
     assert_eq!(most, 2, "{out}");
     for (at, node) in nodes.iter().enumerate() {
         assert_eq!((standing(api, node), pods_of(api, node)), ((at == 1, false), 0), "{}", node.name);
@@ -185,11 +186,11 @@ fn three_nodes_are_changed_one_after_the_other_and_what_a_person_cordoned_stays_
         serde_json::from_str(&fs_err::read_to_string(project.path("report.json")).expect("a report")).expect("JSON");
     let first = &report["report"]["hosts"][0]["node"];
     assert_eq!(*first, json!({ "name": nodes[0].name, "pods": 1, "returned": true }));
-    assert!(out.to_string().contains("stays cordoned: somebody else did that"), "{out}");
+    assert!(out.to_string().contains("stays cordoned: cordoned by another user"), "{out}");
     as_declared(&project);
 }
 
-/// Says what the kubelet and the device plugins of a node would.
+/// Reports a status like the kubelet and the device plugins of a node.
 fn offer(api: &Cluster, node: &Node, gpus: &str) {
     let boot = node.must("cat /proc/sys/kernel/random/boot_id");
     let (now, offer) = (api_time(), json!({ "nvidia.com/gpu": gpus, "rdma/ib": "1000" }));
@@ -218,12 +219,12 @@ fn a_node_returns_only_with_its_devices_and_the_next_run_goes_on() {
     offer(api, node, "7");
     let project = project(api, &nodes, "timeout: 60s, returns: { nvidia.com/gpu: 8, rdma/ib: 63 }, returns_within: 3s");
     let plan = project.forge(["plan", "inventory.yaml"]);
-    assert!(plan.stdout.contains("it takes pods again only with nvidia.com/gpu 8, rdma/ib 63"), "{plan}");
+    assert!(plan.stdout.contains("uncordoned once the node has nvidia.com/gpu 8, rdma/ib 63"), "{plan}");
     let out = apply(&project);
-    let why = format!("node {} of Kubernetes stays cordoned: after 3 s it lacks nvidia.com/gpu (7 of 8)", node.name);
+    let why = format!("Kubernetes node {} stays cordoned: missing after 3 s: nvidia.com/gpu (7 of 8)", node.name);
     assert!(out.code == 3 && out.stdout.contains(&why), "{out}");
     assert_eq!((standing(api, node), node.must("cat /etc/driver").trim()), ((true, true), "1.0-1"));
-    assert!(node.exists("/var/lib/forge/window.json"), "it is out of service");
+    assert!(node.exists("/var/lib/forge/window.json"), "it is back in service");
     offer(api, node, "8");
     let out = apply(&project);
     assert_eq!((out.code, standing(api, node)), (0, (false, false)), "{out}");
@@ -238,17 +239,17 @@ fn killed_half_way_and_applied_again_no_node_is_left_cordoned() {
     join(api, &nodes, "drain-killed");
     run(api, &nodes, "drain-killed");
     let project = project(api, &nodes, "timeout: 60s");
-    // While pods leave: there is no kubelet, so none does.
+    // Killed during the eviction: without a kubelet, no pod ends.
     let mut child = project.begin();
     api.wait(|| standing(api, node) == (true, true));
     child.kill().expect("forge is killed");
     child.wait().expect("forge is gone");
     assert!(!node.exists("/var/lib/forge/window.json"), "the window was not open yet");
     let plan = project.forge(["plan", "inventory.yaml"]);
-    assert!(plan.stdout.contains("was left open by run "), "{plan}");
+    assert!(plan.stdout.contains("left open by run "), "{plan}");
     let drift = project.forge(["drift", "inventory.yaml"]);
     assert!(drift.stdout.contains("still drained by run "), "{drift}");
-    // While the host changes.
+    // Killed during the change of the host.
     let kubelet = Kubelet::of(api, &nodes);
     let mut child = project.begin();
     node.until_exists("/etc/began");
@@ -262,13 +263,13 @@ fn killed_half_way_and_applied_again_no_node_is_left_cordoned() {
     assert_eq!(standing(api, node), (false, false));
     kubelet.end();
     as_declared(&project);
-    // Left by a run of which nothing else is to be seen.
+    // Left by a run without any other traces.
     let claim = json!({ "version": 1, "run": "r7", "controller": "a@b", "time": "t", "cordoned": true }).to_string();
     let patch =
         json!({ "metadata": { "annotations": { CLAIM: claim } }, "spec": { "unschedulable": true } }).to_string();
     api.kubectl_with(&["patch", "node", &node.name, "--type=merge", "-p", &patch], "");
     let plan = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
-    assert!(plan.code == 2 && plan.stdout.contains("was left open by run r7; it is closed"), "{plan}");
+    assert!(plan.code == 2 && plan.stdout.contains("left open by run r7; will be closed"), "{plan}");
     let out = apply(&project);
     assert_eq!((out.code, standing(api, node)), (0, (false, false)), "{out}");
     as_declared(&project);
@@ -294,12 +295,13 @@ fn a_budget_that_blocks_is_named_and_the_node_given_back() {
     let project = project(api, &nodes, "timeout: 3s");
     let out = apply(&project);
     assert_eq!(out.code, 3, "{out}");
-    let told = format!("node {} of Kubernetes was not drained within 3 s: pod drain-budget/train-", node.name);
-    let blocker = "may not leave: disruption budget drain-budget/all-ranks allows 0 disruptions";
+    let told =
+        format!("Kubernetes node {} was not drained within 3 s: cannot evict pod drain-budget/train-", node.name);
+    let blocker = ": disruption budget drain-budget/all-ranks allows 0 disruptions";
     assert!(out.stdout.contains(&told) && out.stdout.contains(blocker), "{out}");
     assert_eq!((standing(api, node), pods_of(api, node)), ((false, false), 1));
     assert!(!node.exists("/etc/driver") && !node.exists("/var/lib/forge/window.json"));
-    // Whoever answers for the pods lets them go.
+    // The owner of the pods removes the budget.
     api.kubectl_with(&["-n", "drain-budget", "delete", "poddisruptionbudget", "all-ranks"], "");
     let kubelet = Kubelet::of(api, &nodes);
     let out = apply(&project);

@@ -1,4 +1,4 @@
-//! Releases looked at and brought about with both majors of helm at a real API, by the room `kube` itself.
+//! Releases that the module `kube` observes and changes on a real API, with both major versions of Helm.
 
 use super::support::{Cluster, Helm, kubectl};
 use crate::artifacts::server::{Reply, Server};
@@ -11,18 +11,18 @@ use std::process::Command;
 
 pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/charts/tiny");
 
-/// A chart of its own name and API group, a namespace, and one of the majors.
+/// A chart with its own name and API group, a namespace, and one major version of Helm.
 struct Place {
     api: &'static Cluster,
     which: Helm,
-    /// The namespace, the chart's name and the first part of its group.
+    /// Name of the namespace and the chart, and first part of its API group.
     name: String,
     dir: tempfile::TempDir,
     cluster: kube::Cluster,
     runtime: tokio::runtime::Runtime,
 }
 
-/// Runs a test with each major.
+/// Runs a test with each major version.
 fn both(name: &str, test: impl Fn(&Place)) {
     let Some(api) = Cluster::require() else { return };
     for (which, major) in [(Helm::Three, 3), (Helm::Four, 4)] {
@@ -31,7 +31,7 @@ fn both(name: &str, test: impl Fn(&Place)) {
     }
 }
 
-/// Copies a chart, with a name and an API group of its own.
+/// Copies a chart and gives it its own name and API group.
 pub fn copy(from: &Path, to: &Path, name: &str) {
     std::fs::create_dir_all(to).expect("a folder");
     for entry in std::fs::read_dir(from).expect("a folder").map(|entry| entry.expect("an entry").path()) {
@@ -46,7 +46,7 @@ pub fn copy(from: &Path, to: &Path, name: &str) {
     }
 }
 
-/// Packs a chart with somebody's own helm, and serves it as a repository.
+/// Packages a chart with a helm outside of forge, and serves it as a repository.
 pub fn serve_packed(helm: &Path, chart: &Path, folder: &Path) -> Server {
     std::fs::create_dir(folder).expect("a folder");
     let (chart, into) = (chart.display().to_string(), folder.display().to_string());
@@ -124,7 +124,7 @@ impl Place {
         self.bring(values, Deed::Upgrade { force: false });
     }
 
-    /// Somebody else's helm.
+    /// Returns a command of another user's helm.
     fn helm(&self, args: &[&str]) -> Command {
         let mut command = limited(self.api.helm(self.which).expect("a helm").to_str().expect("text"));
         command.args(args).arg("--kubeconfig").arg(&self.api.kubeconfig).args([
@@ -143,7 +143,7 @@ impl Place {
         kubectl(&[&["-n", &self.name], args].concat())
     }
 
-    /// Revisions and their statuses, as helm notes them.
+    /// Returns Helm's revisions and their statuses.
     fn history(&self) -> String {
         self.kubectl(&[
             "get",
@@ -156,7 +156,7 @@ impl Place {
         ])
     }
 
-    /// The kind of its custom object: other tests have others of that name.
+    /// Returns the kind of its custom object: other tests have kinds of the same short name.
     fn gadgets(&self) -> String {
         format!("gadgets.{}.forge.test", self.name)
     }
@@ -170,7 +170,7 @@ fn status(state: &ReleaseState) -> Option<ReleaseStatus> {
     state.release.as_ref().map(|release| release.status)
 }
 
-/// Everything that differs, as one text.
+/// Returns all differences as one text.
 fn told(state: &ReleaseState) -> String {
     let mut lines = Vec::new();
     lines.extend(state.values.iter().map(|field| format!("value {}", field.path)));
@@ -197,7 +197,7 @@ fn no_change_makes_no_revision() {
             assert!(state.conflicts.is_empty() && !state.random);
             assert!(state.release.expect("a release").ours);
         }
-        // Quantities that the API writes otherwise (1024Mi, 1000m) are no difference either.
+        // Quantities that the API writes in another format (1024Mi, 1000m) are not a difference either.
         assert_eq!(place.history(), "1=deployed ");
     });
 }
@@ -252,7 +252,7 @@ fn a_conflict_is_seen_before_it_fails_an_upgrade() {
         assert_eq!(state.conflicts.len(), usize::from(place.is_four()), "{:?}", state.conflicts);
         if let Some(conflict) = state.conflicts.first() {
             assert_eq!((conflict.object.as_str(), conflict.by.raw()), ("Deployment r", "kubectl-set"));
-            // Without force it fails, and leaves a failed revision.
+            // Without force, it fails and leaves a failed revision.
             let error = place.try_bring(&place.call(wanted, Deed::Upgrade { force: false })).unwrap_err();
             assert!(error.message.contains("conflict"), "{error}");
             assert_eq!(status(&place.look(wanted)), Some(ReleaseStatus::Failed));
@@ -298,7 +298,7 @@ fn drift_of_ordinary_and_custom_objects_is_mended_without_a_revision() {
             "jsonpath={.metadata.labels} {.metadata.annotations}",
         ]);
         assert!(owner.contains("Helm") && owner.contains("meta.helm.sh/release-name"), "{owner}");
-        // What was mended stands in the way of no later upgrade.
+        // Repaired fields do not block a later upgrade.
         let next = r#"{"replicas":2,"greeting":"b"}"#;
         let force = !place.look(next).conflicts.is_empty();
         place.bring(next, Deed::Upgrade { force });
@@ -322,8 +322,8 @@ fn an_upgrade_leaves_no_drift_of_a_custom_object() {
         let next = r#"{"replicas":2}"#;
         let force = !place.look(next).conflicts.is_empty();
         let said = place.bring(next, Deed::Upgrade { force });
-        // Helm 3 compares manifests, and leaves what somebody set in a custom object.
-        assert_eq!(said.iter().any(|line| line == "mending Gadget r"), !place.is_four(), "{said:?}");
+        // Helm 3 compares manifests, and keeps values that a user set in a custom object.
+        assert_eq!(said.iter().any(|line| line == "repairing Gadget r"), !place.is_four(), "{said:?}");
         assert_eq!(told(&place.look(next)), "");
     });
 }
@@ -388,7 +388,7 @@ fn what_a_chart_looks_up_is_no_difference() {
 fn a_failed_release_is_told_and_repaired() {
     both("failed", |place| {
         place.install("{}");
-        // A deployment never becomes ready where there is no kubelet.
+        // A deployment never becomes ready without a kubelet.
         let chart = place.chart().display().to_string();
         let out = Output::of(
             &mut place.helm(&["upgrade", "r", &chart, "--set", "replicas=2", "--wait", "--timeout", "2s"]),
@@ -420,7 +420,7 @@ fn an_upgrade_that_does_not_become_ready_is_rolled_back() {
     });
 }
 
-/// Starts somebody else's helm that waits for a hook, which never ends where there is no kubelet, and kills it.
+/// Starts another user's helm, which waits for a hook that never ends without a kubelet, and kills it.
 fn killed(place: &Place, verb: &[&str]) {
     let chart = place.chart().display().to_string();
     let mut command = std::process::Command::new(place.api.helm(place.which).expect("a helm"));
@@ -448,10 +448,10 @@ fn what_a_killed_helm_left_is_rolled_back_and_gone_on_with() {
         let release = state.release.as_ref().expect("a release");
         assert_eq!(release.status, ReleaseStatus::PendingUpgrade);
         assert!(release.earlier && release.age_s < 60);
-        // Somebody may still be at it.
+        // Another process may still be working on it.
         let young = ReleaseCall { stale_s: 600, ..place.call(wanted, Deed::Upgrade { force: false }) };
         let error = place.try_bring(&young).unwrap_err();
-        assert!(error.message.starts_with("another helm is at work: `pending-upgrade` since "), "{error}");
+        assert!(error.message.starts_with("another helm process is running: `pending-upgrade` for "), "{error}");
         place.bring(wanted, Deed::Upgrade { force: false });
         let state = place.look(wanted);
         assert_eq!((status(&state), told(&state).as_str()), (Some(ReleaseStatus::Deployed), ""));
@@ -500,7 +500,7 @@ fn an_uninstall_leaves_definitions() {
         assert!(state.release.is_none());
         assert!(state.chart.as_ref().expect("a chart").crds.iter().all(|crd| crd.present));
         assert_eq!(place.history(), "");
-        // Once more: nothing is there, and that is no error.
+        // Again: the release does not exist, which is not an error.
         place.bring("{}", Deed::Uninstall);
     });
 }
@@ -517,7 +517,7 @@ fn a_release_of_somebody_else_is_told() {
         let state = place.look("{}");
         let foreign: Vec<_> = state.foreign.iter().map(|r| format!("{} {}", r.name, r.version)).collect();
         assert_eq!(foreign, ["theirs 0.1.0"]);
-        // Of the same name: known as not ours, and ours once it is taken over.
+        // A release of the same name belongs to another user, and to forge once it is taken over.
         let out = Output::of(&mut place.helm(&["install", "r", &chart, "--no-hooks", "--set", "replicas=2"]), b"");
         assert!(out.ok(), "{out}");
         assert!(!place.look("{}").release.expect("a release").ours);
@@ -532,7 +532,7 @@ fn a_chart_of_another_version_is_refused() {
         let mut asked = place.asked("{}");
         asked.chart.as_mut().expect("a chart").version = "0.2.0".to_owned();
         let error = place.runtime.block_on(place.cluster.release(&asked, &SecretStore::default())).unwrap_err();
-        assert_eq!(error.message, format!("the chart `{}` is version `0.1.0`, and `0.2.0` is declared", place.name));
+        assert_eq!(error.message, format!("the chart `{}` has version `0.1.0`, but `0.2.0` is declared", place.name));
     });
 }
 
@@ -581,7 +581,7 @@ fn a_chart_of_a_repository_is_fetched_once_and_kept() {
             place.runtime.block_on(cluster.release(&asked, &SecretStore::default()))
         };
         let error = look("0.1.0", true).unwrap_err();
-        assert_eq!(error.message, format!("the chart `{}` 0.1.0 is not kept here, and nothing is fetched", place.name));
+        assert_eq!(error.message, format!("the chart `{}` 0.1.0 is not cached, and `--offline` is set", place.name));
         look("0.1.0", false).expect("a release");
         let asked = server.asked().len();
         assert!(asked >= 2);
@@ -600,7 +600,7 @@ fn every_variable_that_helm_knows_is_kept_from_it() {
         let out = Output::of(limited(api.helm(which).expect("a helm").to_str().expect("text")).arg("env"), b"");
         let known = kube::helm_variables();
         for name in out.stdout.lines().filter_map(|line| line.split('=').next()) {
-            assert!(known.contains(&name), "`{name}` is not kept from helm");
+            assert!(known.contains(&name), "`{name}` is not removed from helm's environment");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Workloads that prove something, on a real API: proven once, told why they fail, taken away in each case.
+//! Test workloads on a real API: proven once, reported with the reason if they fail, deleted in each case.
 //!
-//! No pod runs there, so the test plays kubelet and scheduler: it says of pods what those would.
+//! No pod runs there, so the test simulates kubelet and scheduler: it writes the status of the pods.
 
 use super::support::{Cluster, Helm, Site, pod_path};
 use crate::support::Output;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Says the same of each pod of a namespace, and ends those that were told to go.
+/// Writes the same status to each pod of a namespace, and ends pods that are being deleted.
 struct Kubelet {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -40,7 +40,7 @@ impl Drop for Kubelet {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // What went wrong there is told there.
+            // A panic of the thread has already been printed.
             drop(thread.join());
         }
     }
@@ -71,7 +71,7 @@ fn site(api: &Cluster, name: &str, recipe: &str) -> Site {
         ),
     );
     site.write("recipes/smoke.yaml", recipe);
-    // Pods need the account that a controller makes.
+    // Pods need the service account that a controller creates.
     api.kubectl(&["create", "namespace", name]);
     api.until(&["-n", name, "get", "serviceaccount", "default"]);
     site
@@ -97,7 +97,7 @@ fn a_workload_is_proven_once_and_again_for_something_else() {
     assert_eq!(out.code, 0, "{out}");
     nothing_is_left(api, "job-proven");
     let again = apply(&site);
-    assert!(again.stdout.contains("nothing to do"), "{again}");
+    assert!(again.stdout.contains("no changes:"), "{again}");
     let why = site.forge(&["plan", "inventory.yaml", "-v"]);
     assert!(why.to_string().contains("Job job-proven/smoke succeeded after "), "{why}");
     let drift = site.forge(&["drift", "inventory.yaml"]);
@@ -108,7 +108,7 @@ fn a_workload_is_proven_once_and_again_for_something_else() {
     let out = apply(&site);
     assert_eq!(out.code, 0, "{out}");
     nothing_is_left(api, "job-proven");
-    assert!(apply(&site).stdout.contains("nothing to do"));
+    assert!(apply(&site).stdout.contains("no changes:"));
     crate::proof::mark("job");
 }
 
@@ -122,13 +122,13 @@ fn a_workload_that_fails_says_why_and_is_taken_away() {
     assert_eq!(out.code, 3, "{out}");
     let text = out.to_string();
     assert!(text.contains("it failed: BackoffLimitExceeded"), "{out}");
-    assert!(text.contains("ended with 3: Error: no adapter"), "{out}");
-    assert!(text.contains("it printed nothing"), "a pod without a node has an empty log: {out}");
+    assert!(text.contains("exited with code 3: Error: no adapter"), "{out}");
+    assert!(text.contains("(empty log)"), "a pod without a node has an empty log: {out}");
     nothing_is_left(api, "job-failed");
     let plan = site.forge(&["plan", "inventory.yaml"]);
     assert!(plan.stdout.contains("Job job-failed/smoke is not proven"), "{plan}");
     drop(kubelet);
-    // One whose image nobody can pull does not end.
+    // A workload whose image cannot be pulled does not end.
     let waits = json!({ "name": "main", "image": "x:1", "imageID": "", "ready": false, "restartCount": 0, "state": { "waiting": { "reason": "ErrImagePull", "message": "no such image" } } });
     let _kubelet = Kubelet::says(api, "job-failed", json!({ "phase": "Pending", "containerStatuses": [waits] }));
     site.write(
@@ -137,8 +137,8 @@ fn a_workload_that_fails_says_why_and_is_taken_away() {
     );
     let out = apply(&site);
     assert_eq!(out.code, 3, "{out}");
-    assert!(out.to_string().contains("it has not ended within 4 s: container main of pod smoke-"), "{out}");
-    assert!(out.to_string().contains("waits: ErrImagePull: no such image"), "{out}");
+    assert!(out.to_string().contains("not finished within 4 s: container main of pod smoke-"), "{out}");
+    assert!(out.to_string().contains("is waiting: ErrImagePull: no such image"), "{out}");
     nothing_is_left(api, "job-failed");
 }
 
@@ -163,11 +163,11 @@ fn what_is_to_stay_pending_needs_somebody_who_says_why() {
     site.write("recipes/smoke.yaml", &recipe("job-pending", ", stays_pending: 20s", POD));
     let out = apply(&site);
     assert_eq!(out.code, 3, "{out}");
-    assert!(out.to_string().contains("it was to stay pending, and pod too-large-"), "{out}");
+    assert!(out.to_string().contains("expected to stay pending, but pod too-large-"), "{out}");
     nothing_is_left(api, "job-pending");
 }
 
-/// Begins an apply and returns it once its workload is there.
+/// Starts an apply and returns it once its workload exists.
 fn begun(api: &Cluster, site: &Site, namespace: &str) -> Child {
     let mut command = site.command(&["apply", "inventory.yaml", "--yes"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("forge");
@@ -184,7 +184,7 @@ fn what_is_stopped_is_taken_away_and_what_was_killed_by_the_next_run() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a signal");
     let out = child.wait_with_output().expect("its end");
     let text = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-    assert!(text.contains("it was stopped with the run"), "{text}");
+    assert!(text.contains("stopped with the run"), "{text}");
     nothing_is_left(api, "job-killed");
 
     let mut child = begun(api, &site, "job-killed");
@@ -192,7 +192,7 @@ fn what_is_stopped_is_taken_away_and_what_was_killed_by_the_next_run() {
     child.wait().expect("its end");
     assert!(api.kubectl(&["get", "jobs", "-n", "job-killed", "-o", "name"]).contains("job.batch/smoke-"));
     let plan = site.forge(&["plan", "inventory.yaml"]);
-    assert!(plan.stdout.contains("was not taken away"), "{plan}");
+    assert!(plan.stdout.contains("was not deleted"), "{plan}");
     let _kubelet = Kubelet::says(api, "job-killed", succeeded());
     let mut out = apply(&site);
     for _ in 0..30 {
@@ -204,5 +204,5 @@ fn what_is_stopped_is_taken_away_and_what_was_killed_by_the_next_run() {
     }
     assert_eq!(out.code, 0, "{out}");
     nothing_is_left(api, "job-killed");
-    assert!(apply(&site).stdout.contains("nothing to do"));
+    assert!(apply(&site).stdout.contains("no changes:"));
 }

@@ -1,4 +1,4 @@
-//! Nodes and Secrets of a real API: what is declared of them comes and goes, what others set stays.
+//! Nodes and Secrets of a real API: declared fields are set and removed, fields of other users stay.
 
 use super::support::{Cluster, Helm, Site};
 use crate::support::Output;
@@ -35,7 +35,7 @@ fn taints(node: &Value) -> Vec<String> {
     let text = |taint: &Value, key: &str| taint[key].as_str().unwrap_or_default().to_owned();
     let mut all: Vec<String> =
         list.iter().map(|t| format!("{}={}:{}", text(t, "key"), text(t, "value"), text(t, "effect"))).collect();
-    // Controllers set those of nodes that nobody speaks for.
+    // Controllers set these taints on nodes without a kubelet.
     all.retain(|taint| !taint.starts_with("node.kubernetes.io/"));
     all.sort();
     all
@@ -50,7 +50,7 @@ fn nodes_get_what_is_declared_and_keep_what_others_set() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "marks", RACKS, "");
     let missing = site.forge(&["plan", "inventory.yaml"]);
-    assert!(missing.stdout.contains("there is no node marks-1"), "{missing}");
+    assert!(missing.stdout.contains("node marks-1 does not exist"), "{missing}");
     for name in ["marks-1", "marks-2"] {
         let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "labels": { "theirs": "x" }, "annotations": { "forge/cordoned": "{}" } } });
         api.kubectl_with(&["create", "-f", "-"], &node.to_string());
@@ -63,8 +63,8 @@ fn nodes_get_what_is_declared_and_keep_what_others_set() {
     let labels = |name: &str| node(api, name)["metadata"]["labels"].clone();
     assert_eq!(labels("marks-2"), json!({ "example.com/rack": "r2", "theirs": "x" }));
     let again = apply(&site);
-    assert!(again.stdout.contains("nothing to do"), "{again}");
-    // What a person changes is drift with a name; what a person adds is theirs.
+    assert!(again.stdout.contains("no changes:"), "{again}");
+    // A person's change is drift with a name; a person's addition stays.
     api.kubectl(&["label", "node", "marks-1", "--overwrite", "example.com/rack=r9", "mine=1"]);
     api.kubectl(&["taint", "node", "marks-1", "spare:PreferNoSchedule-", "mine=1:PreferNoSchedule"]);
     let drift = site.forge(&["drift", "inventory.yaml"]);
@@ -74,14 +74,14 @@ fn nodes_get_what_is_declared_and_keep_what_others_set() {
     let kept = ["gone=bad:NoSchedule".to_owned(), "mine=1:PreferNoSchedule".to_owned(), own];
     assert_eq!(taints(&node(api, "marks-1")), kept);
     assert_eq!(labels("marks-1"), json!({ "example.com/rack": "r1", "theirs": "x", "mine": "1" }));
-    // A label that is declared no more goes, and all of it with the recipe.
+    // A label that is no longer declared is removed; with the recipe, everything is removed.
     site.write("recipes/own.yaml", &RACKS.replace("annotations: { example.com/note: two words }, ", ""));
     let plan = site.forge(&["plan", "inventory.yaml"]);
     assert!(plan.stdout.contains("annotation example.com/note of node marks-1 is no longer declared"), "{plan}");
     assert_eq!(apply(&site).code, 0);
     assert_eq!(node(api, "marks-1")["metadata"]["annotations"]["example.com/note"], Value::Null);
     let again = apply(&site);
-    assert!(again.stdout.contains("nothing to do"), "{again}");
+    assert!(again.stdout.contains("no changes:"), "{again}");
     declare(&site, api, "marks", ", ensure: absent");
     let out = apply(&site);
     assert_eq!(out.code, 0, "{out}");
@@ -118,7 +118,7 @@ fn a_secret_is_nowhere_but_in_the_cluster() {
         api.kubectl(&["get", "configmap", "-n", "forge-provisioner", "forge-applied-kind-secret", "-o", "yaml"]);
     assert!(records.contains("keyed:") && !records.contains("hunter2"), "{records}");
     let last = run(&["plan", "inventory.yaml"], "hunter2-second");
-    assert!(last.stdout.contains("nothing to do"), "{last}");
+    assert!(last.stdout.contains("no changes:"), "{last}");
     api.kubectl(&[
         "patch",
         "secret",
@@ -134,7 +134,7 @@ fn a_secret_is_nowhere_but_in_the_cluster() {
     assert!(drift.stdout.contains("`kubectl-patch` added .data.mine"), "{drift}");
     assert_eq!(run(&["apply", "inventory.yaml", "--yes"], "hunter2-second").code, 0);
     assert_eq!((value("plain").as_str(), value("mine").as_str()), ("aHVudGVyMi1wbGFpbg==", ""));
-    // What ends the sandbox knows no token.
+    // The command that ends the sandbox runs without the token.
     let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");
     site.write("inventory.yaml", inventory.split("apply:").next().unwrap_or_default());
     crate::proof::mark("secret");

@@ -1,7 +1,8 @@
-//! A real Kubernetes API: etcd, kube-apiserver and kube-controller-manager (`tests/cluster/cluster`). No kubelet, no pods.
+//! A real Kubernetes API: etcd, kube-apiserver and kube-controller-manager (`tests/cluster/cluster`). No kubelet, no
+//! pods.
 
 mod access;
-// The longest test, which libtest starts early for its name.
+// The longest test: libtest starts it early because of its name.
 mod bare_servers;
 mod drain;
 mod helm;

@@ -1,11 +1,11 @@
-//! Steps of the cluster beside steps of hosts: applied, again, drifted, repaired, pruned, blocked, killed.
+//! Cluster steps together with host steps: applied, applied again, drifted, repaired, pruned, blocked, killed.
 
 use super::support::{Cluster, Helm, Site};
 use crate::support::Output;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// A site of two sandboxes whose inventory and namespace are called `name`.
+/// Creates a site of two sandboxes; `name` is the name of its cluster and namespace.
 fn site(api: &Cluster, name: &str, rest: &str) -> Site {
     let site = Site::new(api, &api.kubeconfig, "test", Helm::No);
     std::fs::create_dir(site.path("recipes")).expect("a folder");
@@ -62,8 +62,8 @@ fn hosts_and_cluster_are_one_graph_and_the_second_time_nothing_is_written() {
     let before = version(api, &["deployment", "-n", "whole", "front"]);
     let again = apply(&site);
     assert_eq!(again.code, 0, "{again}");
-    assert!(again.stdout.contains("nothing to do: 2 hosts and the cluster, 6 steps as declared"), "{again}");
-    // The status moves by itself; what is declared was not written.
+    assert!(again.stdout.contains("no changes: 2 hosts and the cluster, 6 steps match"), "{again}");
+    // The status changes by itself; the declared fields were not written.
     let managers = api.kubectl(&[
         "get",
         "configmap",
@@ -80,7 +80,7 @@ fn hosts_and_cluster_are_one_graph_and_the_second_time_nothing_is_written() {
     assert_eq!(version(api, &["configmap", "-n", "whole", "settings"]), map);
     let drift = site.forge(&["drift", "inventory.yaml"]);
     assert_eq!(drift.code, 0, "{drift}");
-    assert!(drift.stdout.contains("no drift: 2 hosts and the cluster, 6 checks as declared"), "{drift}");
+    assert!(drift.stdout.contains("no drift: 2 hosts and the cluster, 6 checks match"), "{drift}");
 }
 
 #[test]
@@ -141,7 +141,8 @@ fn a_custom_resource_comes_with_its_kind_and_drifts_like_any_other() {
     assert_eq!(api.kubectl(&["get", "page", "-n", "custom", "home", "-o", "jsonpath={.spec.title}"]), "hello");
 }
 
-/// Lays the records of an inventory where earlier versions of forge kept them, beside another product's.
+/// Moves the records of an inventory to the namespace of earlier versions of forge, which also contains objects of
+/// another product.
 fn move_to_former_namespace(api: &Cluster, inventory: &str) {
     let name = format!("forge-applied-{inventory}");
     let records = api.kubectl(&["get", "configmap", "-n", "forge-provisioner", &name, "-o", "json"]);
@@ -154,7 +155,7 @@ fn move_to_former_namespace(api: &Cluster, inventory: &str) {
     api.kubectl(&["create", "configmap", "-n", "forge-system", "forge-applied-theirs", "--from-literal=a=b"]);
 }
 
-/// A run of an earlier version holds its lock in its own namespace.
+/// Simulates a run of an earlier version, which holds its lock in the former namespace.
 fn lock_of_an_earlier_version_excludes(api: &Cluster, site: &Site, inventory: &str) {
     let name = format!("forge-lock-{inventory}");
     let lease = serde_json::json!({
@@ -175,7 +176,7 @@ fn what_is_no_longer_declared_goes() {
     site.write("recipes/web.yaml", &settings("pruned", &format!("{MAP}, {OTHER}")));
     assert_eq!(apply(&site).code, 0);
     move_to_former_namespace(api, "pruned");
-    // Another key of what stays is dropped, another one comes.
+    // In the object that stays, one key is removed and another one is added.
     let map = MAP.replace("text: hello", "other: hello");
     site.write("recipes/web.yaml", &settings("pruned", &map));
     let plan = site.forge(&["plan", "inventory.yaml"]);
@@ -198,8 +199,8 @@ fn what_is_no_longer_declared_goes() {
     let left = api.kubectl(&["get", "configmap", "-n", "pruned", "-o", "name", "--ignore-not-found"]);
     assert!(!left.contains("configmap/other"), "{left}");
     let again = apply(&site);
-    assert!(again.stdout.contains("nothing to do"), "{again}");
-    // All of it goes with its recipe.
+    assert!(again.stdout.contains("no changes:"), "{again}");
+    // Everything is removed with its recipe.
     let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");
     site.write("inventory.yaml", &inventory.replace("on: all", "on: all, ensure: absent"));
     let out = apply(&site);
@@ -219,14 +220,14 @@ fn a_namespace_that_is_not_empty_stays() {
     api.kubectl(&["create", "configmap", "-n", "kept", "theirs"]);
     let out = apply(&site);
     assert_eq!(out.code, 3, "{out}");
-    assert!(out.stdout.contains("it is not empty: ConfigMap theirs"), "{out}");
-    // What is going already does not keep it, however long it takes.
+    assert!(out.stdout.contains("the namespace is not empty: ConfigMap theirs"), "{out}");
+    // An object that is being deleted does not block the removal, however long its deletion takes.
     api.kubectl(&["patch", "configmap", "-n", "kept", "theirs", "-p", r#"{"metadata":{"finalizers":["test/slow"]}}"#]);
     api.kubectl(&["delete", "configmap", "-n", "kept", "theirs", "--wait=false"]);
     let said = "s: delete Namespace kept: Some resources are remaining: configmaps. has 1 resource instances; \
                 Some content in the namespace has finalizers remaining: test/slow in 1 resource instances";
-    // The second time it is being deleted already, and waited for again.
-    for found in ["Namespace kept exists", "Namespace kept is being deleted, and still there"] {
+    // The second time the namespace is already being deleted, and forge waits again.
+    for found in ["Namespace kept exists", "Namespace kept is being deleted, but still exists"] {
         let out = site.forge(&["apply", "inventory.yaml", "--yes", "--timeout", "15s"]);
         assert_eq!(out.code, 3, "{out}");
         assert!(out.stdout.contains(found) && out.stdout.contains(said), "no `{found}` and `{said}` in {out}");
@@ -235,7 +236,7 @@ fn a_namespace_that_is_not_empty_stays() {
     let out = apply(&site);
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(api.kubectl(&["get", "ns", "kept", "--ignore-not-found"]), "");
-    // Made, and again, and changed behind forge's back.
+    // Created, and changed without forge.
     let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");
     site.write("inventory.yaml", &inventory.replace(", ensure: absent", ""));
     assert_eq!(apply(&site).code, 0);
@@ -243,7 +244,7 @@ fn a_namespace_that_is_not_empty_stays() {
     assert_eq!(site.forge(&["drift", "inventory.yaml"]).code, 2);
     assert_eq!(apply(&site).code, 0);
     let again = apply(&site);
-    assert!(again.stdout.contains("nothing to do"), "{again}");
+    assert!(again.stdout.contains("no changes:"), "{again}");
     crate::proof::mark("namespace");
 }
 
@@ -281,8 +282,8 @@ fn secrets_are_nowhere() {
     let records = api.kubectl(&["get", "configmap", "-n", "forge-provisioner", "forge-applied-secrets", "-o", "yaml"]);
     assert!(records.contains("keyed:") && !records.contains("hunter2"), "{records}");
     let last = run(&["plan", "inventory.yaml"], "hunter2-second");
-    assert!(last.stdout.contains("nothing to do"), "{last}");
-    // What ends the sandboxes knows no token.
+    assert!(last.stdout.contains("no changes:"), "{last}");
+    // The command that ends the sandboxes runs without the token.
     let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");
     site.write("inventory.yaml", inventory.split("apply:").next().unwrap_or_default());
 }
@@ -310,7 +311,7 @@ fn a_barrier_that_lacks_a_host_blocks_the_step_of_the_cluster() {
     let out = apply(&site);
     assert_eq!(out.code, 3, "{out}");
     assert!(api.kubectl(&["get", "ns", "barrier", "-o", "name"]).contains("barrier"), "{out}");
-    // Only the cluster: hosts that count are not in this run.
+    // A run of the cluster only: the hosts that count are not in this run.
     site.write(
         "recipes/web.yaml",
         &web("{ driver: { of: selected, least: 100% } }").replace("name: barrier", "name: barrier-2"),
@@ -328,18 +329,18 @@ fn an_api_that_is_not_there_keeps_no_host_from_its_steps() {
     site.write("inventory.yaml", &inventory.replace("context: test", "context: closed"));
     let out = apply(&site);
     assert_eq!(out.code, 4, "{out}");
-    assert!(out.to_string().contains("`https://127.0.0.1:1` does not answer"), "{out}");
+    assert!(out.to_string().contains("request to `https://127.0.0.1:1` failed"), "{out}");
     assert!(out.stdout.contains("2 hosts and the cluster: 2 changed, 1 unreachable"), "{out}");
     let hosts = site.forge(&["plan", "inventory.yaml", "--on", "all"]);
     assert_eq!(hosts.code, 0, "{hosts}");
-    assert!(hosts.stdout.contains("nothing to do: 2 hosts,"), "{hosts}");
+    assert!(hosts.stdout.contains("no changes: 2 hosts,"), "{hosts}");
 }
 
 #[test]
 fn a_killed_run_holds_the_cluster_only_for_a_while_and_is_finished_by_the_next() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "killed", APPLY);
-    // A condition that nobody brings: without a kubelet no pod runs.
+    // A condition that never becomes true: without a kubelet, no pod runs.
     site.write(
         "recipes/web.yaml",
         &format!(
@@ -355,12 +356,15 @@ fn a_killed_run_holds_the_cluster_only_for_a_while_and_is_finished_by_the_next()
         .expect("forge");
     let began = Instant::now();
     while api.kubectl(&["get", "deployment", "-n", "killed", "front", "-o", "name", "--ignore-not-found"]).is_empty() {
-        assert!(began.elapsed() < Duration::from_secs(60), "the deployment does not come");
+        assert!(began.elapsed() < Duration::from_secs(60), "the deployment was not created within 60 s");
         std::thread::sleep(Duration::from_millis(300));
     }
     let other = apply(&site);
     assert_eq!(other.code, 7, "{other}");
-    assert!(other.to_string().contains("another run works on the cluster: `forge apply inventory.yaml`"), "{other}");
+    assert!(
+        other.to_string().contains("the cluster is locked by another run: `forge apply inventory.yaml`"),
+        "{other}"
+    );
     child.kill().expect("killed");
     child.wait().expect("its end");
     api.kubectl(&[
@@ -388,5 +392,5 @@ fn a_killed_run_holds_the_cluster_only_for_a_while_and_is_finished_by_the_next()
     };
     assert_eq!(out.code, 0, "{out}");
     let again = apply(&site);
-    assert!(again.stdout.contains("nothing to do"), "{again}");
+    assert!(again.stdout.contains("no changes:"), "{again}");
 }

@@ -1,4 +1,5 @@
-//! Facts, rules and verification of the cluster through a real API. Nothing runs there: the test plays the kubelet.
+//! Facts, rules and verifications of the cluster on a real API. Nothing runs pods there: the test simulates the
+//! kubelet.
 
 use super::support::{Cluster, Helm, Site};
 use serde_json::json;
@@ -23,14 +24,14 @@ fn node(api: &Cluster, name: &str) {
     api.kubectl_with(&["create", "-f", "-"], &node.to_string());
 }
 
-/// Says what a device plugin would: quantities come back in another form than they were written in.
+/// Reports resources like a device plugin. The API returns quantities in another format than they were written in.
 fn offer(api: &Cluster, name: &str, gpus: &str, rdma: &str) {
     let offer = json!({ "nvidia.com/gpu": gpus, "rdma/ib": rdma });
     let status = json!({ "status": { "capacity": offer, "allocatable": offer } }).to_string();
     api.kubectl_with(&["patch", "node", name, "--subresource=status", "--type=merge", "-p", &status], "");
 }
 
-/// Verifies the nodes of a pool of its own: other tests have theirs.
+/// Returns a recipe that verifies the nodes of one pool: other tests have their own pool.
 fn recipe(pool: &str, more: &str) -> String {
     let own = format!("facts.nodes | selectattr('labels.pool', 'defined') | selectattr('labels.pool', 'eq', '{pool}')");
     let of =
@@ -53,10 +54,10 @@ fn devices_of_nodes_are_waited_for_and_looked_at_once_by_who_only_looks() {
     let began = Instant::now();
     let plan = site.forge(&["plan", "inventory.yaml", "--detailed-exitcode", "--record", "seen.json"]);
     assert_eq!(plan.code, 5, "{plan}");
-    assert!(plan.stdout.contains("offers: devices: does not hold") && plan.stdout.contains("(7 GPUs)"), "{plan}");
+    assert!(plan.stdout.contains("offers: devices: expectation failed") && plan.stdout.contains("(7 GPUs)"), "{plan}");
     let verify = site.forge(&["verify", "inventory.yaml"]);
     assert!(verify.code == 5 && verify.stdout.contains("(7 GPUs)"), "{verify}");
-    assert!(began.elapsed() < Duration::from_secs(40), "nobody waits who only looks");
+    assert!(began.elapsed() < Duration::from_secs(40), "plan and verify must not wait");
 
     let mut apply = site.command(&["apply", "inventory.yaml", "--yes"]);
     let child = apply.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("forge");
@@ -65,12 +66,12 @@ fn devices_of_nodes_are_waited_for_and_looked_at_once_by_who_only_looks() {
     let out = child.wait_with_output().expect("forge ends");
     let told = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert_eq!(out.status.code(), Some(0), "{told}");
-    assert!(told.contains("waits for offers: devices: does not hold: ") && told.contains("(7 GPUs)"), "{told}");
+    assert!(told.contains("waits for offers: devices: expectation failed: ") && told.contains("(7 GPUs)"), "{told}");
     let raw = api.kubectl(&["get", "node", "offers-1", "-o", "jsonpath={.status.allocatable['rdma/ib']}"]);
-    assert_eq!(raw, "1k", "the API writes quantities as it likes");
+    assert_eq!(raw, "1k", "the API's own format of the quantity");
     assert_eq!(site.forge(&["plan", "inventory.yaml", "--detailed-exitcode"]).code, 0);
 
-    // The recording tells what was, without anybody being asked.
+    // The recording gives the former state, without any request.
     let again = site.forge(&["plan", "inventory.yaml", "--detailed-exitcode", "--observed", "seen.json"]);
     assert!(again.code == 5 && again.stdout.contains("(7 GPUs)"), "{again}");
     api.kubectl_with(&["delete", "node", "offers-1"], "");
@@ -93,7 +94,7 @@ fn a_rule_blocks_steps_by_the_version_of_the_server() {
     let out = site.forge(&["apply", "inventory.yaml", "--yes"]);
     assert_eq!(out.code, 3, "{out}");
     assert!(out.stdout.contains("a later Kubernetes is needed"), "{out}");
-    assert!(!api.try_kubectl(&["get", "configmap", "offers"], "").ok(), "a rule keeps the step from running");
+    assert!(!api.try_kubectl(&["get", "configmap", "offers"], "").ok(), "the step ran although a rule blocks it");
     site.write("recipes/offers.yaml", &with(minor));
     let out = site.forge(&["apply", "inventory.yaml", "--yes"]);
     assert_eq!(out.code, 0, "{out}");
@@ -116,7 +117,7 @@ fn an_object_is_verified_with_its_status_and_told_where_it_lacks() {
         let out = site.forge(&["verify", "inventory.yaml"]);
         assert!(out.code == 5 && out.stdout.contains(expected), "{expected}: {out}");
     };
-    told("there is no Deployment default/offers");
+    told("Deployment default/offers not found");
     api.kubectl_with(&["create", "deployment", "offers", "--image=none:1"], "");
     api.wait(|| api.kubectl(&["get", "deployment", "offers", "-o", "jsonpath={.status.replicas}"]) == "1");
     told("(`object.status.readyReplicas` does not exist)");

@@ -1,4 +1,4 @@
-//! The recipes of RDMA in the cluster, through a real API. No pod runs there: the test says what kubelets and operators would. The
+//! The RDMA recipes of the cluster on a real API. No pod runs there: the test simulates kubelets and operators. The
 //! plugin's objects are the real ones; the chart of the network operator is a stand-in (`tests/cluster/charts`).
 
 use super::helm::copy;
@@ -11,7 +11,8 @@ use std::time::Duration;
 
 const CHARTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/charts");
 
-/// A node with its kubelet: pods of its set run as soon as they are there, and end when they are told to. It offers `tokens`.
+/// A node with its simulated kubelet: pods run as soon as they exist, and end when they are deleted. The node offers
+/// `tokens`.
 struct Kubelet {
     tokens: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
@@ -19,7 +20,7 @@ struct Kubelet {
 }
 
 impl Kubelet {
-    /// Adds a node of the namespace's name, with a label of that name.
+    /// Creates a node with the namespace's name, and a label with that name.
     fn of(api: &'static Cluster, namespace: &str, tokens: u64) -> Kubelet {
         let node = json!({
             "apiVersion": "v1", "kind": "Node",
@@ -51,7 +52,7 @@ impl Drop for Kubelet {
     }
 }
 
-/// What a kubelet tells every few seconds, or its node counts as lost.
+/// Sends the status that a kubelet sends every few seconds; without it, the node counts as lost.
 fn beat(api: &Cluster, node: &str, tokens: u64) {
     let now = jiff::Timestamp::now().to_string();
     let ready = json!({ "type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now, "lastTransitionTime": now });
@@ -75,7 +76,7 @@ fn pods(api: &Cluster, namespace: &str) {
     }
 }
 
-/// A site of one sandbox whose cluster, namespace and node are called `name`.
+/// A site of one sandbox whose cluster, namespace and node have the name `name`.
 struct Trial {
     api: &'static Cluster,
     site: Site,
@@ -89,7 +90,7 @@ impl Trial {
         Trial { api, site, name: name.to_owned() }
     }
 
-    /// Takes a built-in recipe that waits less long, without what `drop` names.
+    /// Copies a built-in recipe with shorter waits, changed by `change`.
     fn own(&self, recipe: &str, change: impl Fn(String) -> String) {
         let all = forge::config::shipped::RECIPES;
         let (_, text) = all.iter().find(|(name, _)| *name == recipe).expect("a built-in recipe");
@@ -122,15 +123,15 @@ impl Trial {
         out
     }
 
-    /// The second time there is nothing to do, and nothing has drifted.
+    /// Checks that a second apply has no changes, and that there is no drift.
     #[track_caller]
     fn is_settled(&self) {
-        has(&self.must_apply(), "nothing to do");
+        has(&self.must_apply(), "no changes:");
         let drift = self.forge(&["drift"]);
         assert_eq!(drift.code, 0, "{drift}");
     }
 
-    /// Finds one tampering by who did it, and repairs it.
+    /// Runs kubectl as another user, and checks that drift reports the user and apply repairs the change.
     #[track_caller]
     fn tampered(&self, args: &[&str]) {
         self.kubectl(args);
@@ -162,7 +163,7 @@ fn plugin(name: &str, more: &str) -> String {
     )
 }
 
-/// Returns what the ConfigMap and the DaemonSet are called.
+/// Returns the names of the ConfigMap and the DaemonSet.
 fn names(via: &str) -> (&'static str, &'static str) {
     match via {
         "chart" => ("rdma-shared-device-plugin", "rdma-shared-device-plugin"),
@@ -172,7 +173,8 @@ fn names(via: &str) -> (&'static str, &'static str) {
 
 const CONFIG: &str = r#"{"periodicUpdateInterval": 60, "configList": [{"resourceName": "ib", "rdmaHcaMax": 1000, "selectors": {"vendors": ["15b3"], "linkTypes": ["infiniband"]}}]}"#;
 
-/// From nothing to nothing to do, tampered with, repaired, changed and removed, with each helm and without.
+/// Applied from scratch until there are no changes, tampered with, repaired, changed and removed, with each helm and
+/// without.
 #[test]
 fn the_shared_plugin_is_kept_as_declared() {
     let Some(api) = Cluster::require() else { return };
@@ -201,21 +203,21 @@ fn kept(api: &'static Cluster, helm: Helm, name: &str, via: &str) {
     let image = "{.spec.template.spec.containers[0].image}";
     assert_eq!(trial.asked(&["daemonset", set], image), "forge.local/rdma-plugin:v1.5.3");
     trial.is_settled();
-    // Somebody sets another number, which no running plugin reads.
+    // A user sets another number, which the running plugin does not read.
     let edited = CONFIG.replace("1000", "1024").replace('"', "\\\"");
     let patch = format!(r#"{{"data":{{"config.json":"{edited}","mine":"1"}}}}"#);
     trial.tampered(&["patch", "configmap", config, "--type=merge", "-p", &patch]);
     assert_eq!(trial.asked(&["configmap", config], r"{.data.config\.json}"), CONFIG);
-    // A declared change starts the plugin anew.
+    // A declared change restarts the plugin.
     trial.declare(&entry.replace("ib: 1000", "ib: 63"));
     kubelet.offers(63);
     trial.must_apply();
     assert_ne!(trial.asked(&["daemonset", set], annotations), read);
     trial.is_settled();
     trial.declare(&entry.replace("on: all", "on: all, ensure: absent"));
-    // The namespace goes once the pods have ended.
+    // The namespace is removed once the pods have ended.
     api.wait(|| trial.forge(&["apply", "--yes"]).code == 0);
-    has(&trial.must_apply(), "nothing to do");
+    has(&trial.must_apply(), "no changes:");
     let left = api.try_kubectl(&["-n", name, "get", "daemonset,configmap", "-o", "name"], "");
     assert!(!left.stdout.contains("rdma-"), "{left}");
 }
@@ -235,7 +237,7 @@ fn the_shared_plugin_goes_from_one_way_to_the_other_in_one_run() {
     }
 }
 
-/// The field's own case: 128 tokens where the configuration says 1024.
+/// A case from the field: 128 tokens, although the configuration says 1024.
 #[test]
 fn a_number_that_the_running_plugin_does_not_know_is_told_with_the_node() {
     let Some(api) = Cluster::require() else { return };
@@ -268,7 +270,7 @@ fn a_configuration_that_is_no_json_is_refused() {
             "{refused}"
         );
     }
-    // The site takes its sandboxes away with an inventory that holds.
+    // The site needs a valid inventory to remove its sandboxes.
     trial.declare("");
 }
 
@@ -290,9 +292,9 @@ fn calico_is_looked_at_and_never_touched() {
     });
     api.kubectl_with(&["apply", "-f", "-"], &set.to_string());
     api.wait(|| trial.forge(&["verify"]).code == 0);
-    has(&trial.must_apply(), "nothing to do");
+    has(&trial.must_apply(), "no changes:");
     assert_eq!(trial.forge(&["drift"]).code, 0);
-    // Detection took the address of another network.
+    // Calico's detection chose the address of another network.
     api.kubectl(&["annotate", "node", "calico", "--overwrite", "projectcalico.org/IPv4Address=192.168.100.31/24"]);
     let drift = trial.forge(&["drift"]);
     assert_eq!(drift.code, 2, "{drift}");
@@ -309,16 +311,16 @@ fn calico_is_looked_at_and_never_touched() {
     crate::proof::mark("recipes/calico-check");
 }
 
-/// The network operator's policy, and a network of pods whose kind its chart brings.
+/// The network operator's policy, and a pod network whose kind its chart defines.
 #[test]
 fn the_operators_policy_and_a_network_are_kept_as_declared() {
     let Some(api) = Cluster::require() else { return };
     let name = "netoperator";
     let trial = Trial::new(api, name, Helm::Four);
     copy(format!("{CHARTS}/network-operator").as_ref(), &trial.site.path("recipes/charts/network-operator"), name);
-    // The server is too old for this line of the operator, and the sandbox has no adapters.
-    trial.own("network-operator", |text| without_rule(&text, "this line of the operator is not for"));
-    trial.own("rdma-cni", |text| without_rule(&text, "is no interface of an adapter"));
+    // The server is too old for this release line of the operator, and the sandbox has no adapters.
+    trial.own("network-operator", |text| without_rule(&text, "this line of the operator does not support"));
+    trial.own("rdma-cni", |text| without_rule(&text, "is not an interface of a RoCE adapter"));
     let operator = format!(
         "{{ recipe: network-operator, on: all, with: {{ version: 26.4.0, chart: {{ path: charts/network-operator }}, images: forge.local/mellanox, \
          plugin: v1.5.3, namespace: {name}, networks: v26.4.0, resources: {{ ib: 1000 }}, wait: false }} }}"
@@ -342,7 +344,7 @@ fn the_operators_policy_and_a_network_are_kept_as_declared() {
     });
     trial.is_settled();
     let workers = trial.kubectl(&["get", "daemonset", "-o", "name"]);
-    assert_eq!(workers, "", "node feature discovery is somebody else's");
+    assert_eq!(workers, "", "node feature discovery must not be installed");
     let spec = api.kubectl(&["get", "nicclusterpolicies.mellanox.com", "nic-cluster-policy", "-o", "jsonpath={.spec}"]);
     assert!(!spec.contains("ofedDriver") && spec.contains("multus-cni"), "{spec}");
     let config = trial.asked(&["net-attach-def", "roce"], "{.spec.config}");
@@ -363,14 +365,14 @@ fn the_operators_policy_and_a_network_are_kept_as_declared() {
     has(&verify, "state-RDMA-device-plugin: notReady");
     trial.declare(&format!("{operator}, {network}").replace("on: all", "on: all, ensure: absent"));
     api.wait(|| trial.forge(&["apply", "--yes"]).code == 0);
-    has(&trial.must_apply(), "nothing to do");
+    has(&trial.must_apply(), "no changes:");
     let left = api.try_kubectl(&["get", "nicclusterpolicies.mellanox.com", "-o", "name"], "");
     assert_eq!(left.stdout, "");
     crate::proof::mark("profiles/network-operator");
     crate::proof::mark("profiles/rdma-cni");
 }
 
-/// Takes the rule away that says this.
+/// Removes the rule with this text.
 fn without_rule(text: &str, says: &str) -> String {
     let start = text.lines().position(|line| line.contains(says)).expect("the rule");
     let lines: Vec<&str> = text.lines().collect();

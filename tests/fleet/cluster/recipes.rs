@@ -1,5 +1,5 @@
-//! Recipes of the cluster at a real API: applied, applied again, changed by somebody, repaired, removed. Charts of others are stand-ins
-//! (`tests/cluster/charts`), with the keys, kinds and hooks of the real ones.
+//! Cluster recipes on a real API: applied, applied again, changed by another user, repaired, removed. Third-party
+//! charts are stand-ins (`tests/cluster/charts`) with the keys, kinds and hooks of the real ones.
 
 use super::helm::copy;
 use super::support::{Cluster, Helm, Site, pod_path};
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
-/// Where Volcano's makers, NVIDIA and others would keep their images.
+/// The upstream registry of the images of Volcano, NVIDIA and others in the stand-ins.
 const UPSTREAM: &str = "upstream.example";
-/// What a busy machine needs until somebody has said that a pod is ready, with much to spare.
+/// The time that a busy machine needs until a pod is reported as ready, with a large margin.
 const PATIENT: &str = "120s";
-/// What nobody will say is not waited for.
+/// The timeout of verifications that cannot pass.
 const SHORT: &str = "4s";
 
-/// Does what no kubelet does here: pods of jobs have run to their end, all others are ready.
+/// Simulates a kubelet: reports pods of jobs as succeeded, all others as ready.
 struct Kubelet {
     over: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -59,7 +59,7 @@ fn pods(api: &Cluster, namespace: &str) {
     }
 }
 
-/// A site whose cluster and state are called `name`, with recipes of its own.
+/// A site whose cluster and state have the name `name`, with its own recipes.
 struct Trial {
     api: &'static Cluster,
     site: Site,
@@ -75,7 +75,7 @@ impl Trial {
         Trial { api, site, name: name.to_owned() }
     }
 
-    /// Puts a stand-in for a chart beside the inventory, and beside recipes of its own.
+    /// Copies a stand-in for a chart next to the inventory, and next to the site's own recipes.
     fn chart(&self, chart: &str) {
         for folder in ["charts", "recipes/charts"] {
             let from = format!("{TESTS}/cluster/charts/{chart}");
@@ -83,8 +83,8 @@ impl Trial {
         }
     }
 
-    /// Takes a built-in recipe without its rule on the server's release, which is too old for it. Its verifications wait for `within`:
-    /// [`PATIENT`] where they are to pass, [`SHORT`] where they are to fail.
+    /// Copies a built-in recipe without its rule on the server's release, which is too old for it. Its verifications
+    /// wait for `within`: [`PATIENT`] if they should pass, [`SHORT`] if they should fail.
     fn own(&self, recipe: &str, within: &str) {
         let (_, text) =
             forge::config::shipped::RECIPES.iter().find(|(name, _)| *name == recipe).expect("a built-in recipe");
@@ -130,16 +130,16 @@ impl Trial {
         assert_eq!(out.code, 0, "{out}");
     }
 
-    /// The second time there is nothing to do, and nothing has drifted.
+    /// Checks that a second apply has no changes, and that there is no drift.
     #[track_caller]
     fn is_settled(&self) {
         let again = self.apply();
-        assert!(again.code == 0 && again.stdout.contains("nothing to do"), "{again}");
+        assert!(again.code == 0 && again.stdout.contains("no changes:"), "{again}");
         let drift = self.forge(&["drift"]);
         assert_eq!(drift.code, 0, "{drift}");
     }
 
-    /// Somebody changes something: it is told with `told`, and put back.
+    /// Runs kubectl as another user, and checks that drift reports the change with `told` and apply repairs it.
     #[track_caller]
     fn mends(&self, args: &[&str], told: &str) {
         self.api.kubectl(args);
@@ -149,7 +149,7 @@ impl Trial {
         self.is_settled();
     }
 
-    /// Takes everything away again.
+    /// Removes everything.
     #[track_caller]
     fn goes(&self, apply: &str) {
         self.declare(apply);
@@ -167,7 +167,7 @@ impl Trial {
     }
 }
 
-/// A node of the API that no kubelet keeps.
+/// Creates a node without a kubelet.
 fn node(api: &Cluster, name: &str, labels: &str, gpus: (u32, u32)) {
     let object = format!(r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{name}","labels":{labels}}}}}"#);
     api.kubectl_with(&["apply", "-f", "-"], &object);
@@ -180,7 +180,7 @@ fn node(api: &Cluster, name: &str, labels: &str, gpus: (u32, u32)) {
 
 const DRIVER: &str = "recipe: nvidia-driver\nsummary: A driver.\nsteps:\n  - name: installed\n    file: { path: /etc/driver, content: \"x\\n\" }\n";
 
-/// Whether the server's release is too old for what the tables know.
+/// Reports whether the server's release is older than all releases in the tables.
 fn is_old(api: &Cluster) -> bool {
     let version = api.version();
     let minor = version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
@@ -201,10 +201,10 @@ fn what_is_not_for_an_old_server_is_blocked_there() {
             "gpu-operator",
             "gpu-operator",
             "v24.9.1",
-            "this release of the GPU operator is not for the minor release of this cluster",
+            "this release of the GPU operator does not support this cluster's minor release of Kubernetes",
         ),
-        ("volcano", "volcano", "1.13.0", "this release of Volcano is not for the minor release of this cluster"),
-        ("kubeflow-trainer", "trainer", "2.0.0", "this release of Kubeflow Trainer is for newer minor releases"),
+        ("volcano", "volcano", "1.13.0", "this release of Volcano does not support this cluster's minor release"),
+        ("kubeflow-trainer", "trainer", "2.0.0", "this release of Kubeflow Trainer needs a newer minor release"),
     ] {
         trial.chart(chart);
         trial.declare(&format!(
@@ -233,13 +233,12 @@ fn the_gpu_operator_comes_once_from_one_mirror_and_says_what_is_missing() {
     node(api, "box", r#"{"nvidia.com/gpu.present":"true"}"#, (8, 7));
     foreign(&trial);
     let _kubelet = Kubelet::of(api, "gpu-operator");
-    // Nobody is there who would say that it is ready, and a GPU is missing.
+    // Nothing reports it as ready, and a GPU is missing.
     let out = trial.apply();
     assert_ne!(out.code, 0, "{out}");
-    for said in [
-        "the state of `cluster-policy` is `not said yet`",
-        "declared are 8; allocatable of how many there are: box 7 of 8",
-    ] {
+    for said in
+        ["the state of `cluster-policy` is `not reported yet`", "8 GPUs declared; allocatable of capacity: box 7 of 8"]
+    {
         assert!(out.to_string().contains(said), "no `{said}` in {out}");
     }
     trial.own("gpu-operator", PATIENT);
@@ -265,7 +264,7 @@ fn the_gpu_operator_comes_once_from_one_mirror_and_says_what_is_missing() {
     crate::proof::mark("profiles/gpu-operator");
 }
 
-/// A release of a generated name is somebody else's, and no second one comes beside it.
+/// A release with a generated name belongs to another user, and blocks a second one.
 fn foreign(trial: &Trial) {
     let helm = |args: &[&str]| {
         let mut command = crate::support::limited(trial.api.helm(Helm::Four).expect("a helm").to_str().expect("text"));
@@ -276,7 +275,8 @@ fn foreign(trial: &Trial) {
     let chart = trial.site.path("charts/gpu-operator").display().to_string();
     helm(&["install", "gpu-operator-1733809653", &chart, "--create-namespace", "--no-hooks"]);
     let out = trial.forge(&["plan"]);
-    let said = "chart `gpu-operator` is installed already, by somebody else: release `by-hand/gpu-operator-1733809653` (v24.9.1, deployed)";
+    let said =
+        "chart `gpu-operator` is already installed as release `by-hand/gpu-operator-1733809653` (v24.9.1, deployed)";
     assert!(out.stdout.contains(said), "no `{said}` in {out}");
     helm(&["uninstall", "gpu-operator-1733809653", "--no-hooks"]);
 }
@@ -303,7 +303,7 @@ fn an_operator_of_our_own_from_rule_to_verification_with_both_majors() {
         trial.declare(&apply("", ""));
         std::thread::scope(|scope| {
             let _kubelet = Kubelet::of(api, name);
-            // The operator says so only once its object is there.
+            // The operator reports its state only once its object exists.
             scope.spawn(|| {
                 let ready = r#"{"status":{"state":"ready"}}"#;
                 let patch = [
@@ -325,7 +325,7 @@ fn an_operator_of_our_own_from_rule_to_verification_with_both_majors() {
             let edit = r#"{"spec":{"driver":{"enabled":true}}}"#;
             trial.mends(&["patch", &gadgets, "-n", name, "tiny-operator", "--type=merge", "-p", edit], "kubectl-patch");
             assert_eq!(trial.revisions(name), "1=deployed");
-            // What it says is not what is declared: nothing is changed, and it is told.
+            // A failed state is not a difference from the declaration: apply changes nothing, and verify reports it.
             let failed = r#"{"status":{"state":"failed"}}"#;
             api.kubectl(&[
                 "patch",
@@ -360,9 +360,9 @@ fn volcano_comes_with_its_hook_and_an_open_queue() {
     trial.declare(&apply(""));
     let _kubelet = Kubelet::of(api, "volcano-system");
     let out = trial.apply();
-    assert_ne!(out.code, 0, "nobody has opened a queue: {out}");
+    assert_ne!(out.code, 0, "no queue is open: {out}");
     trial.own("volcano", PATIENT);
-    // The scheduler makes the queue.
+    // The scheduler creates the queue.
     let queue = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: { name: default }\n";
     api.kubectl_with(&["create", "-f", "-"], queue);
     let open = r#"{"status":{"state":"Open"}}"#;
@@ -390,10 +390,10 @@ fn volcano_comes_with_its_hook_and_an_open_queue() {
         "kubectl-patch",
     );
     assert_eq!(trial.revisions("volcano-system"), "1=deployed");
-    // What other releases would bring under the same tag is refused before anything is asked.
+    // Tags that other releases reuse are rejected before any request.
     trial.declare(&apply("").replace("1.13.0,", "1.13.0, tag: latest,"));
     let out = trial.apply();
-    assert!(out.to_string().contains("`latest` and `master` are another program tomorrow"), "{out}");
+    assert!(out.to_string().contains("`latest` and `master` can be another program tomorrow"), "{out}");
     trial.goes(&apply(", ensure: absent"));
     assert_eq!(trial.get(&["ns", "volcano-system", "--ignore-not-found"]), "");
     crate::proof::mark("profiles/volcano");
@@ -426,7 +426,7 @@ fn the_training_operator_is_applied_from_its_file() {
         ],
         "kubectl-set",
     );
-    // Without the scheduler's name gangs would not be gangs.
+    // Without the scheduler's name, gangs would not be scheduled together.
     trial.site.write("recipes/files/training.yaml", &file.replace(", --gang-scheduler-name=volcano", ""));
     let out = trial.apply();
     assert!(out.to_string().contains("the operator is started without `--gang-scheduler-name=volcano`"), "{out}");
@@ -463,7 +463,7 @@ fn features_of_nodes_are_labels_of_every_host() {
     trial.own("nfd", PATIENT);
     api.kubectl(&["label", "node", "labelled", &format!("{label}/pci-15b3.present=true")]);
     let again = trial.apply();
-    assert!(again.code == 0 && again.stdout.contains("nothing to do"), "{again}");
+    assert!(again.code == 0 && again.stdout.contains("no changes:"), "{again}");
     let image = "jsonpath={.items[0].spec.template.spec.containers[0].image}";
     assert_eq!(trial.get(&["daemonset", "-n", "node-feature-discovery", "-o", image]), "mirror.example/nfd:v0.18.3");
     let edit = r#"{"data":{"nfd-worker.conf":"sources: {}"}}"#;

@@ -1,17 +1,18 @@
-//! The kind `helm_release` as its user sees it: plan, apply, verify and drift, with both majors of helm.
+//! The kind `helm_release` from the user's point of view: plan, apply, verify and drift, with both major versions of
+//! Helm.
 
 use super::helm::{CHART, copy, serve_packed};
 use super::support::{Cluster, Helm, Site, kubectl};
 use crate::support::{Output, limited};
 
-/// A site whose recipe makes a namespace and a release in it.
+/// A site whose recipe creates a namespace and a release in it.
 struct Project {
     site: Site,
     name: String,
     four: bool,
 }
 
-/// Runs a test with each major. Returns whether there is an API to run it on.
+/// Runs a test with each major version. Returns whether there is an API to run it on.
 fn both(name: &str, test: impl Fn(&Project)) -> bool {
     let Some(api) = Cluster::require() else { return false };
     for (helm, major) in [(Helm::Three, 3), (Helm::Four, 4)] {
@@ -26,7 +27,7 @@ impl Project {
         let site = Site::new(api, &api.kubeconfig, "test", helm);
         copy(CHART.as_ref(), &site.path("recipes/charts/tiny"), name);
         let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");
-        // Lock and records are a cluster's, by its name.
+        // The cluster's name identifies its lock and records.
         let inventory = inventory.replace("cluster: site", &format!("cluster: {name}"));
         site.write(
             "inventory.yaml",
@@ -55,7 +56,7 @@ impl Project {
         self.site.forge(&[args, &["inventory.yaml"]].concat())
     }
 
-    /// Applies what has to come off.
+    /// Applies, which must succeed.
     fn must_apply(&self) {
         let out = self.apply();
         assert_eq!(out.code, 0, "{out}");
@@ -80,7 +81,7 @@ impl Project {
         ])
     }
 
-    /// What a mirror has to hold is told before anything is installed, and by a plan that was kept.
+    /// Checks that a plan and a saved plan list the images for a mirror before anything is installed.
     fn lists_its_images(&self) {
         let images = "forge.local/tiny:1\n";
         let plan = self.forge(&["plan", "--images", "-o", "plan.json"]);
@@ -102,16 +103,16 @@ fn has(out: &Output, text: &str) {
 fn from_nothing_to_verified_and_then_nothing_to_do() {
     both("whole", |project| {
         let plan = project.forge(&["plan"]);
-        has(&plan, &format!("there is no release `{}/r`", project.name));
+        has(&plan, &format!("release `{}/r` does not exist", project.name));
         has(&plan, &format!("CustomResourceDefinition gadgets.{}.forge.test", project.name));
         project.lists_its_images();
         let out = project.apply();
         assert_eq!(out.code, 0, "{out}");
         let again = project.apply();
         assert_eq!(again.code, 0, "{again}");
-        has(&project.forge(&["plan", "-v"]), "0.1.0 is deployed, and its live objects are as it says");
+        has(&project.forge(&["plan", "-v"]), "0.1.0 is deployed, live objects match");
         assert_eq!(project.revisions(), "1=deployed ");
-        // Another value is told field by field, and is one revision.
+        // Another value is reported field by field, and is one revision.
         project.declare("values: { replicas: 3 }");
         let plan = project.forge(&["plan"]);
         has(&plan, "values.replicas");
@@ -137,7 +138,7 @@ fn a_custom_field_edited_by_hand_is_drift_with_who_did_it() {
         let drift = project.forge(&["drift"]);
         has(&drift, "Gadget r spec.driver.enabled");
         has(&drift, "kubectl-patch");
-        has(&drift, "no upgrade takes away");
+        has(&drift, "will not be removed by an upgrade");
         let out = project.apply();
         assert_eq!(out.code, 0, "{out}");
         assert_eq!(project.revisions(), "1=deployed ");
@@ -160,7 +161,7 @@ fn a_conflict_is_named_and_taken_over() {
         project.declare("values: { replicas: 2, image: 'forge.local/tiny:3' }");
         let plan = project.forge(&["plan"]);
         has(&plan, "kubectl-set");
-        assert_eq!(plan.stdout.contains("the upgrade takes 1 field of kubectl-set"), project.four, "{plan}");
+        assert_eq!(plan.stdout.contains("the upgrade takes over 1 field of kubectl-set"), project.four, "{plan}");
         let out = project.apply();
         assert_eq!((out.code, project.revisions().as_str()), (0, "1=superseded 2=deployed "), "{out}");
     });
@@ -194,7 +195,7 @@ fn what_is_not_pinned_or_not_ours_is_left_alone() {
     both("alone", |project| {
         project.declare("values: { image: 'forge.local/tiny:latest' }");
         let out = project.apply();
-        has(&out, "an image without a tag or digest, or with `latest`: `forge.local/tiny:latest`");
+        has(&out, "an image without a tag or digest, or with tag `latest`: `forge.local/tiny:latest`");
         assert_ne!(out.code, 0);
         assert_eq!(project.revisions(), "");
     });
@@ -209,11 +210,12 @@ fn an_uninstall_names_what_stays() {
             "recipes/app.yaml",
             &recipe.replace("- name: chart\n", "- name: chart\n    when: \"false\"\n    otherwise: absent\n"),
         );
-        has(&project.forge(&["plan"]), &format!("an uninstall leaves the definitions `{}`", project.gadgets()));
+        let stays = format!("uninstalling keeps the CustomResourceDefinitions `{}`", project.gadgets());
+        has(&project.forge(&["plan"]), &stays);
         let out = project.apply();
         assert_eq!((out.code, project.revisions().as_str()), (0, ""), "{out}");
         kubectl(&["get", "crd", &project.gadgets()]);
-        has(&project.forge(&["plan", "-v"]), &format!("there is no release `{}/r`", project.name));
+        has(&project.forge(&["plan", "-v"]), &format!("release `{}/r` does not exist", project.name));
     });
 }
 
@@ -241,17 +243,17 @@ fn a_chart_is_fetched_beforehand_and_its_missing_digest_computed() {
         let first = project.forge(&["fetch", "-q"]);
         assert_eq!(first.code, 0, "{first}");
         has(&first, &format!("fetched chart {name} 0.1.0 of {url} ("));
-        let advice = "computed from what `helm pull` brought; compare it with the publisher's digest, then paste:";
+        let advice = "computed from the `helm pull` output; compare it with the publisher's digest, then paste:";
         has(
             &first,
-            &format!("  {advice}\n    sha256: \"{digest}\"\n  next to recipes/app.yaml:7:14\n1 artifact at hand"),
+            &format!("  {advice}\n    sha256: \"{digest}\"\n  next to recipes/app.yaml:7:14\n1 artifact available"),
         );
         let asked = server.asked().len();
 
         declare(&format!("      sha256: \"{digest}\"\n"));
         let kept = project.forge(&["fetch", "--offline", "-q"]);
         assert!(kept.code == 0 && !kept.stdout.contains("paste"), "{kept}");
-        has(&kept, &format!("here chart {name} 0.1.0 of {url} ("));
+        has(&kept, &format!("cached chart {name} 0.1.0 of {url} ("));
         declare(&format!("      sha256: \"{}\"\n", "0".repeat(64)));
         let other = project.forge(&["fetch", "-q"]);
         assert_eq!((other.code, server.asked().len()), (69, asked), "{other}");

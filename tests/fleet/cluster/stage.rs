@@ -1,7 +1,8 @@
-//! What runs on nodes, played: the API is a real one with its controllers, but there is neither a scheduler nor a kubelet.
+//! Simulates the scheduler and the kubelets: the API is real and has its controllers, but nothing runs pods.
 //!
-//! The play follows from what the servers and the API tell: a server is a node once it has joined, a pod of a set runs on the node that the set
-//! means it for, and a node offers GPUs and adapters while the pod of their device plugin runs there and the driver is loaded.
+//! The simulation follows from the state of the servers and the API: a server is a node once it has joined, a pod of a
+//! DaemonSet runs on the node that the set assigns, and a node offers GPUs and adapters while the pod of their device
+//! plugin runs there and the driver is loaded.
 
 use super::support::{Cluster, pod_path};
 use crate::support::Node;
@@ -12,14 +13,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What a server has once it joined.
+/// The file that marks a joined server.
 const JOINED: &str = "/etc/kubernetes/kubelet.conf";
-/// The label by which the operator of GPUs takes its pods from a node.
+/// The label that makes the GPU operator remove its pods from a node.
 const OPERANDS: &str = "nvidia.com/gpu.deploy.operands";
-/// The label by which it places its device plugin.
+/// The label that makes it run its device plugin on a node.
 const PLUGIN: &str = "nvidia.com/gpu.deploy.device-plugin";
 
-/// Plays until it is dropped.
+/// Runs the simulation until it is dropped.
 pub struct Stage {
     stop: Arc<AtomicBool>,
     most: Arc<AtomicUsize>,
@@ -29,14 +30,15 @@ pub struct Stage {
 struct Play {
     api: &'static Cluster,
     servers: Vec<Node>,
-    /// The namespace whose pods it runs.
+    /// The namespace of the pods that it runs.
     namespace: String,
 }
 
 impl Stage {
-    /// Begins. `namespace` holds the sets; its device plugin of GPUs is the set `gpus`, that of adapters `rdma-shared-device-plugin`.
+    /// Starts the simulation. `namespace` contains the DaemonSets: `gpus` is the device plugin of GPUs,
+    /// `rdma-shared-device-plugin` that of adapters.
     pub fn begin(api: &'static Cluster, nodes: &[Node], namespace: &str) -> Self {
-        // Servers that another test made nodes are none yet.
+        // Servers that joined in another test are not nodes yet in this one.
         nodes.iter().for_each(|node| api.forget(&node.name));
         let play = Play { api, servers: nodes.to_vec(), namespace: namespace.to_owned() };
         let (stop, most) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -50,7 +52,7 @@ impl Stage {
         Self { stop, most, thread: Some(thread) }
     }
 
-    /// Ends it. Returns how many nodes were cordoned at once, at most.
+    /// Ends the simulation. Returns the maximum number of nodes that were cordoned at the same time.
     pub fn end(mut self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().expect("a thread").join().expect("it ends");
@@ -61,7 +63,7 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // A panic of the play is told by whoever ends it.
+        // `end` reports a panic of the thread.
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
@@ -69,7 +71,7 @@ impl Drop for Stage {
 }
 
 impl Play {
-    /// Does what is due. Returns how many nodes are cordoned.
+    /// Does one round of the simulation. Returns the number of cordoned nodes.
     fn turn(&self) -> usize {
         let nodes: BTreeMap<String, Value> =
             self.api.nodes().into_iter().map(|node| (text(&node, "/metadata/name"), node)).collect();
@@ -96,7 +98,7 @@ impl Play {
         self.api.kubectl_with(&["create", "-f", "-"], &node.to_string());
     }
 
-    /// What kubelet, device plugins and operator do on a node.
+    /// Acts as kubelet, device plugins and operator of a node.
     fn tend(&self, server: &Node, node: &Value, pods: &[Value]) {
         let aside = node["metadata"]["labels"][OPERANDS] == "false";
         let placed = if aside { Value::Null } else { json!("true") };
@@ -128,7 +130,7 @@ impl Play {
         self.api.tell(&node_path(&server.name), &status);
     }
 
-    /// The tokens by resource, as the configuration says that the plugin read as it started.
+    /// Returns the number of tokens per resource, from the configuration that the plugin read at its start.
     fn tokens(&self) -> Vec<(String, u64)> {
         let path = format!("/api/v1/namespaces/{}/configmaps/rdma-shared-device-plugin", self.namespace);
         let map = self.api.ask("GET", &path, &Value::Null).unwrap_or_default();
@@ -138,7 +140,7 @@ impl Play {
         all.iter().filter_map(one).collect()
     }
 
-    /// What scheduler and kubelet do with a pod.
+    /// Acts as scheduler and kubelet of a pod.
     fn play(&self, pod: &Value) {
         if !pod["metadata"]["deletionTimestamp"].is_null() {
             self.api.end_pod(pod);
@@ -152,14 +154,14 @@ impl Play {
     fn bind(&self, pod: &Value) {
         let meant = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
         let meant = text(pod, meant);
-        // A set of daemons names the node; any other pod goes to one that takes pods, and waits where none does.
+        // A DaemonSet names the node; any other pod goes to a schedulable node, or stays pending if there is none.
         let Some(node) = (if meant.is_empty() { self.taking() } else { Some(meant) }) else { return };
         if self.servers.iter().any(|server| server.name == node) {
             self.api.bind_pod(pod, &node);
         }
     }
 
-    /// Returns a node that takes pods.
+    /// Returns a schedulable node.
     fn taking(&self) -> Option<String> {
         let nodes = self.api.list(&format!("/api/v1/nodes?labelSelector=stage%3D{}", self.namespace));
         nodes.iter().find(|node| node["spec"]["unschedulable"] != true).map(|node| text(node, "/metadata/name"))

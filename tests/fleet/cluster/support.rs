@@ -1,4 +1,4 @@
-//! The API that the tests of this folder talk to, and projects that name it.
+//! The API that the tests of this folder use, and projects that use it.
 
 use crate::support::{Output, limited, lock, variable};
 use serde_json::{Value, json};
@@ -10,25 +10,25 @@ use std::sync::OnceLock;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/cluster");
 
-/// The running API, one per process, with an empty store at its start.
+/// The running API, one per process. Its store is empty at the start.
 pub struct Cluster {
-    /// An administrator's. Its contexts are `test`, and `closed` where nobody answers; none is current.
+    /// The administrator's kubeconfig. Its contexts are `test`, and `closed`, where nothing listens; none is current.
     pub kubeconfig: PathBuf,
-    /// The same of somebody with no rights.
+    /// The same for a user without permissions.
     pub nobody: PathBuf,
     kubectl: PathBuf,
     helm3: PathBuf,
     helm4: PathBuf,
-    /// The socket of a proxy that asks as an administrator.
+    /// The socket of a proxy that authenticates as the administrator.
     proxy: PathBuf,
     pub server: String,
-    /// Address and port by which the nodes of the fleet reach it.
+    /// Address and port of the API for the nodes of the fleet.
     pub address: String,
     /// Held for the life of the process: two test runs must not share it.
     _alone: std::fs::File,
 }
 
-/// Which helm is on the path.
+/// The helm on the PATH.
 #[derive(Clone, Copy, Debug)]
 pub enum Helm {
     No,
@@ -37,7 +37,7 @@ pub enum Helm {
 }
 
 fn must(verb: &str) -> String {
-    // Building the programs takes minutes: the stage has done that before.
+    // Building the programs takes minutes; the test stage has done that before.
     let out = Output::of(limited(SCRIPT).arg(verb), b"");
     assert!(out.ok(), "cluster: {out}");
     out.stdout
@@ -47,7 +47,7 @@ impl Cluster {
     /// Returns the API, started by the first call, or `None` after printing why the test is skipped.
     ///
     /// # Panics
-    /// When it cannot run here and nobody said `FORGE_CLUSTER=skip`.
+    /// If the API cannot run here and `FORGE_CLUSTER=skip` is not set.
     pub fn require() -> Option<&'static Cluster> {
         static CLUSTER: OnceLock<Cluster> = OnceLock::new();
         if std::env::var_os("FORGE_CLUSTER").is_some_and(|value| value == "skip") {
@@ -75,12 +75,12 @@ impl Cluster {
         }
     }
 
-    /// Returns what kubectl says as an administrator, without the line's end.
+    /// Runs kubectl as the administrator and returns its output without the last newline.
     pub fn kubectl(&self, args: &[&str]) -> String {
         self.kubectl_with(args, "").trim_end().to_owned()
     }
 
-    /// Asks as an administrator, with `input` on stdin.
+    /// Runs kubectl as the administrator, with `input` on stdin.
     ///
     /// # Panics
     /// If it fails.
@@ -90,26 +90,26 @@ impl Cluster {
         out.stdout
     }
 
-    /// The same, whatever comes of it.
+    /// Runs kubectl as the administrator, which may fail.
     pub fn try_kubectl(&self, args: &[&str], input: &str) -> Output {
         let mut kubectl = limited(&self.kubectl);
         kubectl.arg("--kubeconfig").arg(&self.kubeconfig).args(["--context", "test"]).args(args);
         Output::of(&mut kubectl, input.as_bytes())
     }
 
-    /// Asks the API as an administrator without starting a program: who plays a kubelet asks several times a second. Returns
-    /// what it answers, or nothing where it refuses.
+    /// Sends a request to the API as the administrator without starting a program: a simulated kubelet sends several
+    /// per second. Returns the answer, or `None` if the API rejects the request.
     pub fn ask(&self, method: &str, path: &str, body: &Value) -> Option<Value> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-        // This old version of HTTP has neither chunks nor a connection to be kept.
+        // HTTP/1.0 has neither chunks nor persistent connections.
         let head = format!(
             "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         let mut answer = String::new();
         let mut stream = UnixStream::connect(&self.proxy).expect("the proxy");
-        stream.write_all((head + &body).as_bytes()).expect("it is asked");
+        stream.write_all((head + &body).as_bytes()).expect("a request");
         stream.read_to_string(&mut answer).expect("an answer");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
         let status = head.split(' ').nth(1).expect("a status");
@@ -122,17 +122,17 @@ impl Cluster {
         list["items"].as_array().expect("a list").clone()
     }
 
-    /// Writes the status of an object, as a kubelet does of its node and of the pods there. The object may be gone.
+    /// Writes the status of an object, like a kubelet for its node and pods. The object may be gone.
     pub fn tell(&self, path: &str, status: &Value) {
         self.ask("PATCH", &format!("{path}/status?fieldManager=kubelet"), &json!({ "status": status }));
     }
 
-    /// Ends a pod, as a kubelet does with one that was told to go.
+    /// Ends a pod, like a kubelet does with a pod that is being deleted.
     pub fn end_pod(&self, pod: &Value) {
         self.ask("DELETE", &pod_path(pod), &json!({ "gracePeriodSeconds": 0 }));
     }
 
-    /// Gives a pod a node, as the scheduler does.
+    /// Assigns a pod to a node, like the scheduler.
     pub fn bind_pod(&self, pod: &Value, node: &str) {
         let binding = json!({
             "apiVersion": "v1", "kind": "Binding", "metadata": { "name": pod["metadata"]["name"] },
@@ -149,17 +149,17 @@ impl Cluster {
         self.list("/api/v1/nodes")
     }
 
-    /// Takes a node out of the cluster, where it is one, with all that was said of it.
+    /// Deletes a node from the cluster, if it exists.
     pub fn forget(&self, node: &str) {
         self.kubectl(&["delete", "node", node, "--ignore-not-found"]);
     }
 
-    /// Waits until a question is answered without an error.
+    /// Waits until a kubectl command succeeds.
     pub fn until(&self, args: &[&str]) {
         self.wait(|| self.try_kubectl(args, "").ok());
     }
 
-    /// Waits until something holds.
+    /// Waits until a condition is true.
     pub fn wait(&self, holds: impl Fn() -> bool) {
         for _ in 0..300 {
             if holds() {
@@ -167,10 +167,10 @@ impl Cluster {
             }
             std::thread::sleep(std::time::Duration::from_millis(200));
         }
-        panic!("it does not come");
+        panic!("the condition is not true after 60 s");
     }
 
-    /// Returns the version of the policy API by which the server evicts.
+    /// Returns the version of the policy API that the server uses for evictions.
     pub fn evictions(&self) -> String {
         let core: serde_json::Value =
             serde_json::from_str(&self.kubectl_with(&["get", "--raw", "/api/v1"], "")).expect("JSON");
@@ -186,7 +186,7 @@ impl Cluster {
         version["gitVersion"].as_str().expect("a version").to_owned()
     }
 
-    /// Returns the program, where there is to be one.
+    /// Returns the program, unless there should be none.
     pub fn helm(&self, which: Helm) -> Option<&Path> {
         match which {
             Helm::No => None,
@@ -196,7 +196,7 @@ impl Cluster {
     }
 }
 
-/// Runs kubectl as an administrator, and returns what it printed.
+/// Runs kubectl as the administrator and returns its output.
 pub fn kubectl(args: &[&str]) -> String {
     Cluster::require().expect("the API").kubectl_with(args, "")
 }
@@ -207,13 +207,13 @@ pub fn pod_path(pod: &Value) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", meta("namespace"), meta("name"))
 }
 
-/// A folder with an inventory of one sandbox and this API, and the forge that runs there.
+/// A folder with an inventory of one sandbox and this API, in which forge runs.
 pub struct Site {
     dir: tempfile::TempDir,
 }
 
 impl Drop for Site {
-    /// The sandbox would outlive its folder.
+    /// Ends the sandbox, which would outlive its folder.
     fn drop(&mut self) {
         let out = self.forge(&["sandbox", "reset", "-i", "inventory.yaml"]);
         if !std::thread::panicking() {
@@ -223,7 +223,7 @@ impl Drop for Site {
 }
 
 impl Site {
-    /// Names a context of a kubeconfig.
+    /// Creates a site that uses a context of a kubeconfig.
     pub fn new(cluster: &Cluster, kubeconfig: &Path, context: &str, helm: Helm) -> Site {
         let dir = tempfile::Builder::new().prefix("forge-").tempdir().expect("a temporary directory");
         let site = Site { dir };
@@ -252,7 +252,7 @@ impl Site {
         std::fs::write(self.path(path), text).expect("a file");
     }
 
-    /// Runs forge to its end.
+    /// Runs forge until it ends.
     pub fn forge(&self, args: &[&str]) -> Output {
         Output::of(&mut self.command(args), b"")
     }

@@ -1,4 +1,4 @@
-//! The API through the session of a host, where the kubeconfig lies.
+//! The API through the session of the host that has the kubeconfig.
 
 use super::helm::{CHART, copy};
 use super::support::{Cluster, Helm, kubectl};
@@ -6,7 +6,7 @@ use crate::support::{Fleet, Node, Nodes, Output, Project};
 
 const PATH: &str = "/etc/kubernetes/admin.conf";
 
-/// A node with the administrator's kubeconfig, as kubeadm leaves it: one context, addresses that are meant there.
+/// Takes a node with the administrator's kubeconfig, as kubeadm writes it: the addresses are valid on that node.
 fn control_plane() -> Option<(&'static Cluster, Nodes)> {
     let nodes = Fleet::take(1)?;
     let api = Cluster::require()?;
@@ -35,8 +35,8 @@ fn the_api_is_reached_through_a_host() {
     let out = doctor(&project("root", &nodes));
     let told = format!("= api: `https://{} through {}` is v1.20.2\n", api.address, nodes[0].name);
     assert!(out.stdout.contains(&told), "{out}");
-    assert!(out.stdout.contains("= rights: context `test` may do everything\n"), "{out}");
-    // Not root there: sudo reads the file.
+    assert!(out.stdout.contains("= rights: context `test` has full permissions\n"), "{out}");
+    // The login is not root: sudo reads the file.
     let project = Project::connecting_as("deploy", &nodes);
     let connect = format!(
         "{{ user: deploy, sudo: true, identity: {}, known_hosts: {} }}",
@@ -51,7 +51,7 @@ fn the_api_is_reached_through_a_host() {
     assert!(out.stdout.contains(&told), "{out}");
 }
 
-/// Helm runs on this machine, with a kubeconfig of its own that points at the way through the host.
+/// Helm runs on this machine, with its own kubeconfig for the connection through the host.
 #[test]
 fn helm_goes_through_a_host_too() {
     let Some((api, nodes)) = control_plane() else { return };
@@ -97,18 +97,18 @@ fn a_host_that_lets_nothing_through_is_told_with_what_to_do() {
     let Some((api, nodes)) = control_plane() else { return };
     let out = doctor(&project("plain", &nodes));
     let told =
-        format!("x kubeconfig: the kubeconfig of `{}` cannot be read: cat: {PATH}: Permission denied\n", nodes[0].name);
+        format!("x kubeconfig: kubeconfig of `{}` cannot be read: cat: {PATH}: Permission denied\n", nodes[0].name);
     assert!(out.stdout.contains(&told) && out.code == 3, "{out}");
 
     nodes[0].must("echo 'AllowTcpForwarding no' >/etc/ssh/sshd_config.d/no.conf; systemctl reload ssh");
     let out = doctor(&project("root", &nodes));
     assert!(
-        out.stdout.contains(&format!("x api: `https://{} through {}` does not answer: ", api.address, nodes[0].name)),
+        out.stdout.contains(&format!("x api: request to `https://{} through {}` failed: ", api.address, nodes[0].name)),
         "{out}"
     );
     assert!(
         out.stdout
-            .contains("hint: check `server` of that context, and that sshd of that host has `AllowTcpForwarding`"),
+            .contains("hint: check `server` of this context, and that sshd on that host has `AllowTcpForwarding`"),
         "{out}"
     );
     assert_eq!(out.code, 3, "{out}");
@@ -116,7 +116,7 @@ fn a_host_that_lets_nothing_through_is_told_with_what_to_do() {
     nodes[0].must(&format!("rm {PATH}"));
     let out = doctor(&project("root", &nodes));
     assert!(
-        out.stdout.contains("No such file or directory\n      hint: name the right file as `kubernetes.kubeconfig`"),
+        out.stdout.contains("No such file or directory\n      hint: set `kubernetes.kubeconfig` to the right file"),
         "{out}"
     );
 }

@@ -1,25 +1,25 @@
-//! Which test shows each trap of Helm: one that is missing fails here.
+//! The test for each trap of Helm: a missing test fails here.
 
-/// What Helm does that is not to be expected, and the tests that show what forge does about it.
+/// Unexpected behaviour of Helm, and the tests that show how forge handles it.
 const TRAPS: &[(&str, &[&str])] = &[
-    ("an upgrade without a change makes a revision and runs hooks", &["no_change_makes_no_revision"]),
+    ("an upgrade without a change creates a revision and runs hooks", &["no_change_makes_no_revision"]),
     (
-        "charts with random text or lookups render otherwise each time",
+        "charts with random text or lookups render differently each time",
         &["a_chart_with_random_text_is_recognised", "what_a_chart_looks_up_is_no_difference"],
     ),
     (
-        "a rehearsal cannot plan a first install with definitions",
+        "a dry run cannot plan a first install with CustomResourceDefinitions",
         &["a_first_install_with_definitions_is_looked_at_and_carried_out"],
     ),
-    ("a rehearsal sees neither drift nor conflicts", &["a_conflict_is_seen_before_it_fails_an_upgrade"]),
+    ("a dry run detects neither drift nor conflicts", &["a_conflict_is_seen_before_it_fails_an_upgrade"]),
     (
-        "drift is found by a manager that owns nothing",
+        "drift is found with a field manager that owns nothing",
         &["drift_of_ordinary_and_custom_objects_is_mended_without_a_revision"],
     ),
-    ("helm 3 leaves drift of custom objects", &["an_upgrade_leaves_no_drift_of_a_custom_object"]),
-    ("added fields are left by every upgrade", &["fields_added_by_hand_are_found_and_taken_out"]),
+    ("helm 3 keeps drift of custom objects", &["an_upgrade_leaves_no_drift_of_a_custom_object"]),
+    ("every upgrade keeps added fields", &["fields_added_by_hand_are_found_and_taken_out"]),
     (
-        "a list shows the last status alone, and helm 4 knows no --all",
+        "a list shows only the last status, and helm 4 has no --all",
         &["a_failed_release_is_told_and_repaired", "both_majors_are_read"],
     ),
     (
@@ -30,12 +30,12 @@ const TRAPS: &[(&str, &[&str])] = &[
             "a_helm_that_changes_something_is_never_ended",
         ],
     ),
-    ("hooks wait without being asked to", &["hooks_are_named_and_have_a_limit"]),
-    ("flags were renamed between the majors", &["flags_are_those_of_the_major"]),
+    ("hooks wait even without --wait", &["hooks_are_named_and_have_a_limit"]),
+    ("flags were renamed between the major versions", &["flags_are_those_of_the_major"]),
     ("a rollback on failure", &["an_upgrade_that_does_not_become_ready_is_rolled_back"]),
-    ("an uninstall leaves definitions", &["an_uninstall_leaves_definitions"]),
+    ("an uninstall keeps CustomResourceDefinitions", &["an_uninstall_leaves_definitions"]),
     (
-        "a kubeconfig that is not there is replaced by localhost",
+        "a missing kubeconfig is replaced by localhost",
         &["the_cluster_is_named_in_each_call_and_warnings_are_no_answer"],
     ),
     (
@@ -43,7 +43,7 @@ const TRAPS: &[(&str, &[&str])] = &[
         &["the_cluster_is_named_in_each_call_and_warnings_are_no_answer", "the_last_error_is_told_and_no_warning"],
     ),
     (
-        "no values are null, and a manifest ends otherwise",
+        "no values are printed as null, and a manifest ends differently",
         &[
             "no_values_are_null_for_helm",
             "no_values_and_empty_values_are_the_same",
@@ -63,7 +63,7 @@ fn every_trap_of_helm_has_its_test() {
     for (trap, tests) in TRAPS {
         assert!(!tests.is_empty(), "{trap}");
         for test in *tests {
-            assert!(sources.contains(&format!("fn {test}()")), "{trap}: there is no test `{test}`");
+            assert!(sources.contains(&format!("fn {test}()")), "{trap}: test `{test}` not found");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Servers that are left alone while another is brought from bare to verified.
+//! Servers that are skipped while another one converges from bare to verified.
 
 use super::{BY_HAND, STACK, apply, bare, document, gsp, installed};
 use crate::support::Project;
@@ -14,7 +14,7 @@ fn a_server_with_seven_gpus_is_blocked_as_hardware_while_the_other_finishes() {
     let report = document(&project, "report.json");
     let outcome = |at: usize| report["report"]["hosts"][at]["outcome"].clone();
     assert_eq!((outcome(0), outcome(1)), (json!("blocked"), json!("changed")), "{out}");
-    assert!(out.stdout.contains("hardware: fewer GPUs are on the PCI bus than the inventory counts"), "{out}");
+    assert!(out.stdout.contains("hardware: fewer GPUs are on the PCI bus than the inventory declares"), "{out}");
     assert!(!nodes[0].exists("/usr/bin/nvidia-smi") && nodes[1].exists("/usr/bin/nvidia-smi"));
     assert_eq!(nodes[0].boot_id(), boot);
 }

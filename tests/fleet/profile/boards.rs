@@ -1,11 +1,11 @@
-//! What tells other boards from the one with eight H100: what must be there, what must not, what is refused.
+//! Differences between other boards and the one with eight H100: what must exist, what must not, what is rejected.
 
 use super::facts::{each, facts, list};
 use super::{boots, converge, settled, with_hardware};
 use crate::support::Project;
 use serde_json::json;
 
-/// The driver with its daemons, as declared for boards of every kind.
+/// Returns an inventory with the driver and its daemons, the same for every board.
 fn driver(rest: &str) -> String {
     format!(
         "rollout: {{ reboot: allow }}
@@ -20,7 +20,7 @@ apply:
 
 const H560: &str = "version: 560.35.03, flavor: proprietary";
 
-/// Somebody installed one all the same: it can only fail, and goes.
+/// A fabric manager installed by hand can only fail there, and is removed.
 #[test]
 fn cards_without_switches_have_no_fabric_manager() {
     let Some(nodes) = with_hardware("h100-pcie", 1) else { return };
@@ -41,7 +41,7 @@ fn cards_without_switches_have_no_fabric_manager() {
     assert!(!node.exists("/usr/bin/nv-fabricmanager"));
 }
 
-/// The block of an A100 says `N/A` while its fabric manager does all that it is for.
+/// The `Fabric` block of an A100 is `N/A` although its fabric manager works.
 #[test]
 fn switches_before_hopper_are_managed_though_no_gpu_tells_of_a_fabric() {
     let Some(nodes) = with_hardware("a100x8", 1) else { return };
@@ -61,21 +61,22 @@ fn switches_before_hopper_are_managed_though_no_gpu_tells_of_a_fabric() {
     assert_eq!((&topology["links"]["GPU0"]["GPU7"], &topology["nics"]["NIC9"]), (&json!("NV12"), &json!("mlx5_9")));
 }
 
-/// On a bare server of that generation.
+/// Runs on a bare server of that generation.
 pub(super) fn blackwell_is_refused(project: &Project) {
     let plan = |version: &str, flavor: &str| {
         let text = driver(&format!("version: {version}, flavor: {flavor}"));
         project.rewrite(&text);
         project.forge(["plan", "inventory.yaml"]).stdout
     };
-    let why = "a GPU of this host has no proprietary modules (GH200, Blackwell), and then no GPU of the host gets them: declare `flavor: open`";
+    let why = "a GPU of this host has no proprietary modules (GH200, Blackwell), so no GPU of the host can use them: declare `flavor: open`";
     let said = plan("570.158.01", "proprietary");
     assert!(said.contains(why), "{said}");
     let said = plan("560.35.03", "open");
     assert!(said.contains("Blackwell needs 570 or later"), "{said}");
 }
 
-/// A compute tray has no switch to manage: the domain is its nodes'. The driver makes the channel when it is loaded.
+/// A compute tray has no switch to manage: it is part of an NVLink domain of several nodes. The driver creates the
+/// channel when it is loaded.
 #[test]
 fn a_compute_tray_has_imex_in_the_place_of_a_fabric_manager() {
     let Some(nodes) = with_hardware("gb200x4", 1) else { return };

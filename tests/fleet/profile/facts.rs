@@ -1,11 +1,11 @@
-//! What forge tells of simulated servers, and what each fault changes of it.
+//! The facts of simulated servers, and the facts that each fault changes.
 
 use super::{BY_HAND, document, installed};
 use crate::support::Project;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What hardware and its software tell; the rest of a host moves by itself.
+/// Facts about hardware and its software; other facts of a host change by themselves.
 const FACTS: [&str; 19] = [
     "acs",
     "driver",
@@ -27,7 +27,7 @@ const FACTS: [&str; 19] = [
     "topology",
     "verbs",
 ];
-/// Each fact of the only host: its value, or why it has none.
+/// Returns each fact of the only host: its value, or the reason why it is unknown.
 pub(super) fn facts(project: &Project) -> BTreeMap<String, Value> {
     let out = project.forge(["facts", "inventory.yaml", "--json-into", "facts.json"]);
     assert_eq!(out.code, 0, "{out}");
@@ -43,7 +43,7 @@ pub(super) fn list<'v>(facts: &'v BTreeMap<String, Value>, name: &str) -> &'v Ve
     facts[name]["value"].as_array().unwrap_or_else(|| panic!("{name}: {}", facts[name]))
 }
 
-/// The distinct values of a field of every entry of a list.
+/// Returns the distinct values of a field over all entries of a list.
 pub(super) fn each(list: &[Value], field: &str) -> Vec<Value> {
     let mut values: Vec<Value> =
         list.iter().map(|entry| entry.pointer(field).unwrap_or(&Value::Null).clone()).collect();
@@ -99,7 +99,7 @@ fn an_installed_server_tells_what_is_loaded() {
     assert_eq!((&facts["holders"]["value"], &facts["hardware_errors"]["value"]["events"]), (&json!([]), &json!([])));
 }
 
-/// A fault, and the facts that differ from those of the sound server.
+/// A fault, and the facts that differ from those of the healthy server.
 const CONSEQUENCES: [(&str, &[&str]); 6] = [
     ("gpu-off-bus", &["gpu_state", "gpus"]),
     ("gpu-missing", &["driver", "gpu_state", "gpus", "pci"]),
@@ -121,5 +121,5 @@ fn each_fault_changes_its_own_facts_alone() {
         assert_eq!(differ, changed, "{fault}");
         nodes[0].fault(fault, false);
     }
-    assert_eq!(facts(&project), sound, "mended");
+    assert_eq!(facts(&project), sound, "the facts after all faults are cleared");
 }

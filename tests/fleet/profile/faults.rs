@@ -1,4 +1,4 @@
-//! What breaks while forge works on a server, or has broken before: it is told as what it is, and the others finish.
+//! Faults before or during a run: they are reported correctly, and the other hosts finish.
 
 use super::{BY_HAND, STACK, apply, document, installed, told};
 use crate::support::Project;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 const HANGS: &str = "`nvidia-smi` timed out after 30 s";
 
-/// Each question ends by its own limit, and so does forge.
+/// Each probe ends at its own timeout, and so does forge.
 #[test]
 fn a_server_whose_nvidia_smi_hangs_is_unknown_while_the_other_finishes() {
     let Some(nodes) = installed(2, BY_HAND) else { return };
@@ -29,7 +29,7 @@ fn a_server_whose_nvidia_smi_hangs_is_unknown_while_the_other_finishes() {
     assert_eq!(report["report"]["hosts"][1]["outcome"], "changed", "{out}");
 }
 
-/// Seven of eight came back: the host has failed, and stays out of service.
+/// Seven of eight GPUs come back: the host fails and stays out of service.
 #[test]
 fn a_gpu_that_is_lost_at_the_reboot_keeps_the_server_out_of_service() {
     let Some(nodes) = installed(1, BY_HAND) else { return };
@@ -41,13 +41,13 @@ fn a_gpu_that_is_lost_at_the_reboot_keeps_the_server_out_of_service() {
     assert_eq!(told(&project)["reboots"].as_array().map(Vec::len), Some(1));
     assert!(node.exists("/var/lib/forge/window.json"), "{out}");
     assert!(!out.stderr.contains("is back in service"), "{out}");
-    let why = "`base-assert`: verification `every GPU that the inventory counts is on the bus`: does not hold: facts.gpus | length == params.gpus";
+    let why = "`base-assert`: verification `every GPU that the inventory counts is on the bus`: expectation failed: facts.gpus | length == params.gpus";
     assert!(out.stderr.contains(why), "{out}");
 
     node.fault("gpu-missing", false);
     let out = apply(&project);
     assert_eq!(out.code, 0, "{out}");
-    assert!(!node.exists("/var/lib/forge/window.json"), "mended, and back in service: {out}");
+    assert!(!node.exists("/var/lib/forge/window.json"), "repaired, but not back in service: {out}");
 
     node.fault("xid", true);
     let drift = project.forge(["drift", "inventory.yaml"]);

@@ -1,4 +1,4 @@
-//! forge is killed in the middle of what takes a server out of service: the next apply finishes it, with no reboot more.
+//! forge is killed while a server is out of service: the next apply finishes the change, without an extra reboot.
 
 use super::facts::{each, facts, list};
 use super::upgrades::{HELD, never_younger};
@@ -7,20 +7,20 @@ use crate::support::{Node, Nodes, Project};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// The node has booted so often since now.
+/// Returns a script that succeeds once the node has booted `times` times from now.
 fn booted(node: &Node, times: usize) -> String {
     format!("test $(wc -l </srv/forge-hardware/boots) -ge {}", boots(node) + times)
 }
 
-/// Applies, kills forge as soon as the script `moment` holds on the node, and applies again. A node that is booting by
-/// then is waited for.
+/// Applies, kills forge as soon as the script `moment` succeeds on the node, and applies again. Waits for a node that
+/// is booting by then.
 fn killed_and_finished(project: &Project, node: &Node, moment: &str) {
     let mut child = project.begin();
     let deadline = Instant::now() + Duration::from_secs(300);
     while !node.sh(moment).ok() {
         assert_eq!(child.try_wait().expect("ours"), None, "forge ended before `{moment}`");
-        assert!(Instant::now() < deadline, "never: `{moment}`");
-        // Each look starts programs: more of them would slow down what is waited for.
+        assert!(Instant::now() < deadline, "`{moment}` did not succeed in time");
+        // Each poll starts programs: more polls would slow down the change that this waits for.
         std::thread::sleep(Duration::from_millis(100));
     }
     child.kill().expect("forge is killed");
@@ -55,7 +55,7 @@ fn a_driver_upgrade_is_finished_wherever_forge_was_killed() {
     assert_eq!(node.must("dpkg --audit; ls -A /var/lib/forge/window* 2>/dev/null || true"), "");
 }
 
-/// The last of the three goes through undisturbed.
+/// The last of the three runs without a kill.
 #[test]
 fn gsp_is_switched_off_on_and_off_again_wherever_forge_was_killed() {
     let Some(nodes) = start() else { return };
@@ -85,7 +85,7 @@ fn an_upgrade_of_the_rdma_stack_is_finished_wherever_forge_was_killed() {
     let project = Project::new(&nodes).inventory(&stack.inventory(node));
     killed_and_finished(&project, node, "pgrep -f '[f]orge-ofed.*/build'");
     assert_eq!((boots(node) - before, loaded(node)), (1, ["560.28.03", "24.10-1.1.4", "560.28.03"].map(str::to_owned)));
-    assert_eq!(node.must("find /var/tmp -name 'forge-*'"), "", "nothing of the installer is left");
+    assert_eq!(node.must("find /var/tmp -name 'forge-*'"), "", "the installer left temporary files");
     let facts = facts(&project);
     let ofed = &facts["ofed"]["value"];
     assert_eq!((&ofed["version"], &ofed["matches_disk"]), (&json!("24.10-1.1.4.0"), &json!(true)));

@@ -1,4 +1,4 @@
-//! GPU servers whose hardware is simulated (`tests/fleet/profiles`): what the tests of them share.
+//! GPU servers with simulated hardware (`tests/fleet/profiles`): code that their tests share.
 
 mod bare;
 mod boards;
@@ -23,7 +23,7 @@ fn with_hardware(profile: &str, count: usize) -> Option<Nodes> {
     Some(nodes)
 }
 
-/// Servers as somebody installs them by hand, GSP left to the driver: no record of forge is on them.
+/// Takes servers that were installed by hand, with the driver's default for GSP: they have no records of forge.
 fn installed(count: usize, stack: Stack<'_>) -> Option<Nodes> {
     let nodes = bare(count)?;
     for node in nodes.iter() {
@@ -53,7 +53,7 @@ fn archive(ofed: &str) -> String {
     format!("/srv/forge-hardware/mlnx-ofed-{ofed}.tgz")
 }
 
-/// What of the stack `h100-node` a kernel without modules can be brought to.
+/// The part of the stack `h100-node` that works with a kernel without modules.
 #[derive(Clone, Copy)]
 pub struct Stack<'a> {
     pub driver: &'a str,
@@ -62,7 +62,7 @@ pub struct Stack<'a> {
 }
 
 pub const STACK: Stack<'_> = Stack { driver: "560.35.03", gsp: "off", ofed: "24.10-0.7.0.0" };
-/// What an installation by hand leaves.
+/// The result of an installation by hand.
 const BY_HAND: Stack<'_> = Stack { gsp: "default", ..STACK };
 
 impl Stack<'_> {
@@ -70,7 +70,7 @@ impl Stack<'_> {
         format!("rollout: {{ reboot: allow, max_unavailable: 2 }}\n{}", self.applied(node))
     }
 
-    /// The `apply` of an inventory.
+    /// Returns the `apply` section of an inventory.
     pub fn applied(self, node: &Node) -> String {
         let Stack { driver, gsp, ofed } = self;
         format!(
@@ -105,7 +105,7 @@ fn apply(project: &Project) -> Output {
     project.forge(["apply", "inventory.yaml", "--yes", "--json-into", "report.json"])
 }
 
-/// Applies, which must get through and leave nothing to do.
+/// Applies, which must succeed and leave no changes.
 fn converge(project: &Project) -> Output {
     let out = apply(project);
     assert_eq!(out.code, 0, "{out}");
@@ -115,10 +115,10 @@ fn converge(project: &Project) -> Output {
 
 fn settled(project: &Project) {
     let plan = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
-    assert_eq!(plan.code, 0, "nothing to do: {plan}");
+    assert_eq!(plan.code, 0, "expected no changes: {plan}");
 }
 
-/// The first host of the last report.
+/// Returns the first host of the last report.
 fn told(project: &Project) -> Value {
     document(project, "report.json")["report"]["hosts"][0].clone()
 }
@@ -127,7 +127,7 @@ fn boots(node: &Node) -> usize {
     node.must("wc -l </srv/forge-hardware/boots").parse().expect("a number")
 }
 
-/// How GSP is, of all GPUs together.
+/// Returns the distinct GSP firmware values of all GPUs.
 fn gsp(node: &Node) -> String {
     node.must("sed -n 's/^GPU Firmware:[ \\t]*//p' /proc/driver/nvidia/gpus/*/information | sort -u")
 }

@@ -1,5 +1,5 @@
-//! The stacks that ship, whole: from a bare server to a verified one with one reboot, tampered with in every recipe at once,
-//! and repaired by the plan that drift keeps.
+//! The complete built-in stacks: from a bare server to a verified one with one reboot, tampered with in every recipe at
+//! once, and repaired with the plan that drift saves.
 
 use super::facts::{each, facts, list};
 use super::{apply, archive, boots, digest, document, settled, with_hardware};
@@ -7,8 +7,8 @@ use crate::support::{Node, Project};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The stack `name` on a board, and who tampers with what: the step that has to be found, and what is done. Recipes that only
-/// look are left out: what they find no plan repairs (`faults.rs`).
+/// The stack `name` on a board, with its tampers: the step that drift must find, and the script. Recipes that only
+/// check have none: no plan repairs their findings (`faults.rs`).
 struct Shipped<'a> {
     name: &'a str,
     text: &'a str,
@@ -17,8 +17,8 @@ struct Shipped<'a> {
 }
 
 impl Shipped<'_> {
-    /// Brings a bare server to its end, has it tampered with and repaired. `bare` and `holds` look at the server before and
-    /// after the first apply.
+    /// Applies the stack to a bare server, tampers with it and repairs it. `bare` and `holds` check the server before
+    /// and after the first apply.
     fn is_carried(&self, with: impl Fn(&Node) -> String, bare: impl Fn(&Project), holds: impl Fn(&Node, &Project)) {
         let Some(nodes) = with_hardware(self.board, 1) else { return };
         let node = &nodes[0];
@@ -54,7 +54,7 @@ impl Shipped<'_> {
         assert_eq!(out.code, 0, "{out}");
         assert_eq!(boots(node), before, "repaired without a reboot: {out}");
         let out = apply(project);
-        assert!(out.code == 0 && out.stdout.contains("nothing to do"), "{out}");
+        assert!(out.code == 0 && out.stdout.contains("no changes:"), "{out}");
         let out = project.forge(["drift", "inventory.yaml"]);
         assert_eq!(out.code, 0, "{out}");
     }
@@ -68,7 +68,7 @@ fn rebooted_once(project: &Project, node: &Node, before: &str) {
     assert_eq!((&reboots[0]["from"], &reboots[0]["to"]), (&json!(before), &json!(node.boot_id())));
 }
 
-/// The steps that drift tells of, as `recipe/step`.
+/// Returns the steps with findings, as `recipe/step`.
 fn found(drift: &Value) -> BTreeSet<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let findings = drift["drift"]["findings"].as_array().expect("a list").iter();
@@ -76,7 +76,7 @@ fn found(drift: &Value) -> BTreeSet<String> {
     steps.map(|found| format!("{}/{}", text(&found["recipe"]), text(&found["step"]))).collect()
 }
 
-/// A second manager of the fabric, which a package brought.
+/// A second subnet manager of the fabric, as a package installs it.
 const OPENSM: &str = "printf '[Service]\\nExecStart=/bin/sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n' >/etc/systemd/system/opensm.service
     systemctl -q enable --now opensm.service";
 
@@ -118,7 +118,7 @@ fn the_stack_of_an_h100_node_is_carried_whole() {
     };
     H100.is_carried(with, super::facts::of_a_bare_server, |node, project| {
         let facts = facts(project);
-        assert_eq!(each(list(&facts, "gpus"), "/gsp"), [json!("off")], "the option was there before the first load");
+        assert_eq!(each(list(&facts, "gpus"), "/gsp"), [json!("off")], "the option must exist before the first load");
         let told = (&facts["gdr"]["value"]["path"], &facts["acs"]["value"]["redirecting"]);
         assert_eq!(told, (&json!("peermem"), &json!([])));
         assert!(node.must("cat /proc/cmdline").contains(" iommu=pt "));
@@ -126,7 +126,7 @@ fn the_stack_of_an_h100_node_is_carried_whole() {
     });
 }
 
-/// Rows of switches look like those of GPUs, and there are four.
+/// Rows of switches look like rows of GPUs, and the board has four switches.
 fn a_gpu_is_missing_for_the_manager_alone(node: &Node, project: &Project) {
     assert!(node.must("dcgmi discovery -l").contains("4 NvSwitches found."));
     node.must("sed -i.kept 's/i <= n; i++/i < n; i++/' /usr/bin/dcgmi");
@@ -162,7 +162,8 @@ const NVLINK5: Shipped<'_> = Shipped {
     ],
 };
 
-/// What no such board can have is refused first. The functions that manage its switches are on the bus as adapters, and none.
+/// First checks that drivers which such a board cannot use are rejected. The functions that manage its switches are on
+/// the bus as adapters, but are not adapters.
 #[test]
 fn the_stack_of_a_node_with_nvlink_5_is_carried_whole() {
     let with = |_: &Node| "driver: 580.105.08, doca: 3.2.0-1, ib_ports: 4".to_owned();
@@ -210,7 +211,7 @@ const ROCE: Shipped<'_> = Shipped {
     ],
 };
 
-/// The settings of the ports are there again after the reboot, which takes them.
+/// The settings of the ports are restored after a reboot, which resets them.
 #[test]
 fn the_stack_of_a_node_with_roce_is_carried_whole() {
     let adapters = "[\"0000:18:00.0\", \"0000:40:00.0\", \"0000:9a:00.0\", \"0000:ce:00.0\"]";

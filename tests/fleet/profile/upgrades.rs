@@ -1,4 +1,4 @@
-//! What is changed on servers in service: the driver with its fabric manager, the RDMA stack. `killed.rs` has more of it.
+//! Changes of servers in service: the driver with its fabric manager, and the RDMA stack. See also `killed.rs`.
 
 use super::facts::{each, facts, list};
 use super::{BY_HAND, Stack, apply, boots, converge, document, installed, loaded, stack_by_hand};
@@ -11,8 +11,8 @@ fn holds(node: &Node) -> String {
     node.must("apt-mark showhold")
 }
 
-/// Every start of the fabric manager that ever was: its version, and the loaded driver's. A younger one than the driver
-/// must never have been among them.
+/// Checks every start of the fabric manager, with its version and the loaded driver's: it must never have been newer
+/// than the driver.
 pub(super) fn never_younger(node: &Node) {
     let starts = node.must("cat /srv/forge-hardware/fabric-manager-starts");
     assert!(!starts.is_empty());
@@ -41,7 +41,7 @@ fn a_new_driver_takes_the_fabric_manager_along_with_one_reboot() {
     );
 }
 
-/// First the module does not compile, then the fabric manager of that version cannot be had.
+/// First the module does not compile, then the fabric manager of that version is not available.
 #[test]
 fn a_driver_upgrade_that_fails_in_the_middle_leaves_holds_and_is_finished_later() {
     let Some(nodes) = installed(1, BY_HAND) else { return };
@@ -60,7 +60,7 @@ fn a_driver_upgrade_that_fails_in_the_middle_leaves_holds_and_is_finished_later(
     assert_eq!(out.code, 3, "{out}");
     assert_eq!((boots(node), holds(node).as_str()), (before + 1, HELD), "{out}");
     assert_eq!(node.must("cat /sys/module/nvidia/version"), "560.35.05");
-    assert!(node.exists("/var/lib/forge/window.json"), "it stays out of service: {out}");
+    assert!(node.exists("/var/lib/forge/window.json"), "it is back in service: {out}");
     node.must(&format!("mv {gone}.away {gone}"));
 
     converge(&project);
@@ -70,7 +70,7 @@ fn a_driver_upgrade_that_fails_in_the_middle_leaves_holds_and_is_finished_later(
     never_younger(node);
 }
 
-/// Somebody upgraded the stack by hand: the driver's module for it has the symbols of the former one.
+/// The stack was upgraded by hand: the driver's module for it has the symbols of the former stack.
 #[test]
 fn what_was_built_against_the_former_rdma_stack_is_built_again() {
     let Some(nodes) = installed(1, BY_HAND) else { return };
@@ -80,7 +80,7 @@ fn what_was_built_against_the_former_rdma_stack_is_built_again() {
     node.must(&format!("sleep 1; {}", stack_by_hand(ofed)));
     node.stop();
     node.start();
-    assert!(node.must(age).ends_with("ib_core.ko"), "the stack came last");
+    assert!(node.must(age).ends_with("ib_core.ko"), "the stack must be newer than the driver's module");
     let project = Project::new(&nodes).inventory(&format!(
         "{}  - {{ recipe: nvidia-peermem, on: all, with: {{ gdr: peermem }} }}\n",
         Stack { ofed, ..BY_HAND }.inventory(node)

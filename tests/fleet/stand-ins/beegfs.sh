@@ -1,6 +1,7 @@
-# The client of BeeGFS 7, by what its packages do to a host: a module is built that no kernel takes, and what is mounted is a note. After
-# ThinkParQ/beegfs: client_module/build/dist (configuration, init script, unit) and utils/scripts/beegfs-net; a line of connections as
-# njutli/beegfs-production recorded it over RDMA, the management's as in githubfoam/beegfs-sandbox.
+# The client of BeeGFS 7, reduced to the effects of its packages on a host: a kernel cannot load the module that it
+# builds, and a mount is only a marker file. Based on ThinkParQ/beegfs: client_module/build/dist (configuration, init
+# script, unit) and utils/scripts/beegfs-net. The connection lines are as recorded over RDMA by
+# njutli/beegfs-production, the one of the management node as in githubfoam/beegfs-sandbox.
 # shellcheck shell=bash disable=SC2154
 
 for version in 7.4.5 7.4.6; do
@@ -51,7 +52,7 @@ rebuild) build_beegfs ;;
 esac
 END
   sed -i "s/VERSION/$version/" "$work/pkg/etc/init.d/beegfs-client"
-  # An object file that has nothing but what modinfo tells.
+  # Writes an object file with only the fields that modinfo prints.
   put "$work" usr/lib/stand-ins/module 755 <<'END'
 #!/usr/bin/perl
 my $info = join '', map { "$_\0" } @ARGV;

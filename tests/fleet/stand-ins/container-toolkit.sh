@@ -1,5 +1,5 @@
-# NVIDIA's container toolkit: four packages that are always of one version, and a runtime that hands over to runc, as the real one
-# does for containers without GPUs. Its version line is of NVIDIA/nvidia-container-toolkit, tag v1.17.8.
+# NVIDIA's container toolkit: four packages that always have the same version, and a runtime that calls runc, like the
+# real one for containers without GPUs. Its version line is from NVIDIA/nvidia-container-toolkit, tag v1.17.8.
 # shellcheck shell=bash disable=SC2154
 
 for version in 1.17.7 1.17.8; do

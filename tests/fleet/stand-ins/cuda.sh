@@ -1,5 +1,6 @@
-# The toolkit and NCCL by what a build needs of them: a compiler driver that hands C over to gcc, and a library that knows its version.
-# What `nvcc --version` says: field, CUDA 12.6 as public guides show it. nccl-tests is a program that tells which NCCL it runs with.
+# The parts of the toolkit and NCCL that a build needs: a compiler driver that passes C to gcc, and a library that knows
+# its version. Output of `nvcc --version`: field, CUDA 12.6 as in public guides. nccl-tests is a program that prints the
+# NCCL version that it runs with.
 # shellcheck shell=bash disable=SC2154,SC2016
 
 echo 'deb [trusted=yes] file:/srv/forge-repo/trade ./' >/etc/apt/sources.list.d/trade.list
@@ -34,7 +35,7 @@ for version in 2.22.3 2.23.4; do
   finish "$work" libnccl-dev "$version-1+cuda12.6" "libnccl2 (= $version-1+cuda12.6)"
 done
 
-# The same bytes every time: their digest is declared.
+# A reproducible archive: the recipe declares its digest.
 source=$work/nccl-tests-2.13.11
 mkdir -p "$source"
 printf '%s\n' 'all: $(BUILDDIR)/all_reduce_perf' '$(BUILDDIR)/all_reduce_perf: all_reduce.c' \

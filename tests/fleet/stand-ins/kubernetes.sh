@@ -1,6 +1,7 @@
-# kubelet, kubeadm and kubectl of 1.30, by what they leave on a host: nothing of a control plane runs. One token lets one who knows it join,
-# for as long as it lives, over the network and at the port of the endpoint. Texts are of kubernetes/kubernetes, tag v1.30.6 (cmd/kubeadm,
-# cmd/kubelet, kubectl), units of kubernetes/release, cmd/krel/templates/latest.
+# kubelet, kubeadm and kubectl of 1.30, reduced to their effects on a host: no part of a control plane runs. A host can
+# join with a token during the token's lifetime, over the network and at the port of the endpoint. Texts are from
+# kubernetes/kubernetes, tag v1.30.6 (cmd/kubeadm, cmd/kubelet, kubectl), units from kubernetes/release,
+# cmd/krel/templates/latest.
 # shellcheck shell=bash disable=SC2154,SC2016
 
 for version in 1.30.5 1.30.6; do
@@ -15,7 +16,7 @@ if [ ! -e "$config" ]; then
 fi
 mkdir -p /run/kubelet
 echo "$@" >/run/kubelet/arguments
-# A static pod, by its port alone.
+# Simulates a static pod with its port.
 [ ! -e /etc/kubernetes/manifests/kube-apiserver.yaml ] || systemctl start kube-apiserver.socket
 exec sleep infinity
 END
@@ -48,7 +49,7 @@ END
 StandardInput=socket
 ExecStart=/usr/lib/stand-ins/apiserver
 END
-  # Answers one line: whether it is ready, or whether who asks may join.
+  # Answers with one line: whether it is ready, or whether the client may join.
   put "$work" usr/lib/stand-ins/apiserver 755 <<'END'
 #!/bin/sh
 read -r what token hash
@@ -111,7 +112,7 @@ preflight() {
     [ ! -e "$file" ] || fatal $'\t[ERROR FileAvailable--'"$(echo "${file#/}" | tr / -)]: $file already exists"
   done
 }
-# Writes what a user of the cluster needs into the file $1, for the server $2.
+# Writes a kubeconfig for the server $2 to the file $1.
 config() {
   mkdir -p "${1%/*}"
   (umask 077 && printf 'apiVersion: v1\nclusters:\n- cluster:\n    server: https://%s\n  name: kubernetes\nkind: Config\n' "$2" >"$1")
@@ -127,7 +128,7 @@ kubelet_start() {
   systemctl restart kubelet
 }
 hash() { echo "sha256:$(sha256sum </etc/kubernetes/pki/ca.crt | cut -d' ' -f1)"; }
-# Makes a token that lives for $1 seconds, and sets $token.
+# Creates a token with a lifetime of $1 seconds, and sets $token.
 token() {
   token=$(tr -dc a-z0-9 </dev/urandom | head -c 6).$(tr -dc a-z0-9 </dev/urandom | head -c 16) || :
   (umask 077 && echo "$token $(($(date +%s) + $1))" >>/var/lib/etcd/tokens)

@@ -1,5 +1,5 @@
-# What loads and unloads an RDMA stack, on simulated hardware: what is loaded follows from what is on disk, as at a boot (`hardware/power-on`).
-# Its two lines are field, as public guides show them.
+# Loads and unloads an RDMA stack on simulated hardware: the loaded modules follow from the disk, as at boot
+# (`hardware/power-on`). Its two output lines: field, as in public guides.
 # shellcheck shell=bash disable=SC2154
 
 begin "$work"

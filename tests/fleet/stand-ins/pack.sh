@@ -1,10 +1,10 @@
-# Packs on a node what stands in for packages of vendors, with the functions of `base.sh`; the script that follows stages them.
+# Builds stand-ins for vendor packages on a node, with the functions of `base.sh`; the script that follows defines them.
 # shellcheck shell=bash disable=SC2034
 
 work=$(mktemp -d)
 repo=/srv/forge-stand-ins
 
-# Indexes what was packed and lets apt know it.
+# Indexes the packages and adds them as an apt source.
 packed() {
   mkdir -p "$repo"
   mv "$work"/*.deb "$repo/"

@@ -1,4 +1,4 @@
-//! Tests of limits: what grows, nests or takes long ends with an error, soon, and without much memory.
+//! Tests of limits: templates that grow, nest or take too long end with an error, quickly and without much memory.
 
 use super::super::allowance::Usage;
 use super::super::{Bindings, Eval, tree};
@@ -7,18 +7,18 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
-const TOO_LARGE: &str = "the template makes a value of more than 16 MiB";
+const TOO_LARGE: &str = "the template creates a value larger than 16 MiB";
 const TOO_LONG: &str = "the template takes too long";
-const LEVELS: &str = "the template makes a value of more than 128 levels";
+const LEVELS: &str = "the template creates a value with more than 128 levels";
 const NESTED: &str = "the template nests deeper than 200 levels";
-const LITERALS: &str = "literals make more than 1 MiB of text";
+const LITERALS: &str = "literals expand to more than 1 MiB of text";
 const NAMESPACE: &str = "a namespace cannot be part of a value";
 
-/// What a case may take, unoptimised. On an idle machine the longest takes half of it; processors that share their units with others
-/// count more time for the same work.
+/// Time limit of a case in an unoptimised build. On an idle machine the longest case takes half of it. Hyper-threads
+/// that share a core with other work count more processor time for the same work.
 const SOON: Duration = Duration::from_secs(4);
 
-/// Returns the processor time of this thread: a machine that does something else does not count.
+/// Returns the processor time of this thread, which other load on the machine does not increase.
 fn busy() -> Duration {
     const TICK_MS: u64 = 10;
     let stat = fs_err::read_to_string("/proc/thread-self/stat").expect("Linux");
@@ -176,7 +176,7 @@ fn what_people_write_stays_within_the_limits() {
 #[test]
 fn a_project_has_a_limit_for_all_its_templates_together() {
     let gathers = looped(50_000, "''", "{% set ns.a = ns.a ~ 'a line of text that is gathered' %}");
-    // It makes nothing, and stays within the steps of one evaluation.
+    // Creates no values and stays within the step limit of one evaluation.
     let turns = looped(90_000, "'x'", "");
     for (source, expected) in [(gathers, Err(TOO_LONG.to_owned())), (turns, Ok(json!("1")))] {
         let usage = Arc::new(Usage::with_left(1 << 20));
@@ -189,6 +189,6 @@ fn a_project_has_a_limit_for_all_its_templates_together() {
             }
         };
         assert_eq!(run(), expected);
-        assert_eq!(run(), Err("the templates of the project take too long together".to_owned()));
+        assert_eq!(run(), Err("the templates of the project take too long in total".to_owned()));
     }
 }

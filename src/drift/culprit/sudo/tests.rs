@@ -1,4 +1,4 @@
-//! sudo's entries, as a node's journal holds them, and as somebody would forge them.
+//! sudo's journal entries: recorded on a node, and forged.
 
 use super::super::journal;
 use super::*;
@@ -54,13 +54,13 @@ fn what_sudo_refused_was_not_done() {
     }
 }
 
-/// Whoever is not the account that an entry accuses, and not sudo, has no say.
+/// An entry does not count unless its writer is sudo, or the account in the entry.
 #[test]
 fn an_entry_that_was_forged_accuses_nobody_but_its_writer() {
     let message = "admin : TTY=pts/0 ; PWD=/ ; USER=root ; COMMAND=/usr/bin/rm /etc/motd";
     let of = |uid: &str, exe: &str| parse(&[entry(uid, exe, message)], &users()).len();
     assert_eq!(of("1002", "/home/plain/sudo"), 0);
-    // Who executes sudo right after writing has sudo's program.
+    // A process that executes sudo right after writing has sudo's program.
     assert_eq!(of("1002", "/usr/bin/sudo"), 0);
     assert_eq!(of("0", "/usr/bin/logger"), 0);
     assert_eq!(of("4711", "/usr/bin/sudo"), 0);
@@ -103,7 +103,7 @@ fn a_command_covers_the_time_it_ran_for() {
     assert!(!run("/usr/bin/bash -c true", None).covers(at(61)));
 }
 
-/// An editor that was open when the host went down is not open still.
+/// An editor that was open when the host went down does not count as open afterwards.
 #[test]
 fn what_was_open_when_the_host_went_down_ended_with_it() {
     let at = |seconds| Timestamp::from_second(seconds).unwrap();
@@ -135,7 +135,7 @@ fn sessions_of_forge_are_nobody() {
     assert!(one(&own.replace("m=$1; ", "")).is_some());
 }
 
-/// As sudo 1.9.13 printed them on a node.
+/// Output of sudo 1.9.13 on a node.
 #[test]
 fn words_are_told_apart_as_sudo_joins_them() {
     let of = |text: &str| words(text).join("|");

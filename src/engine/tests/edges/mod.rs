@@ -1,25 +1,25 @@
-//! What follows from what (`docs/rollout.md`): forge is killed between the two ends, before each of the first two acting
-//! scripts there. The next run, from another machine that knows nothing of the first, does what is left, and a third has
-//! nothing to do.
+//! Consequences of changes (`docs/rollout.md`): forge is killed between a change and its consequence, before each of
+//! the first two acting scripts there. The next run, from another machine without knowledge of the first, completes the
+//! work, and a third one has nothing to do.
 
 pub(super) mod programs;
 
 use super::stage::Stage;
 use super::{booted, nodes, window};
 
-/// Where a change and what must follow it lie on the host.
+/// A change and its consequence on a host.
 struct Edge {
-    /// Makes the host on which the change is due.
+    /// Creates the host on which the change is due.
     stage: fn() -> Stage,
-    /// Whether the change is made, and what follows is not.
+    /// Returns whether the change is made and its consequence is missing.
     between: fn(&Stage) -> bool,
-    /// Whether what follows is done.
+    /// Returns whether the consequence is done.
     done: fn(&Stage) -> bool,
 }
 
 const HOST: &str = "n1";
 
-/// Before so many scripts between the two ends forge is killed.
+/// Number of scripts between the two before each of which forge is killed.
 const MOMENTS: u32 = 2;
 
 impl Edge {
@@ -64,7 +64,7 @@ fn rebooted(stage: &Stage) -> bool {
     !says(stage, ".sim/boot-id", "boot-1")
 }
 
-/// A host with recipes of these steps, one after the other, on which reboots are allowed.
+/// A host with recipes of these steps in order, on which reboots are permitted.
 fn stage(recipes: &[(&str, &str)]) -> Stage {
     let apply: String = recipes.iter().map(|(name, _)| format!("  - {{ recipe: {name}, on: all }}\n")).collect();
     let stage = Stage::new(1, &format!("rollout: {{ reboot: allow }}\napply:\n{apply}"), recipes);
@@ -72,7 +72,7 @@ fn stage(recipes: &[(&str, &str)]) -> Stage {
     stage
 }
 
-/// Returns a step of a shipped recipe as it is there, without the order that its recipe gives it.
+/// Returns a step of a shipped recipe unchanged, without the order that its recipe defines.
 fn shipped(recipe: &str, step: &str) -> String {
     let path = format!("{}/recipes/{recipe}.yaml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap();
@@ -81,7 +81,7 @@ fn shipped(recipe: &str, step: &str) -> String {
     let found = steps.iter().find(|own| own["name"] == step).unwrap_or_else(|| panic!("no step `{step}` in {path}"));
     let mut found = found.as_object().unwrap().clone();
     ["needs", "after", "when", "long"].iter().for_each(|key| drop(found.remove(*key)));
-    // The stack has another name here.
+    // The stack has another name in this test.
     for name in found["restart_on"].as_array_mut().unwrap() {
         *name = name.as_str().unwrap().replace("mlnx-ofed/", "stack/").into();
     }
@@ -161,7 +161,7 @@ fn image_of_early_boot() -> Edge {
     }
 }
 
-/// A host that is to have a line for the loader of modules in its image; one was made before.
+/// A host that must have a line for the module loader in its initramfs; `made` says whether an image already exists.
 fn early_image(line: &str, booted: &str, made: bool) -> Stage {
     let steps = format!(
         "steps:
@@ -211,7 +211,7 @@ fn file_that_a_reboot_step_names() -> Edge {
     }
 }
 
-/// An RDMA stack that is installed: the old one is loaded.
+/// An installed RDMA stack: the old one is loaded.
 const STACK: &str = "steps:
   - name: installed
     disruption: D2
@@ -221,7 +221,7 @@ const STACK: &str = "steps:
     effective: { by: [reload, reboot], check: 'grep -qx new /sys/module/mlx5_core/srcversion' }
 ";
 
-/// A host with the old stack on disk and in force, and the recipe of the new one before others.
+/// A host with the old stack on disk and loaded, and the recipe of the new one before `others`.
 fn rdma(others: &[(&str, &str)]) -> Stage {
     let recipes: Vec<(&str, &str)> = [("stack", STACK)].iter().chain(others).copied().collect();
     let stage = stage(&recipes);
@@ -249,7 +249,7 @@ fn rdma(others: &[(&str, &str)]) -> Stage {
     stage
 }
 
-/// The recipe that reloads the stack: its step is the shipped one.
+/// The recipe that reloads the stack, with the shipped step.
 fn reload() -> String {
     format!("needs: ['stack@configured']\nsteps:\n{}", shipped("openibd", "reloaded"))
 }
@@ -305,7 +305,7 @@ fn reload_takes_settings_of_roce() -> Edge {
     }
 }
 
-/// Whether one file of a host was written after another.
+/// Reports whether one file of a host was written after another.
 fn newer(stage: &Stage, one: &str, other: &str) -> bool {
     let written = |file: &str| stage.root(HOST).join(file).metadata().unwrap().modified().unwrap();
     written(one) > written(other)
@@ -342,7 +342,7 @@ fn driver_version() -> Edge {
     }
 }
 
-/// A row of the documents, by its first two columns, and a test of it.
+/// A row of the document, identified by its first two columns, and its test.
 type Row = (&'static str, &'static str, &'static str, fn() -> Edge);
 
 macro_rules! edges {
@@ -374,7 +374,7 @@ edges! {
     "driver version" => "everything tied to the version": driver_version;
 }
 
-/// Every row of the documents has its tests, and every test is of a row.
+/// Every row of the document has a test, and every test belongs to a row.
 #[test]
 fn the_documents_list_what_is_proven_here() {
     let docs = include_str!("../../../../docs/rollout.md");

@@ -1,9 +1,9 @@
-//! Programs of a simulated host whose answers follow from its files: `disk` and `sys/module` are the modules that are
-//! installed and loaded, `units` the units that run, `etc` what they are configured with.
+//! Programs of a simulated host whose results depend on its files: `disk` and `sys/module` contain the installed and
+//! the loaded modules, `units` the running units, `etc` their configuration.
 
 use super::super::stage::Stage;
 
-/// A unit's file holds when it started, which start it is, and what of `etc/demo.conf` it began with.
+/// A unit's file contains its start time, the number of the start, and the content of `etc/demo.conf` at the start.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 root=$(dirname "$0")/../..
 show() {
@@ -48,7 +48,7 @@ while [ "$#" -gt 1 ]; do case $1 in -F) field=$2; shift 2 ;; -k) shift 2 ;; *) s
 case $field in filename) echo "$root/disk/$1/file" ;; *) cat "$root/disk/$1/$field" ;; esac
 "#;
 
-/// What is loaded is `live`.
+/// `live` contains the loaded modules.
 const MODPROBE: &str = r#"#!/bin/sh
 root=$(dirname "$0")/../..
 for module; do :; done
@@ -58,8 +58,8 @@ case $1 in
 esac
 "#;
 
-/// Files of a test are made in one second: when they were made is told by when they were written, which can be set. What
-/// lies below the host's own `run` has the name that forge asked for.
+/// Files of a test are created within one second: their creation order is derived from their modification times, which
+/// can be set. Paths below the host's own `run` keep the name that forge requested.
 const STAT: &str = r#"#!/bin/sh
 root=$(cd "$(dirname "$0")/../.." && pwd)
 for word; do shift; set -- "$@" "$(printf %s "$word" | sed s/%Z/%Y/g)"; done
@@ -96,7 +96,7 @@ const UNMKINITRAMFS: &str = "#!/bin/sh\nmkdir -p \"$2\" && exec tar -xf \"$1\" -
 
 const REBUILD: &str = "#!/bin/sh\ntouch \"$(dirname \"$0\")/../../disk/beegfs/file\"\n";
 
-/// Loads what is on disk; the clock goes on by more than a test takes.
+/// Loads the modules on disk; the clock advances by more than a test takes.
 const REBOOT: &str = r#"root=$(dirname "$0")/..
 echo reboot >>"$root/log"
 rm -rf "$root/sys/module"; mkdir -p "$root/sys/module"
@@ -107,11 +107,11 @@ date -u -d '+1 minute' '+%a %Y-%m-%d %H:%M:%S.%6N UTC' >"$root/units/init.scope"
 cat /proc/sys/kernel/random/uuid >"$root/.sim/boot-id"
 "#;
 
-/// What is read of the machine that the test runs on lies below the host's own folder.
+/// Paths of the machine that runs the test, redirected below the host's own folder.
 const PATHS: &str =
     "/sys/module\n/sys/bus/pci\n/lib/modules/\n/proc/modules\n/proc/stat\n/etc/default/grub\n/etc/init.d\n";
 
-/// Gives a host these programs. It was booted long ago.
+/// Installs these programs on a host that was booted long ago.
 pub fn install(stage: &Stage, host: &str) {
     let programs = [
         ("systemctl", SYSTEMCTL),

@@ -1,4 +1,4 @@
-//! An API of a cluster for tests: it keeps nodes and pods, refuses what comes too late, and notes what was done.
+//! A cluster API for tests: stores nodes and pods, rejects conflicting updates, and logs changes.
 
 use crate::artifact::server::{Reply, Request, Server};
 use camino::Utf8PathBuf;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 pub const CLAIM: &str = "forge/cordoned";
 pub const OPERANDS: &str = "nvidia.com/gpu.deploy.operands";
 
-/// What the API keeps, and how it behaves.
+/// The API's content and behavior.
 #[derive(Default)]
 pub struct State {
     pub nodes: BTreeMap<String, Value>,
@@ -19,17 +19,17 @@ pub struct State {
     pub budgets: BTreeMap<String, Value>,
     /// `v1`, or `v1beta1` as before Kubernetes 1.22.
     pub policy: &'static str,
-    /// So many changes are refused since somebody else came before.
+    /// The number of updates to reject with a conflict.
     pub conflicts: u32,
-    /// Whether pods that were evicted stay until somebody ends them.
+    /// Whether evicted pods stay until the test deletes them.
     pub lingers: bool,
-    /// Whether the API is away.
+    /// Whether the API is unavailable.
     pub away: bool,
-    /// What was changed, in order.
+    /// The changes, in order.
     pub log: Vec<String>,
-    /// Nodes that took no pods at the same time, at most.
+    /// Maximum number of nodes that were cordoned at the same time.
     pub most: usize,
-    /// Where each node's standing is written as well.
+    /// Files to which each node's state is also written.
     mirror: BTreeMap<String, Utf8PathBuf>,
     version: u64,
 }
@@ -39,7 +39,7 @@ pub struct State {
 pub struct Api(Arc<Mutex<State>>);
 
 impl Api {
-    /// Starts it with nodes of these names. Returns also the text of a kubeconfig.
+    /// Starts the API with nodes of these names. Also returns the text of a kubeconfig.
     pub fn start(nodes: &[String]) -> (Self, String) {
         let mut state = State { policy: "v1", ..State::default() };
         for name in nodes {
@@ -69,7 +69,7 @@ impl Api {
         self.with(|state| state.log.clone())
     }
 
-    /// Writes each node's standing to a file of its host as well.
+    /// Also writes each node's state to a file of its host.
     pub fn mirror(&self, node: &str, path: Utf8PathBuf) {
         self.with(|state| {
             state.mirror.insert(node.to_owned(), path);
@@ -101,12 +101,12 @@ impl Api {
         self.with(|state| state.budgets.insert(name.to_owned(), budget));
     }
 
-    /// Changes a node as a person would.
+    /// Changes a node as a user would.
     pub fn person(&self, node: &str, patch: Value) {
         self.with(|state| state.change(node, &patch));
     }
 
-    /// Returns whether a node takes no pods, and whether forge's note is there.
+    /// Returns whether a node is cordoned, and whether it has forge's annotation.
     pub fn standing(&self, node: &str) -> (bool, bool) {
         self.with(|state| (state.is_cordoned(node), !state.nodes[node]["metadata"]["annotations"][CLAIM].is_null()))
     }
@@ -250,7 +250,7 @@ fn reply(code: u16, body: &Value) -> Reply {
     Reply { body: body.to_string().into_bytes(), headers, ..Reply::status(code) }
 }
 
-/// Merges as RFC 7396 says.
+/// Merges as defined by RFC 7396.
 fn merge(into: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
         *into = patch.clone();

@@ -1,4 +1,4 @@
-//! Windows on hosts that are nodes of Kubernetes: who is cordoned, what leaves, and what is given back by whom.
+//! Windows on hosts that are Kubernetes nodes: cordoning, eviction, and who may uncordon a node.
 
 mod api;
 mod returns;
@@ -32,7 +32,7 @@ pub(super) fn stage(hosts: usize, more: &str) -> (Stage, Api) {
     (stage, api)
 }
 
-/// A host whose node was cordoned, for the table of what follows from what.
+/// A host whose node was cordoned, for the table of consequences.
 pub(super) fn cordoned() -> Stage {
     let (stage, api) = stage(1, "timeout: 5s");
     api.pod("n1", "ml/train", json!({}));
@@ -139,15 +139,15 @@ fn a_budget_that_does_not_give_way_is_named_and_the_node_given_back() {
     api.budget("ml/all-ranks", "train", 0);
     api.budget("ml/other", "free", 1);
     let ran = stage.run();
-    let why = "node n1 of Kubernetes was not drained within 1 s: pod ml/train may not leave: disruption budget ml/all-ranks allows \
-               0 disruptions";
+    let why = "Kubernetes node n1 was not drained within 1 s: cannot evict pod ml/train: disruption budget ml/all-ranks \
+               allows 0 disruptions";
     assert_eq!(ran.step("n1", "driver/packages"), format!("blocked: {why}"));
     assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Blocked, Outcome::Changed, 3));
     assert!(!stage.has("n1", "driver"), "nothing is changed on a node that is not drained");
     is_free(&api);
     assert_eq!(api.log()[..3], ["cordon n1", "evict ml/free", "uncordon n1"]);
     let waits = NodeNews::Waits {
-        pods: vec!["pod ml/train may not leave: disruption budget ml/all-ranks allows 0 disruptions".into()],
+        pods: vec!["cannot evict pod ml/train: disruption budget ml/all-ranks allows 0 disruptions".into()],
     };
     assert!(news(&ran).contains(&waits), "{:?}", news(&ran));
 }
@@ -176,7 +176,7 @@ fn pods_that_do_not_end_are_named() {
     api.with(|state| state.lingers = true);
     api.pod("n1", "ml/train", json!({}));
     let ran = stage.run();
-    let why = "blocked: node n1 of Kubernetes was not drained within 1 s: pod ml/train has not ended";
+    let why = "blocked: Kubernetes node n1 was not drained within 1 s: pod ml/train has not terminated";
     assert_eq!(ran.step("n1", "driver/packages"), why);
     is_free(&api);
 }
@@ -187,8 +187,8 @@ fn what_would_be_lost_is_named_before_anything_is_touched() {
     api.pod("n1", "ml/alone", json!({ "metadata": { "ownerReferences": [] } }));
     api.pod("n1", "ml/scratch", json!({ "spec": { "volumes": [{ "name": "shm", "emptyDir": {} }] } }));
     let ran = stage.run();
-    let why = "blocked: node n1 of Kubernetes cannot be drained: pod ml/alone is made anew by nothing (`delete_unmanaged: true` lets it \
-               go); pod ml/scratch has data in an `emptyDir` (`delete_emptydir_data: true` lets it go)";
+    let why = "blocked: Kubernetes node n1 cannot be drained: pod ml/alone has no controller (set `delete_unmanaged: \
+               true` to evict it); pod ml/scratch has data in an `emptyDir` (set `delete_emptydir_data: true` to evict it)";
     assert_eq!((ran.step("n1", "driver/packages").as_str(), ran.code()), (why, 3));
     assert_eq!(api.log(), [""; 0], "nothing is written");
 
@@ -214,7 +214,7 @@ fn without_its_api_no_host_is_changed() {
     api.with(|state| state.away = true);
     let ran = stage.run();
     let told = ran.step("n1", "driver/packages");
-    assert!(told.starts_with("unknown: the node in Kubernetes: ") && told.contains("answers 503: away"), "{told}");
+    assert!(told.starts_with("unknown: Kubernetes node: ") && told.contains("returned 503: away"), "{told}");
     assert_eq!(ran.code(), 9, "{:#?}", ran.report);
     assert!(!stage.has("n1", "driver"));
     let window = ran.plan.hosts[0].window.as_ref().unwrap();
@@ -235,11 +235,7 @@ fn an_api_that_goes_away_leaves_the_window_open_and_the_run_says_so() {
         },
     );
     assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Failed, 3), "{:#?}", ran.report);
-    assert!(
-        ran.told("n1").starts_with("not brought back into service: the node in Kubernetes: "),
-        "{}",
-        ran.told("n1")
-    );
+    assert!(ran.told("n1").starts_with("not brought back into service: Kubernetes node: "), "{}", ran.told("n1"));
     assert_eq!(api.standing("n1"), (true, true));
     api.with(|state| state.away = false);
     let ran = stage.run();

@@ -1,4 +1,4 @@
-//! A node comes back only with what is declared, and verification of the cluster is judged after its hosts.
+//! A node returns only with its declared state, and the cluster's verification is evaluated after its hosts.
 
 use super::super::super::{Event, NodeNews};
 use super::super::stage::{Stage, this_machine};
@@ -9,7 +9,7 @@ use crate::model::{HostName, Outcome};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 
-/// What a kubelet says of the boot that the hosts are in.
+/// A kubelet's status for the current boot of the hosts.
 fn status(gpus: &str) -> Value {
     json!({ "status": {
         "nodeInfo": {
@@ -41,12 +41,8 @@ fn a_node_takes_pods_again_once_it_offers_what_is_declared() {
     );
     assert_eq!(ran.code(), 0, "{:#?}", ran.report);
     let lacks = |what: &[&str]| NodeNews::Lacks { what: what.iter().map(|what| (*what).into()).collect() };
-    let none = [
-        "a kubelet that was started after the last boot",
-        "a kubelet that says it is ready",
-        "nvidia.com/gpu (0 of 8)",
-        "rdma/ib (0 of 1)",
-    ];
+    let none =
+        ["a kubelet started after the last boot", "a ready kubelet", "nvidia.com/gpu (0 of 8)", "rdma/ib (0 of 1)"];
     let expected = [
         NodeNews::Drained { pods: 0, cordoned: true },
         lacks(&none),
@@ -65,8 +61,9 @@ fn a_node_that_lacks_something_stays_cordoned_and_the_next_run_goes_on() {
     api.person("n1", status("7"));
     let ran = stage.run();
     assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Failed, 3), "{:#?}", ran.report);
-    let why = "not brought back into service: node n1 of Kubernetes stays cordoned: after 1 s it lacks nvidia.com/gpu (7 of 8)\n\
-               its window is open, it is out of service: the next apply that gets through closes it";
+    let why = "not brought back into service: Kubernetes node n1 stays cordoned: missing after 1 s: nvidia.com/gpu (7 \
+               of 8)\n\
+               its window is open and it is out of service; the next successful apply closes the window";
     assert_eq!(ran.told("n1"), why);
     assert_eq!(api.standing("n1"), (true, true));
     let ran = stage.run();
@@ -99,7 +96,7 @@ fn pods_of_the_operator_come_back_before_the_node_does() {
     assert_eq!(api.log(), ["cordon n1", "note n1", "operands n1 false", "note n1", "operands n1 -", "uncordon n1"]);
 }
 
-/// Hosts with a change, and a recipe that only verifies what nodes offer.
+/// Hosts with a change, and a recipe that only verifies the nodes' resources.
 fn verified(within: &str) -> (Stage, Api) {
     let gpus = format!(
         "verify:\n  - name: offered\n    scope: cluster\n    within: {within}\n    \
@@ -115,7 +112,7 @@ fn verified(within: &str) -> (Stage, Api) {
     (stage, api)
 }
 
-const FAILS: &str = "does not hold: facts.nodes | map(attribute='allocatable') | map('attr', 'nvidia.com/gpu') | map('default', 0) | \
+const FAILS: &str = "expectation failed: facts.nodes | map(attribute='allocatable') | map('attr', 'nvidia.com/gpu') | map('default', 0) | \
                      unique | list == [8]";
 
 #[test]
@@ -126,7 +123,7 @@ fn the_cluster_is_judged_after_its_hosts_and_looked_at_until_it_holds() {
     let ran = stage.run_with(
         |_| (),
         move |event, _| match event {
-            // The driver brings the devices about.
+            // The driver provides the devices.
             Event::HostFinished { host, .. } if host.as_str() == "n1" => kubelet.person("n1", status("7")),
             Event::AwaitingVerification { why, .. } => {
                 heard.lock().unwrap().push(why.raw().to_owned());

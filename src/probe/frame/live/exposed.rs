@@ -9,11 +9,11 @@ const OTHER: u32 = 65_534;
 
 const SECRET: &str = "secret of root\n";
 
-/// Another user's home and a vault of root's; `shim` holds programs that run in place of the host's.
+/// Another user's home and a vault of root's; `shim` contains programs that run in place of the host's.
 struct Place(tempfile::TempDir);
 
 impl Place {
-    /// `None` for those who cannot give files away.
+    /// Returns `None` if this user cannot give files away.
     fn new() -> Option<Self> {
         let place = Self(tempfile::tempdir().expect("a place"));
         for name in ["home/.ssh", "vault/.ssh", "group", "shim"] {
@@ -40,7 +40,8 @@ impl Place {
         chown(self.path(name), Some(OTHER), Some(OTHER)).is_ok()
     }
 
-    /// Puts a program before the host's of that name. It runs `before`, then the host's, then `after`.
+    /// Puts a program in front of the host's program of that name. It runs `before`, then the host's program, then
+    /// `after`.
     fn shim(&self, program: &str, before: &str, after: &str) {
         let shim = self.path("shim");
         let code = format!("#!/bin/sh\n{before}\nPATH=${{PATH#{shim}:}} {program} \"$@\"\nr=$?\n{after}\nexit $r\n");
@@ -70,7 +71,7 @@ fn digest(body: &str) -> Option<String> {
     Some(crate::model::hex(&sha2::Sha256::digest(body.as_bytes())))
 }
 
-/// Each program that could read a file exchanges it first, and puts it back.
+/// Each program that could read a file first replaces it, and then restores it.
 #[test]
 fn a_file_that_becomes_a_link_or_a_pipe_is_not_read() {
     for trap in ["ln -s \"$V\" \"$F\"", "mkfifo \"$F\""] {
@@ -126,7 +127,7 @@ fn only_bodies_that_whoever_names_them_may_read_travel() {
     }
 }
 
-/// `sha256sum` and `tar` note what they are given.
+/// `sha256sum` and `tar` log their arguments.
 #[test]
 fn nothing_behind_a_link_of_theirs_is_read() {
     let Some(place) = Place::new() else { return };
@@ -176,7 +177,7 @@ fn keys_are_read_only_where_they_are_the_accounts_own() {
     for shell in SHELLS {
         assert_eq!(keys(shell), Err(Unknown { barred: true, ..Unknown::new(why.as_str()) }), "{shell}");
     }
-    // Root's directory, which they moved here.
+    // A directory of root's that the user moved here.
     std::fs::remove_file(&link).expect("removed");
     std::fs::rename(place.path("vault/.ssh"), &link).expect("moved");
     for shell in SHELLS {

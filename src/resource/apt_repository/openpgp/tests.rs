@@ -1,4 +1,4 @@
-//! Keys as `gpg` exported them, and what is none.
+//! Parses keys exported by `gpg` and rejects other input.
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn what_is_no_key_or_cut_short_is_refused() {
     assert_eq!(fingerprints(&binary[..binary.len() - 1]), Err(NoKey::Broken));
 }
 
-/// Old frames with one, two and four bytes of length, new ones with one, two and five.
+/// Old packet headers with one, two and four length bytes, new ones with one, two and five.
 #[test]
 fn all_frames_of_a_packet() {
     let body = vec![3u8; 300];

@@ -1,19 +1,19 @@
-//! Text for HTML: what acts in the grammar is an entity, what acts in a reader is a visible escape.
+//! Escapes text for HTML: markup becomes entities, control and invisible characters become visible escapes.
 
 use crate::view::escape;
 use std::fmt::Write as _;
 
-/// Returns one line of text, for content and for quoted attributes.
+/// Escapes one line of text for content and quoted attributes.
 pub fn line(raw: &str) -> String {
     entities(&escape::line(raw))
 }
 
-/// Returns one line of text, cut after `limit` characters with the number of those left out.
+/// Escapes one line of text, cut after `limit` characters, with the number of omitted characters.
 pub fn short(raw: &str, limit: usize) -> String {
     entities(&escape::short(raw, limit))
 }
 
-/// Returns a value in code, cut as by [`short`]; one that is empty is told as that.
+/// Returns a value in `<code>`, cut like [`short`]. An empty value is shown as such.
 pub fn value(raw: &str, limit: usize) -> String {
     match raw.is_empty() {
         true => format!("<em>{}</em>", escape::EMPTY),
@@ -21,7 +21,7 @@ pub fn value(raw: &str, limit: usize) -> String {
     }
 }
 
-/// Returns a sentence, cut as by [`short`]: what it has in pairs of backticks stands in code.
+/// Escapes a sentence, cut like [`short`]. Text between backticks becomes code.
 pub fn prose(raw: &str, limit: usize) -> String {
     let text = short(raw, limit);
     let parts: Vec<&str> = text.split('`').collect();
@@ -51,7 +51,7 @@ fn entities(text: &str) -> String {
     out
 }
 
-/// Returns text as part of a fragment of an address, for a quoted attribute: all but letters and digits is percent-encoded.
+/// Percent-encodes text for a URL fragment in a quoted attribute: everything except ASCII letters, digits and `-._`.
 pub fn fragment(raw: &str) -> String {
     let mut out = String::new();
     for byte in raw.bytes() {

@@ -1,4 +1,4 @@
-//! What was found, worst first, each step once for all hosts on which it is not as declared; then what could not be told.
+//! The findings, worst first, each step once for all drifted hosts; then unknown steps, unreachable hosts and warnings.
 
 use super::escape::{line, prose, short, value};
 use super::island::Island;
@@ -11,30 +11,30 @@ use indexmap::IndexMap;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-/// Characters of a name, of a value, and of a list of hosts at most.
+/// Maximum characters of a name, of a value, and of a list of hosts.
 const NAME: usize = 200;
 const VALUE: usize = 600;
 const HOSTS: usize = 4_000;
-/// Lines of a diff, and characters of each at most.
+/// Maximum lines of a diff, and characters of each line.
 const LINES: usize = 200;
 const LINE: usize = 400;
 
-/// Bytes that end an element at most: what was left out of it, and its closing tag.
+/// Maximum bytes at the end of an element: the note about omitted details and the closing tag.
 const ENDING: usize = 100;
 
-/// The list as it grows, and what did not fit.
+/// The list and the number of items that did not fit.
 struct List {
     text: String,
     room: usize,
-    /// Bytes of the elements that are still to come, without their detail: detail does not take their place.
+    /// Bytes reserved for the heads of the remaining elements, so that details do not displace them.
     heads: usize,
-    /// How many times detail was left out, and whole elements.
+    /// Number of omitted details, and of omitted elements (`left_out`).
     cut: usize,
     left_out: usize,
 }
 
 impl List {
-    /// Appends an element with as much of its detail as fits. Returns whether at least its head did.
+    /// Appends an element with as many details as fit. Reports whether its head fit.
     fn push(&mut self, item: &Item<'_>) -> bool {
         self.heads -= item.head.len() + ENDING;
         if self.text.len() + item.head.len() + ENDING >= self.room {
@@ -44,33 +44,33 @@ impl List {
         self.text += &item.head;
         let before = self.cut;
         for detail in &item.details {
-            // What stands after a part that was left out is left out too: the island counts on their order.
+            // Parts after an omitted one are omitted too, because the JSON data refers to parts by their order.
             match self.cut == before && self.text.len() + detail.len() + ENDING + self.heads < self.room {
                 true => self.text += detail,
                 false => self.cut += 1,
             }
         }
         if self.cut > before {
-            self.text += &format!("<p>{} of other hosts left out: the page is full.</p>", self.cut - before);
+            self.text += &format!("<p>{} of other hosts omitted: the page is full.</p>", self.cut - before);
         }
         self.text += "</details>\n";
         true
     }
 }
 
-/// One element of the list, and what the island says of it.
+/// One element of the list, with its fields for the JSON data.
 struct Item<'a> {
     head: String,
-    /// What is equal over hosts once: each for some of the hosts.
+    /// Details, each for the hosts that share it.
     details: Vec<String>,
-    /// The hosts of each detail; of what has none, all hosts.
+    /// The hosts of each detail, or all hosts if there are no details.
     parts: Vec<Vec<&'a HostName>>,
     recipe: &'a str,
     severity: &'static str,
     cause: &'static str,
 }
 
-/// Returns everything that is not as declared or not known, in at most `room` bytes.
+/// Returns all findings, unknown steps and unreachable hosts, in at most `room` bytes.
 pub fn findings<'a>(told: &Told<'a>, island: &mut Island<'a>, room: usize) -> String {
     let items = items(told);
     let heads = items.iter().map(|item| item.head.len() + ENDING).sum();
@@ -82,16 +82,16 @@ pub fn findings<'a>(told: &Told<'a>, island: &mut Island<'a>, room: usize) -> St
         }
     }
     if told.drift.findings.is_empty() {
-        list.text += "<p>Nothing was found.</p>\n";
+        list.text += "<p>No findings.</p>\n";
     }
     if list.cut + list.left_out > 0 {
-        let cut = format!("{} left out, {} not shown", count(list.cut, "detail"), list.left_out);
-        list.text += &format!("<p class=\"notice\">The page is full: {cut}. The JSON report has everything.</p>\n");
+        let cut = format!("{} omitted, {} not shown", count(list.cut, "detail"), list.left_out);
+        list.text += &format!("<p class=\"notice\">The page is full: {cut}. The JSON report is complete.</p>\n");
     }
     list.text + &past(told) + "</section>\n"
 }
 
-/// Returns all elements, worst first; then what is no finding.
+/// Returns all elements: findings, worst first, then the others.
 fn items<'a>(told: &Told<'a>) -> Vec<Item<'a>> {
     let drift = told.drift;
     let mut steps: IndexMap<_, Vec<Entry<'a>>> = IndexMap::new();
@@ -110,13 +110,13 @@ fn items<'a>(told: &Told<'a>) -> Vec<Item<'a>> {
     });
     let silent = about::unreachable(drift)
         .into_iter()
-        .map(|(why, hosts)| aside("unreachable", "no answer", &why.why, why.hint.as_ref().map(Untrusted::raw), hosts));
+        .map(|(why, hosts)| aside("unreachable", "no reply", &why.why, why.hint.as_ref().map(Untrusted::raw), hosts));
     let doubts = about::warnings(drift).into_iter();
     let doubts = doubts.map(|(warning, hosts)| aside("warning", "", &warning.why, warning.hint.as_deref(), hosts));
     found.chain(unknown).chain(silent).chain(doubts).collect()
 }
 
-/// One step for all hosts on which it is not as declared for the same cause, however it differs there.
+/// Returns one step for all hosts on which it drifted for the same cause, with the differences of each.
 fn found<'a>(entries: &[Entry<'a>], told: &Told<'a>) -> Item<'a> {
     let first = entries[0].first();
     let mut hosts: Vec<&HostName> = entries.iter().flat_map(Entry::hosts).collect();
@@ -132,7 +132,7 @@ fn found<'a>(entries: &[Entry<'a>], told: &Told<'a>) -> Item<'a> {
     }
 }
 
-/// Returns an element up to what it folds in. Without a history everything would be new.
+/// Returns the head of an element. Omits the standing without a history, because every finding would be new.
 fn head(entries: &[Entry<'_>], hosts: &[&HostName], has_history: bool) -> String {
     let first = entries[0].first();
     let severity = first.severity.name();
@@ -146,7 +146,7 @@ fn head(entries: &[Entry<'_>], hosts: &[&HostName], has_history: bool) -> String
     )
 }
 
-/// Returns what is new about an element on at least one host.
+/// Returns whether an element is flapping, new or changed on at least one host.
 fn standing(entries: &[Entry<'_>]) -> &'static str {
     let all = || entries.iter().flat_map(Entry::all);
     let any = |standing| all().any(|finding| finding.standing == standing);
@@ -177,7 +177,7 @@ fn body(entry: &Entry<'_>, now: &str) -> String {
 fn attribute(finding: &Finding, out: &mut String) {
     let differs = about::value(finding);
     let Some(name) = finding.attribute.as_deref().filter(|_| !matches!(differs, about::Value::Said)) else { return };
-    // Values stand in code, which is ours: all else of the sentence is plain.
+    // Values are in `<code>`, the rest of the sentence is plain text.
     let shown = about::pair(&differs, |text| value(text, VALUE));
     *out += &format!("<p>{}: {shown}</p>\n", value(name, NAME));
     if let about::Value::Diff { diff: text, .. } = differs {
@@ -204,7 +204,7 @@ fn diff(text: &str, out: &mut String) {
     *out += "</pre>\n";
 }
 
-/// What is no finding, in the same form.
+/// Returns an unknown step, unreachable hosts or a warning in the same form as a finding.
 fn aside<'a>(
     class: &'static str,
     what: &str,
@@ -223,7 +223,7 @@ fn aside<'a>(
     Item { head, details: Vec::new(), parts: vec![hosts], recipe: "", severity: class, cause: "" }
 }
 
-/// Returns what was put right since the last run, and what is passed over.
+/// Returns the resolved and the ignored findings.
 fn past(told: &Told<'_>) -> String {
     let mut out = String::new();
     if !told.drift.resolved.is_empty() {
@@ -233,7 +233,7 @@ fn past(told: &Told<'_>) -> String {
         out += "<h2>ignored</h2>\n<ul>";
         for entry in &told.drift.ignored {
             let (what, why, until) = (short(&entry.what, NAME), prose(&entry.why, VALUE), line(&entry.until));
-            let (head, place) = (if entry.expired { "its last day was" } else { "until" }, line(&entry.place));
+            let (head, place) = (if entry.expired { "expired after" } else { "until" }, line(&entry.place));
             out += &format!("<li><code>{what}</code> {head} {until}: {} ({why}; {place})</li>", entry.count);
         }
         out += "</ul>\n";

@@ -1,4 +1,4 @@
-//! Hosts by recipes: where something is not as declared, and how bad it is.
+//! The table of hosts by recipes, with the number and severity of findings.
 
 use super::escape::{fragment, line, short};
 use super::island::Island;
@@ -10,10 +10,10 @@ use crate::view::words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// Hosts that have a row at most: more are counted.
+/// Maximum number of host rows. More hosts are counted.
 const ROWS: usize = 2_000;
 
-/// What was found of one recipe on one host.
+/// The findings of one recipe on one host.
 #[derive(Default)]
 struct Cell {
     findings: usize,
@@ -23,7 +23,7 @@ struct Cell {
 
 type Cells<'a> = BTreeMap<(usize, &'a str), Cell>;
 
-/// Returns the table. Hosts on which everything is as declared share a line below it.
+/// Returns the table. Hosts without drift share a line below it.
 pub fn heat<'a>(drift: &'a Drift, island: &mut Island<'a>) -> String {
     let cells = cells(drift, island);
     let recipes: BTreeSet<&str> = cells.keys().map(|(_, recipe)| *recipe).collect();
@@ -50,11 +50,11 @@ pub fn heat<'a>(drift: &'a Drift, island: &mut Island<'a>) -> String {
     let mut rest = |text: String| out += &format!("<p class=\"rest\">{text}</p>\n");
     if rows.len() > ROWS {
         let more = rows.iter().skip(ROWS).filter_map(|at| drift.hosts.get(*at)).map(|host| &host.host);
-        rest(format!("{} more, which the JSON report tells", words::places_of(more)));
+        rest(format!("{} more, see the JSON report", words::places_of(more)));
     }
     if !quiet.is_empty() {
         let on = words::places_of(quiet.iter().copied());
-        rest(format!("everything as declared on {on}: {}", short(&folded(&quiet), 4_000)));
+        rest(format!("no drift on {on}: {}", short(&folded(&quiet), 4_000)));
     }
     out + "</section>\n"
 }
@@ -74,14 +74,14 @@ fn cells<'a>(drift: &'a Drift, island: &Island<'_>) -> Cells<'a> {
     cells
 }
 
-/// A row. End tags that HTML lets one leave out are left out: a thousand hosts have many cells.
+/// Writes a row. Optional end tags are omitted, because a thousand hosts have many cells.
 fn row(at: usize, drift: &Drift, recipes: &BTreeSet<&str>, cells: &Cells<'_>, out: &mut String) {
     let host = &drift.hosts[at];
     let name = host.host.as_str();
     // Writing to a `String` cannot fail.
     let _ = write!(out, "<tr data-h=\"{at}\"><th><a href=\"#host={}\">{}</a>", fragment(name), line(name));
     if host.reach != Reach::Observed {
-        let _ = writeln!(out, "<td class=\"x\" colspan=\"{}\">did not answer", recipes.len().max(1));
+        let _ = writeln!(out, "<td class=\"x\" colspan=\"{}\">unreachable", recipes.len().max(1));
         return;
     }
     for recipe in recipes {

@@ -1,4 +1,4 @@
-//! The JSON beside the text: which hosts an entry is about, since the text folds them.
+//! The JSON data of the page: the hosts of each entry, which the text shows folded.
 
 use crate::drift::Drift;
 use crate::model::HostName;
@@ -7,11 +7,11 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::io;
 
-/// What the script reads. Entries stand in the order of the elements of class `e`.
+/// The data for the script. Entries have the order of the elements of class `e`.
 #[derive(Serialize)]
 pub struct Island<'a> {
     hosts: Vec<&'a str>,
-    /// Those of the table's columns.
+    /// The recipes of the table's columns.
     recipes: Vec<&'a str>,
     entries: Vec<Item<'a>>,
     #[serde(skip)]
@@ -21,8 +21,9 @@ pub struct Island<'a> {
 /// One entry of the page.
 #[derive(Serialize)]
 struct Item<'a> {
-    /// For each of its parts the hosts by their place in `hosts`, in runs: first and last of each. The first parts are the
-    /// elements of class `v` in it; those after them were left out, and an entry without such elements is one part.
+    /// The hosts of each part as runs of indexes into `hosts`: first and last of each run. The first parts correspond
+    /// to the elements of class `v`; later parts were omitted from the page. An entry without such elements is one
+    /// part.
     parts: Vec<Vec<usize>>,
     recipe: &'a str,
     severity: &'a str,
@@ -36,17 +37,17 @@ impl<'a> Island<'a> {
         Self { hosts, recipes: Vec::new(), entries: Vec::new(), places }
     }
 
-    /// Returns the place of a host.
+    /// Returns the index of a host.
     pub fn place(&self, host: &HostName) -> Option<usize> {
         self.places.get(host).copied()
     }
 
-    /// Notes the columns of the table.
+    /// Sets the columns of the table.
     pub fn columns(&mut self, recipes: impl IntoIterator<Item = &'a str>) {
         self.recipes = recipes.into_iter().collect();
     }
 
-    /// Notes an entry by the hosts of each of its parts. `recipe` and `cause` are empty for what has none.
+    /// Adds an entry with the hosts of each of its parts. `recipe` and `cause` are empty if there is none.
     pub fn push(&mut self, parts: &[Vec<&HostName>], recipe: &'a str, severity: &'a str, cause: &'a str) {
         let part = |hosts: &Vec<&HostName>| {
             let mut places: Vec<usize> = hosts.iter().filter_map(|host| self.place(host)).collect();
@@ -57,17 +58,17 @@ impl<'a> Island<'a> {
         self.entries.push(Item { parts, recipe, severity, cause });
     }
 
-    /// Returns the text of the island: JSON in which nothing ends the element that holds it.
+    /// Returns the data as JSON without `<`, so that no text ends the enclosing element.
     ///
     /// # Errors
     /// Never: text and numbers serialize.
     pub fn json(&self) -> io::Result<String> {
-        // Only strings hold one, and there it is the same as an escape.
+        // `<` only occurs in strings, where the escape is equivalent.
         Ok(compact(self)?.replace('<', "\\u003c"))
     }
 }
 
-/// Returns first and last of each run of consecutive numbers, ascending.
+/// Returns the first and last number of each run of consecutive numbers. `places` is ascending.
 fn runs(places: &[usize]) -> Vec<usize> {
     let mut runs: Vec<usize> = Vec::new();
     for &place in places {

@@ -1,10 +1,10 @@
-//! Drift as one HTML page that needs nothing else: no network, no scripts from elsewhere.
+//! Drift as one self-contained HTML page: no network access, no external scripts.
 //!
-//! All that is to be read stands in the page as text; the script only hides, shows and links it, so that the page is the same
-//! without it. Beside the text lies an island of JSON that says which hosts an entry is about: the text folds them.
+//! All content is in the page as text. The script only hides, shows and links it, so the page is complete without the
+//! script. JSON data in the page lists the hosts of each entry, which the text shows folded.
 //!
-//! Architecture Invariant: text of hosts enters only through `escape`, and the policy of the page names the digests of its one
-//! style and its one script: nothing else acts, whatever the page holds.
+//! Architecture Invariant: text of hosts enters only through `escape`, and the page's Content-Security-Policy names the
+//! digests of its one style and its one script: nothing else runs, whatever the page contains.
 
 mod escape;
 mod findings;
@@ -24,16 +24,16 @@ use std::io::{self, Write};
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Bytes of the page, or little more; detail that does not fit is counted and told.
+/// Approximate maximum size of the page in bytes. Details that do not fit are counted in the page.
 ///
-/// A browser parses some megabytes in a tenth of a second; a page of this size is there at once on a slow machine too.
+/// A browser parses some megabytes in a tenth of a second, so a page of this size loads fast even on a slow machine.
 pub const LIMIT: usize = 2_000_000;
 
 /// Writes the page.
 pub fn html(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut island = island::Island::new(told.drift);
     let heat = heat::heat(told.drift, &mut island);
-    // The style, the script, the head and the island, of which a host in an entry takes some bytes.
+    // Space for the style, the script, the head and the JSON data, which takes some bytes per host and entry.
     let room = LIMIT.saturating_sub(heat.len() + STYLE.len() + SCRIPT.len() + 200_000);
     let odd = odd::section(told);
     let findings = findings::findings(told, &mut island, room.saturating_sub(odd.len()));
@@ -45,7 +45,7 @@ pub fn html(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "<script>{SCRIPT}</script>\n</body>\n</html>\n")
 }
 
-/// Without the script there is nothing to control.
+/// The controls. Hidden without the script, because they need it.
 const CONTROLS: &str = "<section id=\"controls\" hidden>
 <label>search <input id=\"q\" type=\"search\" placeholder=\"host, recipe, text\" autocomplete=\"off\" spellcheck=\"false\"></label>
 <label>severity <select id=\"severity\"><option value=\"\">all</option><option>critical</option><option>high</option><option>medium</option><option>low</option><option>unknown</option><option>unreachable</option></select></label>

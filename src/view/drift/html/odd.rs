@@ -1,4 +1,4 @@
-//! What differs from the majority of hosts that are alike, even where nothing is declared of it: rarest first.
+//! Outliers among similar hosts, declared or not, rarest first.
 
 use super::escape::{line, short};
 use crate::facts::outliers::{Odd, Outliers};
@@ -6,17 +6,17 @@ use crate::view::drift::Told;
 use crate::view::odd;
 use std::fmt::Write as _;
 
-/// Characters of a path, of a value and of a list of hosts at most.
+/// Maximum characters of a path, of a value and of a list of hosts.
 const NAME: usize = 200;
 const VALUE: usize = 300;
 const HOSTS: usize = 1_000;
-/// Lines at most: the others are counted.
+/// Maximum number of lines. More are counted.
 const LINES: usize = 200;
 
-/// Returns the section; nothing where hosts were not compared.
+/// Returns the section, or nothing if hosts were not compared.
 pub fn section(told: &Told<'_>) -> String {
     let Some(outliers) = &told.drift.outliers else { return String::new() };
-    let mut out = String::from("<section id=\"odd\"><h2>odd ones out</h2>\n");
+    let mut out = String::from("<section id=\"odd\"><h2>outliers</h2>\n");
     let (word, rest) = odd::closing(outliers);
     // Writing to a `String` cannot fail.
     let _ = writeln!(out, "<p><b>{word}</b> {}</p>", line(&rest));

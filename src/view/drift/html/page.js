@@ -1,5 +1,5 @@
 "use strict";
-// Hides and shows what stands in the page. The state is the fragment of the address, so that a view can be sent to somebody.
+// Filters the entries of the page. The state is in the URL fragment, so that a view can be shared as a link.
 (() => {
   const byId = (id) => document.getElementById(id);
   const data = JSON.parse(byId("data").textContent);
@@ -19,10 +19,11 @@
     show();
   };
 
-  // What stands in an address may hide or reorder text as what a host says may.
+  // Text from the URL may contain invisible or reordering characters, like text from a host.
   const visible = (text) => text.replace(/[\p{C}\u2028\u2029]/gu, (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
 
-  // What is looked through: of each entry its head, and its parts. Names of hosts are compared one by one: the text folds them.
+  // Returns the searchable text of each entry: its head and its parts. Host names are compared separately, because the
+  // text shows them folded.
   const read_text = () => elements.map((element) => {
     const copy = element.cloneNode(true);
     copy.querySelectorAll("small, .on").forEach((folded) => folded.remove());
@@ -30,7 +31,7 @@
     return { head: copy.textContent.toLowerCase(), parts };
   });
 
-  // Returns the hosts of a part that fit: every word is in the head, in the part or in the name of the host.
+  // Returns the matching hosts of a part: every word is in the head, in the part or in the name of the host.
   const fitting = (runs, missing, state) => {
     const found = [];
     for (let run = 0; run < runs.length; run += 2) {
@@ -42,7 +43,7 @@
     return found;
   };
 
-  // Shows an entry if something of it fits, and of its parts those that do. Returns the hosts.
+  // Shows an entry if any part of it matches, and only its matching parts. Returns the hosts.
   const sift = (element, at, state, words) => {
     const entry = data.entries[at];
     const other = ["severity", "cause", "recipe"].some((name) => state[name] && entry[name] !== state[name]);
@@ -105,7 +106,7 @@
   const other = () => (theme() === "dark" ? "light" : "dark");
   const button = byId("theme");
   const label = () => { button.textContent = other(); };
-  // Where a page may not keep anything (a file in some browsers), the choice lasts as long as the page.
+  // If storage is not available (for files in some browsers), the choice lasts as long as the page.
   const kept = (write) => { try { return write(localStorage); } catch { return null; } };
   const before = kept((store) => store.getItem("forge-theme"));
   if (before === "dark" || before === "light") root.dataset.theme = before;

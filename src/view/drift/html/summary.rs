@@ -1,4 +1,4 @@
-//! The top of the page: what was looked at, and how much of what was found.
+//! The top of the page: the run and the counts of findings.
 
 use super::escape::{line, short};
 use crate::drift::Severity;
@@ -7,7 +7,7 @@ use crate::view::drift::{Told, folded, is_whole};
 use crate::view::{count, took, words};
 use std::fmt::Write as _;
 
-/// Returns the heading, and what is to be known before reading on.
+/// Returns the heading and the notices.
 pub fn head(told: &Told<'_>) -> String {
     let drift = told.drift;
     let mut out = format!(
@@ -25,15 +25,15 @@ pub fn head(told: &Told<'_>) -> String {
         notice(format!("Simulated, no real hardware: {}", short(&folded(&names), 400)));
     }
     if !is_whole(told.exit) {
-        notice(format!("Not everything could be told: {} (exit code {}).", told.exit.meaning(), told.exit.code()));
+        notice(format!("Incomplete result: {} (exit code {}).", told.exit.meaning(), told.exit.code()));
     }
     if let Some(why) = &drift.no_history {
-        notice(format!("No history is kept, so that everything looks new: {}", line(why)));
+        notice(format!("No history, so all findings are reported as new: {}", line(why)));
     }
     out
 }
 
-/// Returns a number for each thing that is counted.
+/// Returns a tile for each count.
 pub fn tiles(told: &Told<'_>) -> String {
     let counts = told.drift.counts();
     let mut tiles = vec![("hosts", counts.hosts, "hosts"), ("drifted", counts.drifted, "drifted")];
@@ -43,7 +43,7 @@ pub fn tiles(told: &Told<'_>) -> String {
     tiles.extend([
         ("unknown", counts.unknown, "unknown"),
         ("unreachable", counts.unreachable, "unreachable"),
-        ("good", counts.settled, "as declared"),
+        ("good", counts.settled, "unchanged"),
         ("resolved", counts.resolved, "resolved"),
         ("ignored", counts.ignored, "ignored"),
     ]);
@@ -51,7 +51,7 @@ pub fn tiles(told: &Told<'_>) -> String {
     let mut out = String::from("<section id=\"summary\"><h2>");
     out += &match counts.findings {
         0 if is_whole(told.exit) => format!("no drift on {all}"),
-        0 => format!("nothing found on {all}"),
+        0 => format!("no findings on {all}"),
         some => format!("{} on {}", count(some, "finding"), words::of_places(told.drift, &counts)),
     };
     out += "</h2><dl>";

@@ -1,21 +1,21 @@
-//! How much was found over time, as a drawing.
+//! The number of findings over time, as an SVG.
 
 use super::escape::line;
 use crate::drift::RunLine;
 use jiff::Timestamp;
 use std::fmt::Write as _;
 
-/// Runs that are drawn at most: the latest.
+/// Maximum number of drawn runs. The latest are drawn.
 const RUNS: usize = 400;
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 120.0;
-/// Room for the numbers to the left, and for the dates below.
+/// Space for the numbers to the left, the dates below, and above the lines.
 const LEFT: f64 = 40.0;
 const BELOW: f64 = 18.0;
 const ABOVE: f64 = 8.0;
 
-/// What is drawn: its class, its name, and its number in a run.
+/// A drawn line: its class, its name, and its value in a run.
 type Line = (&'static str, &'static str, fn(&RunLine) -> usize);
 
 const LINES: [Line; 3] = [
@@ -24,20 +24,20 @@ const LINES: [Line; 3] = [
     ("unreachable", "unreachable hosts", |run| run.unreachable),
 ];
 
-/// Returns the drawing; a sentence where there is nothing to draw yet.
+/// Returns the drawing, or a sentence if there are fewer than two runs.
 pub fn trend(runs: &[RunLine]) -> String {
     let points = points(runs);
     match points.len() {
         0 | 1 => {
-            "<section id=\"trend\"><h2>trend</h2><p>No trend yet: it takes the history of two runs.</p></section>\n"
+            "<section id=\"trend\"><h2>trend</h2><p>No trend yet: it needs the history of two runs.</p></section>\n"
                 .to_owned()
         }
         _ => drawn(&points),
     }
 }
 
-/// The latest runs with a time. Those that looked at fewer hosts than the others (`--on`) would read as if much had been put
-/// right.
+/// Returns the latest runs with a valid time. Omits runs on at most half as many hosts (`--on`), which would look as if
+/// findings had been resolved.
 fn points(runs: &[RunLine]) -> Vec<(f64, &RunLine)> {
     let late = &runs[runs.len().saturating_sub(RUNS)..];
     let most = late.iter().map(|run| run.hosts).max().unwrap_or(0);
@@ -78,10 +78,10 @@ fn drawn(points: &[(f64, &RunLine)]) -> String {
     out + "</svg>\n" + &legend(points) + "</section>\n"
 }
 
-/// Returns the drawing in words.
+/// Returns the text alternative of the drawing.
 fn said(points: &[(f64, &RunLine)]) -> String {
     let (first, last) = (points[0].1, points[points.len() - 1].1);
-    format!("findings of {} runs, from {} at first to {} now", points.len(), first.findings, last.findings)
+    format!("findings of {} runs, from {} to {}", points.len(), first.findings, last.findings)
 }
 
 fn legend(points: &[(f64, &RunLine)]) -> String {

@@ -1,4 +1,4 @@
-//! Whole pictures, with a clock that stands where the test puts it.
+//! Complete frames, with a clock set by the test.
 
 use super::super::heartbeat::heartbeat;
 use super::*;
@@ -11,7 +11,7 @@ use anstream::adapter::strip_str;
 
 const WIDE: Size = Size { columns: 100, lines: 24 };
 
-/// A run with its clock, in seconds.
+/// A run with its clock in seconds.
 struct Scene {
     state: RunState,
     began: Instant,
@@ -19,7 +19,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A run that has begun to apply `plan`, with four hosts at once.
+    /// Returns a run that started to apply `plan`, with four hosts at once.
     fn applying(plan: &Plan, past: &[Report]) -> Self {
         let state = RunState::applying(Workload::new(plan, 4, &PastDurations::of(past)));
         let mut scene = Self { state, began: Instant::now(), now: 0 };
@@ -55,7 +55,7 @@ impl Scene {
         self.event(Event::HostFinished { host: sample::host(name), outcome, reason: "".into() });
     }
 
-    /// Returns the picture, checked to fit.
+    /// Returns the frame and asserts that it fits.
     fn picture(&mut self, size: Size) -> String {
         let lines = render(&mut self.state, self.began + Duration::from_secs(self.now), size);
         let lines: Vec<String> = lines.iter().map(|line| strip_str(line).to_string()).collect();
@@ -69,7 +69,7 @@ fn id(step: &str) -> StepId {
     StepId::new("driver", step)
 }
 
-/// Hosts `gpu-001` to `gpu-NNN`, each with two steps to run.
+/// Returns a plan for hosts `gpu-001` to `gpu-NNN`, each with two steps to run.
 fn fleet(hosts: usize) -> Plan {
     let steps: Vec<_> = ["install", "persistenced"]
         .iter()
@@ -85,7 +85,7 @@ fn name(n: usize) -> String {
     format!("gpu-{n:03}")
 }
 
-/// A run in which `install` took five minutes and `persistenced` ten seconds.
+/// Returns a past run in which `install` took five minutes and `persistenced` ten seconds.
 fn past() -> Report {
     let step = |name, took| crate::engine::StepReport {
         id: id(name),
@@ -103,7 +103,7 @@ fn begin(scene: &mut Scene, hosts: impl Iterator<Item = usize>) {
     }
 }
 
-/// A step of the first host failed, the second is at its last step, a third prints, and a fourth waits.
+/// Returns a run: a step of the first host failed, the second runs its last step, the third prints, the fourth waits.
 fn busy(past: &[Report]) -> Scene {
     let mut scene = Scene::applying(&fleet(6), past);
     begin(&mut scene, 1..=4);

@@ -1,4 +1,4 @@
-//! What stands on a terminal after each write, on one that understands as much as is written.
+//! The content of a terminal after each write. The emulation understands only the sequences that forge writes.
 
 use super::*;
 use crate::engine::{Event, StepResult};
@@ -7,7 +7,7 @@ use crate::view::sample;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// Lines of a terminal and its cursor. What it does not know, it refuses.
+/// The lines of a terminal and its cursor. Panics on unknown sequences.
 #[derive(Default)]
 struct Screen {
     lines: Vec<Vec<char>>,
@@ -90,7 +90,7 @@ fn lasting_lines_scroll_above_a_picture_that_is_drawn_over() {
     let (began, shown) = (Instant::now(), || terminal.0.lock().unwrap().text());
     let second = Duration::from_secs(1);
     live.tick(began);
-    assert_eq!(shown(), [""; 0], "nothing goes on yet");
+    assert_eq!(shown(), [""; 0], "nothing is running yet");
     live.event(&Event::ExecStarted { hosts: 2 }, began);
     ["n1", "n2"].iter().for_each(|name| live.event(&Event::Connecting { host: sample::host(name) }, began));
     assert_eq!(shown(), [""; 0], "an event alone draws nothing");
@@ -104,7 +104,7 @@ fn lasting_lines_scroll_above_a_picture_that_is_drawn_over() {
     live.event(&closed("n2", Outcome::Ok), began + second);
     live.event(&finished(StepResult::Changed), began + second);
     live.finish();
-    assert_eq!(shown(), [lasting, lasting, ""], "the picture is gone, what lasts is there");
+    assert_eq!(shown(), [lasting, lasting, ""], "the picture is gone, lasting lines stay");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn an_unchanged_picture_is_not_written_again() {
 fn a_terminal_that_became_narrower_is_drawn_over_as_a_whole() {
     let before = ["x".repeat(50), "y".to_owned()];
     assert!(redraw(&before, &[], &[], 60).starts_with("\r\u{1b}[1A"));
-    assert!(redraw(&before, &[], &[], 20).starts_with("\r\u{1b}[3A"), "the first takes three lines now");
+    assert!(redraw(&before, &[], &[], 20).starts_with("\r\u{1b}[3A"), "the first takes three lines");
     assert_eq!(redraw(&[], &[], &[], 20), format!("\r{CLEAR_BELOW}"));
 }
 

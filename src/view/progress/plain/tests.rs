@@ -1,4 +1,4 @@
-//! Lines of progress, word for word.
+//! The exact lines of progress.
 
 use super::super::state::Phase;
 use super::*;
@@ -68,7 +68,7 @@ fn all() -> Vec<Event> {
             host: host("kubernetes"),
             recipe: "gpus".into(),
             name: "GPUs of every node".into(),
-            why: because("does not hold: a == b (n1 has 7)"),
+            why: because("failed: a == b (n1 has 7)"),
         },
         Event::StepStarted { host: node(), step: step(), title: because("nginx"), long: true },
         Event::StepOutput { host: node(), step: step(), line: because("Unpacking nginx …") },
@@ -85,7 +85,7 @@ fn all() -> Vec<Event> {
         Event::Node {
             host: node(),
             node: because("gpu-3"),
-            news: NodeNews::Waits { pods: vec![because("pod ml/a may not leave")] },
+            news: NodeNews::Waits { pods: vec![because("pod ml/a cannot be evicted")] },
         },
         Event::Node {
             host: node(),
@@ -143,7 +143,7 @@ fn a_download_is_no_silence() {
     assert_eq!(std::str::from_utf8(&bytes).unwrap(), "12:01:33 30s: driver.run 12.0 of 412.3 MB\n");
 }
 
-/// The API of a cluster is observed together with the hosts, but is not counted as one.
+/// The cluster's API is observed together with the hosts, but does not count as one.
 #[test]
 fn only_hosts_are_counted() {
     let mut state = RunState::default();
@@ -176,5 +176,9 @@ fn a_long_silence_is_broken() {
         "12:01:33 0/2 hosts, 30s: connecting on n1 (30s)",
         "12:01:33 0/2 hosts, 1m 00s: connecting on n1 (1m 00s)",
     ];
-    assert_eq!(std::str::from_utf8(&bytes).unwrap().lines().collect::<Vec<_>>(), lines, "nothing goes on at the end");
+    assert_eq!(
+        std::str::from_utf8(&bytes).unwrap().lines().collect::<Vec<_>>(),
+        lines,
+        "nothing is running at the end"
+    );
 }

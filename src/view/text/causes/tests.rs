@@ -1,4 +1,4 @@
-//! What text and Markdown name of blocked and unknown steps, against what JSON holds.
+//! Blocked and unknown steps in text and Markdown, compared with the JSON output.
 
 use crate::model::{BlockClass, ExitCode, Verdict};
 use crate::plan::{Plan, StepPlan};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 const CLASSES: [BlockClass; 5] =
     [BlockClass::Hardware, BlockClass::Rule, BlockClass::Busy, BlockClass::Host, BlockClass::Declaration];
 
-/// Returns the verdict of a number; most are blocked or unknown.
+/// Returns a verdict for a number. Most are blocked or unknown.
 fn verdict(number: u8) -> Verdict {
     match number {
         0..=4 => Verdict::Blocked(CLASSES[usize::from(number)]),
@@ -20,7 +20,7 @@ fn verdict(number: u8) -> Verdict {
     }
 }
 
-/// Per step: its verdict, its reason, whether it needs another one, and whether its title is its host's own.
+/// Per step: its verdict, its reason, whether it waits for another step, and whether its title is host-specific.
 type Made = (u8, u8, bool, bool);
 
 fn made_plan(hosts: &[Vec<Made>]) -> Plan {
@@ -41,7 +41,7 @@ fn plans() -> impl Strategy<Value = Plan> {
     prop::collection::vec(host, 1..6).prop_map(|hosts| made_plan(&hosts))
 }
 
-/// Steps on hosts that a document names under one verdict, with their ids.
+/// Number of blocked and unknown steps (steps times hosts) in a document, and their ids.
 #[derive(Debug, Default, PartialEq)]
 struct Named {
     blocked: usize,
@@ -49,7 +49,7 @@ struct Named {
     ids: BTreeSet<String>,
 }
 
-/// Reads JSON as a program does.
+/// Reads the JSON output.
 fn in_json(plan: &Plan) -> Named {
     let mut out = Vec::new();
     Json.plan(plan, ExitCode::Done, &mut out).unwrap();
@@ -70,7 +70,7 @@ fn in_json(plan: &Plan) -> Named {
     named
 }
 
-/// Reads text as a person does: entries of a section, steps times hosts.
+/// Reads the text output: entries of a section, steps times hosts.
 fn in_text(text: &str) -> Named {
     let mut named = Named::default();
     let (mut blocked, mut unknown, mut steps) = (false, false, 0);
@@ -126,7 +126,7 @@ proptest! {
         let (short, long, page) = (plain(&plan, 0), plain(&plan, 1), commented(&plan));
         for (name, text) in [("text", &short), ("-v", &long), ("Markdown", &page)] {
             let named = in_text(text);
-            // With -v a step that waits names what it waits for, which may be another one.
+            // With -v a waiting step names its dependency, which may have another verdict.
             prop_assert_eq!((named.blocked, named.unknown), (expected.blocked, expected.unknown), "{}: {}", name, text);
             prop_assert!(expected.ids.is_subset(&named.ids), "{}: {}", name, text);
             prop_assert_eq!(closing(text, "blocked"), expected.blocked, "{}: {}", name, text);
@@ -135,7 +135,7 @@ proptest! {
     }
 }
 
-/// A rule forbids a recipe of 13 steps: each after the first also needs the one before it.
+/// A rule blocks a recipe of 13 steps, each of which also needs the previous one.
 #[test]
 fn every_step_that_a_rule_blocks_is_named() {
     let blocked: Vec<Made> = (0..13).map(|at| (1, 0, at > 0, false)).collect();
@@ -151,7 +151,7 @@ fn every_step_that_a_rule_blocks_is_named() {
     assert_eq!(plan.exit_code(false), ExitCode::HostsFailed);
 }
 
-/// A comment has room for less than a plan may name: then it counts, and says where the names are.
+/// A comment may be too short to name all steps of a plan: then it counts them and says how to list them.
 #[test]
 fn markdown_counts_what_it_has_no_room_to_name() {
     let own = |host: usize| (0..60).map(move |at| (1, (host * 60 + at) as u8 % 200, true, true)).collect();
@@ -161,6 +161,6 @@ fn markdown_counts_what_it_has_no_room_to_name() {
     let page = commented(&plan);
     assert!(page.len() <= 65_000, "{}", page.len());
     assert!(page.contains("\nblocked by a rule: 2400 steps\n    = same on 40 hosts: gpu[00:39]\n"), "{page}");
-    assert!(page.contains("`forge show FILE` names each"), "{page}");
+    assert!(page.contains("run `forge show FILE` to list them"), "{page}");
     assert!(page.contains("/etc/motd"), "the change is still shown: {page}");
 }

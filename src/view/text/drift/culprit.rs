@@ -1,4 +1,4 @@
-//! Who made a finding: one line for all hosts that say the same, else a line for each of a few.
+//! The source of a change: one line per distinct answer, with its hosts if answers differ.
 
 use super::super::on_hosts;
 use super::distinct;
@@ -9,12 +9,12 @@ use crate::view::{count, escape};
 use indexmap::IndexMap;
 use std::io::{self, Write};
 
-/// Longer command lines are cut: the whole is in the JSON output. Characters.
+/// Longer command lines are cut. The JSON output has the complete command. Characters.
 const COMMAND_CHARS: usize = 160;
-/// More different answers are counted only.
+/// Number of answers shown. More are counted, unless `-v` is given.
 const ANSWERS: usize = 5;
 
-/// Writes who made what `findings` tell, each answer once.
+/// Writes the sources of the changes in `findings`, each once.
 pub fn write<'a>(findings: impl Iterator<Item = &'a Finding>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     let mut answers: IndexMap<String, Vec<&HostName>> = IndexMap::new();
     let mut all = Vec::new();
@@ -33,15 +33,15 @@ pub fn write<'a>(findings: impl Iterator<Item = &'a Finding>, verbose: bool, out
     }
     match answers.len().saturating_sub(shown) {
         0 => Ok(()),
-        more => writeln!(out, "    {}", paint(DIM, format!("and {}; -v shows them", count(more, "other answer")))),
+        more => writeln!(out, "    {}", paint(DIM, format!("and {}; -v shows them", count(more, "more source")))),
     }
 }
 
-/// Returns `by: alice (sudo), vim /etc/motd, 2026-11-22 03:10:04, says journal`, or `by: not found (WHY)`.
+/// Returns `by: alice (sudo), vim /etc/motd, 2026-11-22 03:10:04 UTC, found in journal`, or `by: not found (WHY)`.
 pub fn line(culprit: &Culprit) -> String {
     let (head, open) = match culprit.sure {
         Sure::Named => ("by", None),
-        Sure::Near => ("around then, perhaps not it", None),
+        Sure::Near => ("at about that time, possibly unrelated", None),
         Sure::Nobody => ("by", Some("not found")),
         Sure::Unknown => ("by", Some("unknown")),
     };
@@ -55,7 +55,7 @@ pub fn line(culprit: &Culprit) -> String {
     parts.extend(who(culprit));
     parts.extend(filled(&culprit.command).map(|command| escape::short(command.raw(), COMMAND_CHARS)));
     parts.extend(culprit.time.as_deref().filter(|time| !time.is_empty()).map(seconds));
-    parts.extend(shown(&culprit.source).map(|source| format!("says {source}")));
+    parts.extend(shown(&culprit.source).map(|source| format!("found in {source}")));
     match parts.is_empty() {
         true => format!("{head}: unknown"),
         false => format!("{head}: {}", parts.join(", ")),
@@ -77,7 +77,7 @@ fn who(culprit: &Culprit) -> Option<String> {
     }
 }
 
-/// Returns a time as people read it; all are UTC.
+/// Formats a UTC time for people.
 fn seconds(time: &str) -> String {
     escape::line(time).replacen('T', " ", 1).replacen('Z', " UTC", 1)
 }
@@ -114,16 +114,19 @@ mod tests {
     #[test]
     fn each_way_of_being_sure_has_its_words() {
         let vim = by(Sure::Named, Some("alice"), Some("sudo"), Some("vim /etc/motd"));
-        assert_eq!(line(&vim), "by: alice (sudo), vim /etc/motd, 2026-11-22 03:10:04 UTC, says journal");
+        assert_eq!(line(&vim), "by: alice (sudo), vim /etc/motd, 2026-11-22 03:10:04 UTC, found in journal");
         let near = by(Sure::Near, Some("bob"), Some("sudo"), Some("bash"));
-        assert_eq!(line(&near), "around then, perhaps not it: bob (sudo), bash, 2026-11-22 03:10:04 UTC, says journal");
+        assert_eq!(
+            line(&near),
+            "at about that time, possibly unrelated: bob (sudo), bash, 2026-11-22 03:10:04 UTC, found in journal"
+        );
         let nobody = Culprit { why: Some("no command names it".into()), ..by(Sure::Nobody, None, None, None) };
-        assert_eq!(line(&nobody), "by: not found (no command names it), 2026-11-22 03:10:04 UTC, says journal");
+        assert_eq!(line(&nobody), "by: not found (no command names it), 2026-11-22 03:10:04 UTC, found in journal");
         let unknown =
             Culprit { why: Some("no journal".into()), time: None, source: None, ..by(Sure::Unknown, None, None, None) };
         assert_eq!(line(&unknown), "by: unknown (no journal)");
         let itself = by(Sure::Named, None, Some("web.service"), Some("Failed"));
-        assert_eq!(line(&itself), "by: web.service, Failed, 2026-11-22 03:10:04 UTC, says journal");
+        assert_eq!(line(&itself), "by: web.service, Failed, 2026-11-22 03:10:04 UTC, found in journal");
     }
 
     #[test]
@@ -137,7 +140,7 @@ mod tests {
     fn equal_answers_are_told_once_and_different_ones_with_their_hosts() {
         let alice = || Some(by(Sure::Named, Some("alice"), Some("sudo"), Some("vim /etc/motd")));
         let same = written(&[("gpu01", alice()), ("gpu02", alice())], false);
-        assert_eq!(same, "    by: alice (sudo), vim /etc/motd, 2026-11-22 03:10:04 UTC, says journal\n");
+        assert_eq!(same, "    by: alice (sudo), vim /etc/motd, 2026-11-22 03:10:04 UTC, found in journal\n");
         let bob = Some(by(Sure::Named, Some("bob"), Some("sudo"), Some("rm x")));
         let mixed = written(&[("gpu01", alice()), ("gpu02", bob), ("gpu03", None), ("gpu04", alice())], false);
         insta::assert_snapshot!(mixed);
@@ -150,7 +153,7 @@ mod tests {
             .collect();
         let all: Vec<(&str, Option<Culprit>)> = all.iter().map(|(host, culprit)| (&**host, culprit.clone())).collect();
         let some = written(&all, false);
-        assert!(some.ends_with("    and 3 other answers; -v shows them\n"), "{some}");
+        assert!(some.ends_with("    and 3 more sources; -v shows them\n"), "{some}");
         assert_eq!(written(&all, true).lines().count(), 8);
     }
 }

@@ -1,4 +1,4 @@
-//! One step, verification or part of the hardware that is not as declared, for all hosts on which it is the same.
+//! A drifted step, verification or hardware part, for all hosts on which it is equal.
 
 use super::{culprit, distinct, named};
 use crate::drift::{Aspect, Cause, Finding};
@@ -12,38 +12,38 @@ use indexmap::IndexMap;
 use std::hash::Hash;
 use std::io::{self, Write};
 
-/// Longer values are cut: the whole is in the JSON output.
+/// Longer values are cut. The JSON output has the complete value.
 const VALUE_CHARS: usize = 160;
 
-/// What differs of one step, and the hosts on which it does so equally. Of each attribute the findings of all hosts.
+/// The differences of one step, and the hosts that share them. Holds the findings of all hosts for each attribute.
 pub struct Entry<'a> {
     attributes: Vec<Vec<&'a Finding>>,
 }
 
 impl<'a> Entry<'a> {
-    /// Returns the first of its findings: what is shown of it all share.
+    /// Returns the first finding. All findings share its displayed fields.
     pub fn first(&self) -> &'a Finding {
-        // An entry is made from at least one finding of at least one host.
+        // An entry has at least one finding of at least one host.
         self.attributes[0][0]
     }
 
-    /// Returns the findings of each attribute that differs.
+    /// Returns the findings of each differing attribute.
     pub fn attributes(&self) -> &[Vec<&'a Finding>] {
         &self.attributes
     }
 
-    /// Returns all its findings.
+    /// Returns all findings.
     pub fn all(&self) -> impl Iterator<Item = &'a Finding> {
         self.attributes.iter().flatten().copied()
     }
 
-    /// Returns its hosts, in the order in which they were found.
+    /// Returns the hosts, in order of first appearance.
     pub fn hosts(&self) -> Vec<&'a HostName> {
         distinct(self.attributes.iter().flatten().map(|finding| &finding.host))
     }
 }
 
-/// Collects the findings of each step of each host, then what is equal over hosts.
+/// Groups the findings by step and host, then groups hosts with equal findings.
 pub fn entries(findings: &[Finding]) -> Vec<Entry<'_>> {
     let mut steps: IndexMap<_, Vec<&Finding>> = IndexMap::new();
     for finding in findings {
@@ -65,7 +65,7 @@ pub fn entries(findings: &[Finding]) -> Vec<Entry<'_>> {
     groups.into_values().collect()
 }
 
-/// Everything of a finding that is shown of all hosts together. Times are not: they are shown as a span.
+/// Returns the displayed fields that hosts of one entry share. Times are excluded: they are shown as a span.
 fn shown(finding: &Finding) -> impl Hash + Eq + use<'_> {
     let what = (&finding.recipe, &finding.step, finding.aspect, &finding.attribute, &finding.kind, &finding.title);
     let why = (finding.verdict, &finding.reason, &finding.hint, finding.cause, finding.severity, finding.action);
@@ -77,7 +77,7 @@ fn shown(finding: &Finding) -> impl Hash + Eq + use<'_> {
     )
 }
 
-/// Writes one entry. `now` is the time of the run.
+/// Writes one entry. `now` is the start time of the run.
 pub fn write(entry: &Entry<'_>, verbose: bool, now: &str, out: &mut dyn Write) -> io::Result<()> {
     let first = entry.first();
     let (style, symbol) = symbol(first.cause);
@@ -110,7 +110,7 @@ fn symbol(cause: Cause) -> (Style, &'static str) {
     }
 }
 
-/// Returns `file /etc/motd  base/banner`, of a verification `base: page answers`.
+/// Returns `file /etc/motd  base/banner`, or `base: page answers` for a verification.
 fn head(finding: &Finding) -> String {
     let name = named(&finding.recipe, &finding.step);
     match finding.aspect {
@@ -124,28 +124,28 @@ fn head(finding: &Finding) -> String {
     }
 }
 
-/// Returns who moved, and what is not as declared.
+/// Returns the cause and the reason.
 fn why(entry: &Entry<'_>) -> String {
     let firsts: Vec<&Finding> = entry.attributes.iter().map(|findings| findings[0]).collect();
     let more = match entry.first().also {
         0 => String::new(),
-        some => format!(" (and {} of the recipe beside this one)", count(some, "step")),
+        some => format!(" (and {} of the recipe)", count(some, "more step")),
     };
     format!("{}{more}", escape::line(&about::why(&firsts)))
 }
 
-/// Returns since when it is so, and how often it came; nothing for what is new in this run.
+/// Returns since when the finding exists and how often it occurred. Returns nothing if it is new in this run.
 fn since(entry: &Entry<'_>, now: &str) -> String {
     let first = entry.all().map(|finding| finding.first_seen.as_str()).min().unwrap_or(now);
     let times = entry.all().map(|finding| finding.times).max().unwrap_or(1);
-    let flapping = if times > 1 { format!(", came {times} times within a day") } else { String::new() };
+    let flapping = if times > 1 { format!(", occurred {times} times within a day") } else { String::new() };
     match first == now {
         true => flapping,
         false => format!(", since {}{flapping}", escape::line(first)),
     }
 }
 
-/// Returns whether the head and the reason already say all of an attribute: of a command they do.
+/// Reports whether the head and the reason already show the whole attribute. This is the case for commands.
 fn is_said(finding: &Finding, attribute: &str) -> bool {
     attribute == finding.kind.raw() && !finding.secret && finding.desired.as_ref() == Some(&finding.title)
 }
@@ -157,7 +157,7 @@ fn attribute(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     }
     let (name, value) = (escape::line(name), about::value(finding));
     match about::pair(&value, |text| escape::value(text, VALUE_CHARS)).as_str() {
-        // The kind names no values: its reason says it all.
+        // The kind has no values: its reason is complete.
         "" => writeln!(out, "    {name}")?,
         shown => writeln!(out, "    {name}: {shown}")?,
     }
@@ -167,7 +167,7 @@ fn attribute(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// Returns a time of a record without what is below a second.
+/// Returns a time of a record without fractions of a second.
 fn seconds(time: &str) -> String {
     match time.split_once('.') {
         Some((whole, fraction)) if fraction.ends_with('Z') => format!("{}Z", escape::line(whole)),
@@ -175,7 +175,7 @@ fn seconds(time: &str) -> String {
     }
 }
 
-/// Writes who applied it last, and where it is declared.
+/// Writes who applied the step last, and its source location.
 fn details(entry: &Entry<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut applied: Vec<_> = entry.all().filter_map(|finding| finding.last_applied.as_ref()).collect();
     applied.sort_by(|a, b| a.time.cmp(&b.time));
@@ -186,7 +186,7 @@ fn details(entry: &Entry<'_>, out: &mut dyn Write) -> io::Result<()> {
         };
         let earlier = match first == last {
             true => String::new(),
-            false => format!(", first of these hosts {}", seconds(first.time.raw())),
+            false => format!(", earliest of these hosts {}", seconds(first.time.raw())),
         };
         writeln!(out, "    {}", paint(DIM, format!("last applied {}{earlier}", who(last))))?;
     }

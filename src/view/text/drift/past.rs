@@ -1,4 +1,4 @@
-//! What was found before: what was put right, what is passed over, and the history.
+//! Earlier findings: resolved ones, ignored ones, and the history.
 
 use super::named;
 use crate::drift::{History, IgnoredLine, Known, Offender, RunLine};
@@ -10,13 +10,13 @@ use indexmap::IndexMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Lines of what was put right that are shown without detail.
+/// Number of resolved findings shown without `-v`.
 const RESOLVED: usize = 10;
 
-/// Runs of a history that are listed; more are counted.
+/// Number of runs listed in a history. More are counted.
 const RUNS: usize = 20;
 
-/// Writes what was found before and is gone; of much the first, unless with detail.
+/// Writes the resolved findings: all if `verbose`, else the first ones.
 pub fn resolved(list: &[Known], verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     let steps = together(list);
     if steps.is_empty() {
@@ -34,12 +34,12 @@ pub fn resolved(list: &[Known], verbose: bool, out: &mut dyn Write) -> io::Resul
     writeln!(out)
 }
 
-/// What one step of one host had at one time: one finding or several.
+/// The findings of one step of one host at one time.
 struct Step<'a>(Vec<&'a Known>);
 
 impl<'a> Step<'a> {
     fn first(&self) -> &'a Known {
-        // It is made from at least one.
+        // A step has at least one finding.
         self.0[0]
     }
 
@@ -54,7 +54,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// Collects what is of one step and one time, and the hosts on which it is the same, in the order given.
+/// Groups findings by step and time, then groups hosts with equal findings, in input order.
 fn together(list: &[Known]) -> Vec<(Step<'_>, Vec<&HostName>)> {
     let mut steps: IndexMap<_, Vec<&Known>> = IndexMap::new();
     for known in list {
@@ -71,7 +71,7 @@ fn together(list: &[Known]) -> Vec<(Step<'_>, Vec<&HostName>)> {
     same.into_values().collect()
 }
 
-/// Writes entries whose time is over; with detail also those that passed something over.
+/// Writes expired ignore rules. If `verbose`, also writes the rules that matched findings.
 pub fn ignored(lines: &[IgnoredLine], verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     let told: Vec<&IgnoredLine> = lines.iter().filter(|line| verbose || line.expired).collect();
     if told.is_empty() {
@@ -83,10 +83,10 @@ pub fn ignored(lines: &[IgnoredLine], verbose: bool, out: &mut dyn Write) -> io:
         let (until, place) = (escape::line(&line.until), escape::line(&line.place));
         match line.expired {
             true => {
-                let head = format!("`{what}` is ignored no more: its last day was {until} ({why})");
+                let head = format!("`{what}` is no longer ignored: the entry expired after {until} ({why})");
                 writeln!(
                     out,
-                    "{} {head}\n    hint: remove the entry at {place}, or give it another day",
+                    "{} {head}\n    hint: remove the entry at {place}, or extend its `until`",
                     paint(UNKNOWN, "!")
                 )?;
             }
@@ -113,7 +113,7 @@ fn runs(runs: &[RunLine], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", paint(HEAD, "runs"))?;
     let more = runs.len().saturating_sub(RUNS);
     if more > 0 {
-        writeln!(out, "{} {} before", paint(DIM, "."), count(more, "run"))?;
+        writeln!(out, "{} {}", paint(DIM, "."), count(more, "earlier run"))?;
     }
     for run in &runs[more..] {
         let moved = words::counts(&[(run.new, "new"), (run.changed, "changed"), (run.resolved, "resolved")]);
@@ -173,9 +173,9 @@ fn text(name: &Untrusted) -> String {
 
 fn closing(history: &History) -> String {
     let quiet = history.runs.iter().filter(|run| run.is_quiet()).count();
-    let mut parts = vec![format!("{} ({quiet} quiet)", count(history.runs.len(), "run"))];
+    let mut parts = vec![format!("{} ({quiet} without drift)", count(history.runs.len(), "run"))];
     parts.push(format!("{} open, {} resolved", history.open.len(), history.resolved.len()));
     let repair = history.mean_time_to_repair_s;
-    parts.extend(repair.map(|seconds| format!("repaired within {} in the mean", took(Duration::from_secs(seconds)))));
+    parts.extend(repair.map(|seconds| format!("mean time to repair {}", took(Duration::from_secs(seconds)))));
     format!("{} {}", paint(HEAD, "history:"), parts.join("; "))
 }

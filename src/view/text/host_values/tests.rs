@@ -1,4 +1,4 @@
-//! What is folded is exact: from one host's text and the values that are named, each host's own text is made again.
+//! The fold is lossless: one host's text and the named values reproduce each host's own text.
 
 use super::*;
 use crate::model::{Disruption, Verdict};
@@ -32,7 +32,7 @@ fn text(step: &StepPlan) -> String {
     words(step).map(|word| word.text).collect()
 }
 
-/// Makes the text of a host as a reader does: from what is shown, and the words that differ there.
+/// Reconstructs the text of a host like a reader does: from the shown text and the differing words.
 fn made_again(folded: &FoldedStep<'_>, host: &HostName) -> String {
     let own = |word: &Word<'_>| {
         let numbered = format!("{}, word {}", word.place, word.number);
@@ -59,7 +59,7 @@ fn what_differs_by_values_of_hosts_is_shown_once() {
         shown,
         [[
             "shown for gpu01; on the other hosts only these words differ:",
-            "  content line 2: the name of the host",
+            "  content line 2: the host name",
             "  content line 3: 10.0.0.1 on gpu01, 10.0.0.2 on gpu02, 10.0.0.3 on gpu03 and 13 more values; -v shows all",
         ]]
     );
@@ -70,17 +70,17 @@ fn what_differs_by_values_of_hosts_is_shown_once() {
 fn another_shape_another_line_and_a_few_texts_are_shown_whole() {
     let line = |text: &str| step("/etc/x", &format!("@@ -0,0 +1 @@\n+{text}\n"));
     let texts = |steps| described(steps, false).len();
-    assert_eq!(texts(vec![line("a 1"), line("a 2")]), 2, "two are read as quickly as a fold");
-    assert_eq!(texts(vec![line("a 1"), line("a 2"), line("a = 3"), line("a 4")]), 2, "what stands between words");
+    assert_eq!(texts(vec![line("a 1"), line("a 2")]), 2, "two texts are as short as a fold");
+    assert_eq!(texts(vec![line("a 1"), line("a 2"), line("a = 3"), line("a 4")]), 2, "the text between words differs");
     let removed = |n: usize| step("/etc/x", &format!("@@ -1 +0,0 @@\n-a {n}\n"));
-    assert_eq!(texts(vec![line("a 1"), removed(2), removed(3), removed(4)]), 2, "a line that goes is none that comes");
+    assert_eq!(texts(vec![line("a 1"), removed(2), removed(3), removed(4)]), 2, "a removed line is not an added line");
     let many = |n: usize| line(&(0..9).map(|at| format!("w{n}{at}")).collect::<Vec<_>>().join(" "));
-    assert_eq!(texts((1..=3).map(many).collect()), 3, "where all differs nothing is the same");
+    assert_eq!(texts((1..=3).map(many).collect()), 3, "nothing in common");
     let class = |n: usize| StepPlan { disruption: [Disruption::D0, Disruption::D1][n % 2], ..line(&format!("a {n}")) };
-    assert_eq!(texts((1..=6).map(class).collect()), 2, "what it disturbs is no word");
+    assert_eq!(texts((1..=6).map(class).collect()), 2, "the disruption class is not a word");
 }
 
-/// `1` stands twice, and only one of the two is the host's own.
+/// `1` occurs twice, and only one of the two is host-specific.
 #[test]
 fn a_word_that_stands_twice_is_told_by_its_number() {
     let own = |n: usize| step("/etc/x", &format!("@@ -0,0 +1 @@\n+{n} 1\n"));
@@ -88,7 +88,7 @@ fn a_word_that_stands_twice_is_told_by_its_number() {
     assert_eq!(shown[0][1], "  content line 2, word 1: 1 on gpu01, 2 on gpu02, 3 on gpu03");
 }
 
-/// Ten thousand hosts with a file of their own must not take what their texts take many times over.
+/// Folding thousands of hosts with individual files must not need a multiple of the size of their texts.
 #[test]
 fn many_long_texts_are_folded_without_a_copy_of_their_words() {
     let own = |host: usize| {
@@ -102,12 +102,12 @@ fn many_long_texts_are_folded_without_a_copy_of_their_words() {
     assert_eq!(folded.len(), 1);
     let [value] = folded[0].values.as_slice() else { panic!("{:?}", folded[0].values) };
     assert_eq!((value.places.len(), value.words.len()), (200, 2000));
-    assert!(folded[0].describe_values(false)[1].ends_with(": the name of the host"), "{:?}", value.places);
+    assert!(folded[0].describe_values(false)[1].ends_with(": the host name"), "{:?}", value.places);
     assert!(used.bytes_max < 8 << 20, "{} bytes", used.bytes_max);
     assert!(used.count_total < 2000 * 50, "{} allocations", used.count_total);
 }
 
-/// Each is compared with those alone that it may be folded with.
+/// A text is only compared with texts of the same shape.
 #[test]
 fn many_texts_of_which_none_is_like_another_cost_little_each() {
     let own = |host: usize| step("/etc/x", &format!("@@ -0,0 +1 @@\n+{}=\n", "+".repeat(host)));
@@ -120,7 +120,7 @@ fn many_texts_of_which_none_is_like_another_cost_little_each() {
         let groups = group::steps(&plan, StepPlan::acts);
         let mut folded = Vec::new();
         let used = allocation_counter::measure(|| folded = fold_host_values(groups));
-        assert_eq!(folded.len(), 2000, "all are shown whole");
+        assert_eq!(folded.len(), 2000, "all are shown in full");
         assert!(folded.iter().all(|step| step.values.is_empty()));
         assert!(used.bytes_max < 8 << 20, "{} bytes", used.bytes_max);
         assert!(used.count_total < 2000 * 20, "{} allocations", used.count_total);
