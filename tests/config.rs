@@ -18,9 +18,10 @@ mod schemas;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use forge::config::{
-    self, Expanded, Expander, Exports, FactSource, Instance, Judged, Known, LoadOptions, Need, Project, State,
+    self, ConditionOutcome, ExpandedStep, ExpansionInputs, ExpansionState, ExportedValues, FactSource, LoadOptions,
+    PendingInput, Project, RecipeInstance, StepExpander,
 };
-use forge::diag::{Diags, Sources, render};
+use forge::diag::{DiagList, SourceMap, render};
 use forge::facts::Facts;
 use forge::model::HostName;
 use proptest::prelude::*;
@@ -31,11 +32,11 @@ fn env(name: &str) -> Option<String> {
     (name == "FORGE_TEST_SECRET").then(|| "hunter2!".to_owned())
 }
 
-fn load(path: &Utf8Path) -> (Option<config::Project>, Diags, Sources) {
+fn load(path: &Utf8Path) -> (Option<config::Project>, DiagList, SourceMap) {
     config::load(path, &LoadOptions { trust: false, embedded: &[], env: &env })
 }
 
-fn rendered(diags: &Diags, sources: &Sources, root: &Utf8Path) -> String {
+fn rendered(diags: &DiagList, sources: &SourceMap, root: &Utf8Path) -> String {
     let texts: Vec<String> = diags.0.iter().map(|diag| render(diag, sources, false)).collect();
     (texts.join("\n\n") + "\n").replace(&format!("{root}/"), "")
 }
@@ -93,20 +94,26 @@ fn example(name: &str) -> Project {
     load(&folder.join("inventory.yaml")).0.unwrap()
 }
 
-fn instance<'p>(project: &'p Project, host: &str, recipe: &str) -> &'p Arc<Instance> {
+fn instance<'p>(project: &'p Project, host: &str, recipe: &str) -> &'p Arc<RecipeInstance> {
     project.instances[&HostName::new(host)].iter().find(|instance| instance.recipe.name == recipe).unwrap()
 }
 
-fn expand(project: &Project, host: &str, id: &str, facts: FactSource<'_>, exports: &Exports) -> Vec<Expanded> {
+fn expand(
+    project: &Project,
+    host: &str,
+    id: &str,
+    facts: FactSource<'_>,
+    exports: &ExportedValues,
+) -> Vec<ExpandedStep> {
     let (recipe, step) = id.split_once('/').unwrap();
     let instance = instance(project, host, recipe);
     let step = instance.recipe.steps.iter().find(|s| s.name == step).unwrap();
-    let known = Known { facts, exports };
-    Expander::new(project).expand(&project.hosts[&HostName::new(host)], instance, step, &known).to_vec()
+    let known = ExpansionInputs { facts, exports };
+    StepExpander::new(project).expand(&project.hosts[&HostName::new(host)], instance, step, &known).to_vec()
 }
 
-fn one(project: &Project, host: &str, id: &str) -> Expanded {
-    let mut turns = expand(project, host, id, FactSource::NotYet, &Exports::new());
+fn one(project: &Project, host: &str, id: &str) -> ExpandedStep {
+    let mut turns = expand(project, host, id, FactSource::NotYet, &ExportedValues::new());
     assert_eq!(turns.len(), 1);
     turns.remove(0)
 }
@@ -116,9 +123,9 @@ fn sha256(text: &str) -> String {
     sha2::Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn desired(turn: &Expanded) -> serde_json::Value {
+fn desired(turn: &ExpandedStep) -> serde_json::Value {
     match &turn.state {
-        State::Resource(resource) => resource.desired(),
+        ExpansionState::Resource(resource) => resource.desired(),
         other => panic!("{}: {other:?}", turn.id),
     }
 }
@@ -157,23 +164,30 @@ fn steps_become_resources() {
     assert!(!one(&project, node, "nvidia-gsp/module option").absent);
     assert!(one(&project, "login", "legacy-agent/package").absent);
     let driver = instance(&project, node, "nvidia-driver");
-    let known = Known { facts: FactSource::NotYet, exports: &Exports::new() };
-    let judged =
-        Expander::new(&project).verify(&project.hosts[&HostName::new(node)], driver, &driver.recipe.verify[0], &known);
-    assert_eq!(judged, Judged::Check { script: "test \"$(cat /sys/module/nvidia/version)\" = 560.35.03".into() });
+    let known = ExpansionInputs { facts: FactSource::NotYet, exports: &ExportedValues::new() };
+    let judged = StepExpander::new(&project).verify(
+        &project.hosts[&HostName::new(node)],
+        driver,
+        &driver.recipe.verify[0],
+        &known,
+    );
+    assert_eq!(
+        judged,
+        ConditionOutcome::Check { script: "test \"$(cat /sys/module/nvidia/version)\" = 560.35.03".into() }
+    );
 }
 
 #[test]
 fn exports_are_waited_for_and_then_read() {
     let project = example("mesh");
     let turn = one(&project, "n2", "ssh-mesh/authorized keys");
-    let State::Deferred(deferred) = turn.state else { panic!("{:?}", turn.state) };
-    assert_eq!(deferred.need, Need::Export { recipe: "ssh-mesh".into(), name: "public_key".into() });
+    let ExpansionState::Deferred(deferred) = turn.state else { panic!("{:?}", turn.state) };
+    assert_eq!(deferred.need, PendingInput::Export { recipe: "ssh-mesh".into(), name: "public_key".into() });
     assert_eq!(
         (deferred.title.as_deref(), deferred.fields),
         (Some("/home/train/.ssh/authorized_keys"), vec!["content".to_owned()])
     );
-    let mut exports = Exports::new();
+    let mut exports = ExportedValues::new();
     let made = exports.entry("ssh-mesh".to_owned()).or_default();
     made.insert("public_key".into(), Some(json!("ssh-ed25519 AAAA mesh")));
     made.insert("host_key".into(), Some(json!({"n1": "k1", "n2": "k2", "n3": "k3"})));
@@ -181,27 +195,27 @@ fn exports_are_waited_for_and_then_read() {
     assert_eq!(desired(turn)["content"]["sha256"], sha256("n1,10.0.0.1 k1\nn2,10.0.0.2 k2\nn3,10.0.0.3 k3\n"));
     assert!(matches!(
         expand(&project, "n2", "ssh-mesh/authorized keys", FactSource::NotYet, &exports)[0].state,
-        State::Resource(_)
+        ExpansionState::Resource(_)
     ));
 }
 
 #[test]
 fn each_makes_turns_and_facts_decide_later() {
     let project = example("kube");
-    let turns = expand(&project, "w01", "kube-packages/sysctl", FactSource::NotYet, &Exports::new());
+    let turns = expand(&project, "w01", "kube-packages/sysctl", FactSource::NotYet, &ExportedValues::new());
     let ids: Vec<_> = turns.iter().map(|turn| turn.id.to_string()).collect();
     assert_eq!(
         ids,
         ["kube-packages/sysctl[net.ipv4.ip_forward]", "kube-packages/sysctl[net.bridge.bridge-nf-call-iptables]"]
     );
     assert!(
-        matches!(&one(&project, "w01", "kube-packages/load module").state, State::Deferred(d) if d.need == Need::Facts)
+        matches!(&one(&project, "w01", "kube-packages/load module").state, ExpansionState::Deferred(d) if d.need == PendingInput::Facts)
     );
     let mut facts = Facts::default();
     facts.0.insert("virtualization".into(), Ok(json!("lxc")));
-    let turn =
-        expand(&project, "w01", "kube-packages/load module", FactSource::Known(&facts), &Exports::new()).remove(0);
-    assert!(matches!(&turn.state, State::NotApplicable(why) if why == "`when` is false"));
+    let turn = expand(&project, "w01", "kube-packages/load module", FactSource::Known(&facts), &ExportedValues::new())
+        .remove(0);
+    assert!(matches!(&turn.state, ExpansionState::NotApplicable(why) if why == "`when` is false"));
     assert_eq!(turn.reads.into_iter().collect::<Vec<_>>(), ["virtualization"]);
     let control = instance(&project, "cp", "kube-control");
     assert_eq!(control.params["endpoint"].value, json!("10.1.0.1:6443"));
@@ -217,7 +231,7 @@ fn a_secret_never_shows() {
     let project = load(&root.join("inventory.yaml")).0.unwrap();
     let turn = one(&project, "h", "r/s");
     assert!(!format!("{project:?} {turn:?}").contains("hunter2!"));
-    let State::Resource(resource) = &turn.state else { panic!("{turn:?}") };
+    let ExpansionState::Resource(resource) = &turn.state else { panic!("{turn:?}") };
     assert_eq!(resource.title(), "/t");
 }
 
@@ -255,8 +269,8 @@ fn many_hosts_share_what_is_equal() {
     let inventory = "cluster: c\nhosts:\n  n[0001:2000]: { address: \"10.0.[0:19].[1:100]\" }\ngroups: { all: { vars: { a: x } } }\napply: [{ recipe: r, on: all }]\n";
     write(root, inventory, &format!("recipe: r\nparams: {{ a: {{ type: text }} }}\nsteps:\n{steps}"));
     let project = load(&root.join("inventory.yaml")).0.unwrap();
-    let expander = Expander::new(&project);
-    let known = Known { facts: FactSource::NotYet, exports: &Exports::new() };
+    let expander = StepExpander::new(&project);
+    let known = ExpansionInputs { facts: FactSource::NotYet, exports: &ExportedValues::new() };
     let mut count = 0;
     for (name, own) in &project.instances {
         for step in own.iter().flat_map(|instance| instance.recipe.steps.iter().map(move |step| (instance, step))) {

@@ -1,6 +1,6 @@
 //! The generated files in the repository match the code. `FORGE_BLESS=1` writes them.
 
-#![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test that panics has failed")]
+#![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a panic fails the test")]
 
 use forge::config;
 use forge::diag::Code;

@@ -8,7 +8,7 @@
     clippy::expect_used,
     clippy::print_stderr,
     clippy::unwrap_used,
-    reason = "a test that panics has failed"
+    reason = "a panic fails the test"
 )]
 
 #[path = "sandbox/documents.rs"]

@@ -31,11 +31,11 @@ mod speed;
 mod tables;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use forge::config::{self, Expander, Exports, LoadOptions, Project, StepFilter};
+use forge::config::{self, ExportedValues, LoadOptions, Project, StepExpander, StepFilter};
 use forge::diag::render;
 use forge::model::SecretStore;
-use forge::plan::{self, Chosen, Ground, HostSeen, Plan, Policy};
-use forge::view::{Text, Writer};
+use forge::plan::{self, ChosenHosts, ObservedHost, Plan, PlanContext, PlanPolicy};
+use forge::view::{ResultWriter, TextWriter};
 use serde_json::Value;
 
 /// A case: the answers of hosts, and the options of the command line.
@@ -47,9 +47,9 @@ pub struct Case {
 
 /// All inputs of a plan.
 pub struct Look {
-    pub seen: Vec<HostSeen>,
-    pub chosen: Chosen,
-    pub exports: Exports,
+    pub seen: Vec<ObservedHost>,
+    pub chosen: ChosenHosts,
+    pub exports: ExportedValues,
     pub secrets: SecretStore,
 }
 
@@ -66,11 +66,11 @@ pub fn load(inventory: &Utf8Path) -> Project {
 /// Observes like the engine: first facts and probes that need no facts, then the rest, then probes that need exported
 /// values of other hosts.
 pub fn look(project: &Project, case: &Case, backwards: bool) -> Look {
-    let expander = Expander::new(project);
+    let expander = StepExpander::new(project);
     let mut look = Look {
         seen: host::first_look(project, &case.answers),
-        chosen: Chosen::new(),
-        exports: Exports::new(),
+        chosen: ChosenHosts::new(),
+        exports: ExportedValues::new(),
         secrets: project.secrets.clone(),
     };
     if backwards {
@@ -78,17 +78,17 @@ pub fn look(project: &Project, case: &Case, backwards: bool) -> Look {
     }
     for _ in 0..2 {
         let (exports, chosen, secrets) = (look.exports.clone(), look.chosen.clone(), look.secrets.clone());
-        let ground = |chosen| Ground {
+        let ground = |chosen| PlanContext {
             project,
             expander: &expander,
             filter: &case.filter,
             exports: &exports,
             chosen,
             secrets: &secrets,
-            policy: Policy::default(),
+            policy: PlanPolicy::default(),
         };
         look.seen.iter_mut().for_each(|seen| host::look(ground(&chosen), seen, &case.answers));
-        let nobody = Chosen::new();
+        let nobody = ChosenHosts::new();
         look.chosen = plan::choose(ground(&nobody), &look.seen);
         look.exports = plan::published(ground(&look.chosen), &look.seen, &mut look.secrets).exports();
     }
@@ -96,14 +96,14 @@ pub fn look(project: &Project, case: &Case, backwards: bool) -> Look {
 }
 
 pub fn plan_of(project: &Project, case: &Case, look: &Look) -> Plan {
-    plan::plan(&plan::Inputs {
+    plan::plan(&plan::PlanInputs {
         project,
         filter: &case.filter,
         seen: &look.seen,
         exports: &look.exports,
         chosen: &look.chosen,
         secrets: &look.secrets,
-        policy: Policy::default(),
+        policy: PlanPolicy::default(),
     })
 }
 
@@ -114,7 +114,7 @@ fn make(project: &Project, case: &Case) -> Plan {
 /// Returns the plan's text without colors, and its exit codes.
 fn shown(plan: &Plan, verbose: u8, root: &Utf8Path) -> String {
     let mut out = Vec::new();
-    let text = Text { verbose, target: None };
+    let text = TextWriter { verbose, target: None };
     text.plan(plan, plan.exit_code(false), &mut out).unwrap();
     let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
     let codes = [false, true].map(|detailed| plan.exit_code(detailed).code());

@@ -5,7 +5,7 @@ use ureq::http::Uri;
 
 /// An absolute `http` or `https` URL without credentials and fragment.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Address {
+pub struct HttpUrl {
     https: bool,
     /// Host and port as written.
     authority: String,
@@ -13,7 +13,7 @@ pub struct Address {
     path: String,
 }
 
-impl Address {
+impl HttpUrl {
     /// Parses a URL.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for HttpUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}{}", if self.https { "https" } else { "http" }, self.authority, self.path)
     }
@@ -117,18 +117,18 @@ fn without_secrets(location: &str) -> String {
 mod tests {
     use super::*;
 
-    fn address(text: &str) -> Address {
-        Address::parse(text).unwrap()
+    fn address(text: &str) -> HttpUrl {
+        HttpUrl::parse(text).unwrap()
     }
 
     #[test]
     fn only_plain_absolute_urls_are_addresses() {
         assert_eq!(address("https://Mirror.example/a/b.run?x=1#f").to_string(), "https://mirror.example/a/b.run?x=1");
         assert_eq!(address("http://h").to_string(), "http://h/");
-        assert_eq!(Address::parse("ftp://h/x"), Err("is neither http nor https"));
-        assert_eq!(Address::parse("mirror/x.run"), Err("is not a URL"));
-        assert_eq!(Address::parse("/x.run"), Err("is not an absolute URL"));
-        assert_eq!(Address::parse("https://u:p@h/x"), Err("holds credentials, which would be shown"));
+        assert_eq!(HttpUrl::parse("ftp://h/x"), Err("is neither http nor https"));
+        assert_eq!(HttpUrl::parse("mirror/x.run"), Err("is not a URL"));
+        assert_eq!(HttpUrl::parse("/x.run"), Err("is not an absolute URL"));
+        assert_eq!(HttpUrl::parse("https://u:p@h/x"), Err("holds credentials, which would be shown"));
     }
 
     #[test]

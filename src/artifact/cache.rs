@@ -1,6 +1,6 @@
 //! The artifact cache on the controller: files named by their SHA-256, and partial downloads.
 
-use super::Sha256;
+use super::Sha256Digest;
 use camino::{Utf8Path, Utf8PathBuf};
 use fs_err as fs;
 use sha2::Digest;
@@ -10,21 +10,21 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 
 /// A folder with one file per digest.
 #[derive(Clone, Debug)]
-pub struct Cache {
+pub struct ArtifactCache {
     root: Utf8PathBuf,
 }
 
 /// A file in the cache. Its digest was checked when it was added.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct VerifiedFile {
     pub path: Utf8PathBuf,
-    pub sha256: Sha256,
+    pub sha256: Sha256Digest,
     pub bytes: u64,
 }
 
 /// A partial download. Only the holder of its lock writes it.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PartialDownload {
     pub file: File,
     path: Utf8PathBuf,
 }
@@ -32,7 +32,7 @@ pub(super) struct Part {
 /// Size of one read in bytes.
 const CHUNK: usize = 256 * 1024;
 
-impl Cache {
+impl ArtifactCache {
     /// Returns the cache in `root`; nothing is created yet.
     pub fn new(root: impl Into<Utf8PathBuf>) -> Self {
         Self { root: root.into() }
@@ -50,10 +50,10 @@ impl Cache {
     ///
     /// # Errors
     /// The cache cannot be read.
-    pub fn find(&self, sha256: &Sha256) -> io::Result<Option<Held>> {
+    pub fn find(&self, sha256: &Sha256Digest) -> io::Result<Option<VerifiedFile>> {
         let path = self.path(sha256.as_str());
         match fs::metadata(&path) {
-            Ok(meta) => Ok(Some(Held { path, sha256: sha256.clone(), bytes: meta.len() })),
+            Ok(meta) => Ok(Some(VerifiedFile { path, sha256: sha256.clone(), bytes: meta.len() })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -63,7 +63,7 @@ impl Cache {
     ///
     /// # Errors
     /// The file cannot be read or deleted.
-    pub fn check(&self, sha256: &Sha256) -> io::Result<Option<Held>> {
+    pub fn check(&self, sha256: &Sha256Digest) -> io::Result<Option<VerifiedFile>> {
         let Some(held) = self.find(sha256)? else { return Ok(None) };
         if digest(fs::File::open(&held.path)?.into_file(), u64::MAX)? == *sha256 {
             return Ok(Some(held));
@@ -77,7 +77,7 @@ impl Cache {
     ///
     /// # Errors
     /// The folder or the file cannot be created or locked.
-    pub(super) fn part(&self, key: &str) -> io::Result<Part> {
+    pub(super) fn part(&self, key: &str) -> io::Result<PartialDownload> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.root)?;
         let path = self.path(&format!("{key}.part"));
         loop {
@@ -86,7 +86,7 @@ impl Cache {
             // The previous lock holder may have finished and renamed the file.
             let same = fs::metadata(&path).is_ok_and(|there| is_same(&there, &file));
             if same {
-                return Ok(Part { file, path });
+                return Ok(PartialDownload { file, path });
             }
         }
     }
@@ -95,7 +95,7 @@ impl Cache {
     ///
     /// # Errors
     /// The file cannot be deleted.
-    pub(super) fn discard(&self, part: Part) -> io::Result<()> {
+    pub(super) fn discard(&self, part: PartialDownload) -> io::Result<()> {
         fs::remove_file(&part.path)
     }
 
@@ -103,12 +103,12 @@ impl Cache {
     ///
     /// # Errors
     /// The file cannot be synced or renamed.
-    pub(super) fn keep(&self, part: Part, sha256: &Sha256) -> io::Result<Held> {
+    pub(super) fn keep(&self, part: PartialDownload, sha256: &Sha256Digest) -> io::Result<VerifiedFile> {
         let path = self.path(sha256.as_str());
         part.file.sync_all()?;
         fs::rename(&part.path, &path)?;
         let bytes = part.file.metadata()?.len();
-        Ok(Held { path, sha256: sha256.clone(), bytes })
+        Ok(VerifiedFile { path, sha256: sha256.clone(), bytes })
     }
 }
 
@@ -117,7 +117,7 @@ fn is_same(there: &std::fs::Metadata, file: &File) -> bool {
     file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
 }
 
-impl Part {
+impl PartialDownload {
     /// Returns the number of bytes received so far.
     pub fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
@@ -129,30 +129,30 @@ impl Part {
     }
 
     /// Returns the digest of the received bytes.
-    pub fn digest(&self) -> io::Result<Sha256> {
+    pub fn digest(&self) -> io::Result<Sha256Digest> {
         digest(self.file.try_clone()?, u64::MAX)
     }
 }
 
-impl Held {
+impl VerifiedFile {
     /// Returns the digest of the first `bytes` of the file.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn digest_of_first(&self, bytes: u64) -> io::Result<Sha256> {
+    pub fn digest_of_first(&self, bytes: u64) -> io::Result<Sha256Digest> {
         digest(fs::File::open(&self.path)?.into_file(), bytes)
     }
 }
 
 /// Returns the digest of the first `bytes` of a file.
-pub(super) fn digest(mut file: File, bytes: u64) -> io::Result<Sha256> {
+pub(super) fn digest(mut file: File, bytes: u64) -> io::Result<Sha256Digest> {
     file.seek(SeekFrom::Start(0))?;
     let mut file = file.take(bytes);
     let mut hasher = sha2::Sha256::new();
     let mut buffer = vec![0; CHUNK];
     loop {
         match file.read(&mut buffer)? {
-            0 => return Ok(Sha256::of(hasher)),
+            0 => return Ok(Sha256Digest::of(hasher)),
             count => hasher.update(&buffer[..count]),
         }
     }

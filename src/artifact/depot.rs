@@ -1,8 +1,10 @@
 //! Provides artifacts: from the cache, else from the network.
 
-use super::cache::Part;
+use super::cache::PartialDownload;
 use super::error::plain;
-use super::{Address, Artifact, Cache, Client, FetchError, Held, Sha256, Source, file};
+use super::{
+    Artifact, ArtifactCache, ArtifactHttpClient, ArtifactSource, FetchError, HttpUrl, Sha256Digest, VerifiedFile, file,
+};
 use crate::model::SecretStore;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -11,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, OnceCell};
 
 /// Receives the number of received bytes, and the total if it is known.
-pub type Told = Arc<dyn Fn(u64, Option<u64>) + Send + Sync>;
+pub type DownloadProgressFn = Arc<dyn Fn(u64, Option<u64>) + Send + Sync>;
 
 /// Maximum number of attempts without progress.
 const TRIES: u32 = 5;
@@ -21,23 +23,23 @@ const PAUSE: Duration = Duration::from_secs(1);
 const CHUNK: usize = 128 * 1024;
 
 /// Artifacts that are available or being fetched, by source and digest.
-type Had = BTreeMap<(Source, Sha256), Arc<OnceCell<Held>>>;
+type FetchOnceMap = BTreeMap<(ArtifactSource, Sha256Digest), Arc<OnceCell<VerifiedFile>>>;
 
 /// Provides artifacts to a run: each is fetched once, however many hosts need it.
 #[derive(Debug)]
-pub struct Depot {
-    cache: Cache,
+pub struct ArtifactFetcher {
+    cache: ArtifactCache,
     offline: bool,
     pause: Duration,
-    client: OnceLock<Client>,
+    client: OnceLock<ArtifactHttpClient>,
     /// The artifacts of this run so far, by source and digest.
-    had: Mutex<Had>,
+    had: Mutex<FetchOnceMap>,
 }
 
 /// An artifact, and whether it was fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetched {
-    pub held: Held,
+pub struct FetchedArtifact {
+    pub held: VerifiedFile,
     /// Whether this call fetched it; otherwise it was available locally.
     pub new: bool,
 }
@@ -45,26 +47,26 @@ pub struct Fetched {
 /// An artifact without a declared digest, and its final address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedDigest {
-    pub fetched: Fetched,
+    pub fetched: FetchedArtifact,
     /// The address after every redirect, without its query; `None` for a file of the inventory's tree.
-    pub source_url: Option<Address>,
+    pub source_url: Option<HttpUrl>,
 }
 
-impl Depot {
+impl ArtifactFetcher {
     /// Returns a depot with this cache. With `offline`, an artifact that is not cached is an error.
-    pub fn new(cache: Cache, offline: bool) -> Self {
+    pub fn new(cache: ArtifactCache, offline: bool) -> Self {
         Self { cache, offline, pause: PAUSE, client: OnceLock::new(), had: Mutex::default() }
     }
 
     /// Uses `client` instead of the default one, and waits `pause` between attempts.
     #[cfg(test)]
-    pub(super) fn with(mut self, client: Client, pause: Duration) -> Self {
+    pub(super) fn with(mut self, client: ArtifactHttpClient, pause: Duration) -> Self {
         self.client = OnceLock::from(client);
         self.pause = pause;
         self
     }
 
-    pub fn cache(&self) -> &Cache {
+    pub fn cache(&self) -> &ArtifactCache {
         &self.cache
     }
 
@@ -76,7 +78,12 @@ impl Depot {
     ///
     /// # Errors
     /// The artifact is not available, or has another digest than declared.
-    pub async fn get(&self, artifact: &Artifact, secrets: &SecretStore, told: &Told) -> Result<Held, FetchError> {
+    pub async fn get(
+        &self,
+        artifact: &Artifact,
+        secrets: &SecretStore,
+        told: &DownloadProgressFn,
+    ) -> Result<VerifiedFile, FetchError> {
         let key = (artifact.source.clone(), artifact.sha256.clone());
         let cell = self.had.lock().await.entry(key).or_default().clone();
         let work = async { self.bring(artifact, secrets, told, false).await.map(|fetched| fetched.held) };
@@ -98,8 +105,8 @@ impl Depot {
         &self,
         artifact: &Artifact,
         secrets: &SecretStore,
-        told: &Told,
-    ) -> Result<Fetched, FetchError> {
+        told: &DownloadProgressFn,
+    ) -> Result<FetchedArtifact, FetchError> {
         self.bring(artifact, secrets, told, true).await
     }
 
@@ -109,20 +116,20 @@ impl Depot {
     /// The artifact is not available.
     pub async fn learn(
         &self,
-        source: &Source,
+        source: &ArtifactSource,
         secrets: &SecretStore,
-        told: &Told,
+        told: &DownloadProgressFn,
     ) -> Result<FetchedDigest, FetchError> {
         match source {
-            Source::File(path) => {
+            ArtifactSource::File(path) => {
                 let (own, path) = (source.clone(), path.clone());
                 let held = blocking(source, move || file::held(&own, &path, None)).await?;
-                Ok(FetchedDigest { fetched: Fetched { held, new: false }, source_url: None })
+                Ok(FetchedDigest { fetched: FetchedArtifact { held, new: false }, source_url: None })
             }
-            Source::Url { .. } if self.offline => Err(FetchError::unknown_offline(source)),
-            Source::Url { .. } => {
+            ArtifactSource::Url { .. } if self.offline => Err(FetchError::unknown_offline(source)),
+            ArtifactSource::Url { .. } => {
                 let (held, source_url) = self.download(source, None, secrets, told).await?;
-                Ok(FetchedDigest { fetched: Fetched { held, new: true }, source_url })
+                Ok(FetchedDigest { fetched: FetchedArtifact { held, new: true }, source_url })
             }
         }
     }
@@ -131,29 +138,34 @@ impl Depot {
         &self,
         artifact: &Artifact,
         secrets: &SecretStore,
-        told: &Told,
+        told: &DownloadProgressFn,
         again: bool,
-    ) -> Result<Fetched, FetchError> {
+    ) -> Result<FetchedArtifact, FetchError> {
         let (source, sha256) = (&artifact.source, &artifact.sha256);
-        if let Source::File(path) = source {
+        if let ArtifactSource::File(path) = source {
             let (own, path, sha256) = (source.clone(), path.clone(), sha256.clone());
             let held = blocking(source, move || file::held(&own, &path, Some(&sha256))).await?;
-            return Ok(Fetched { held, new: false });
+            return Ok(FetchedArtifact { held, new: false });
         }
         if let Some(held) = self.cached(source, sha256, again).await? {
-            return Ok(Fetched { held, new: false });
+            return Ok(FetchedArtifact { held, new: false });
         }
         match self.offline {
             true => Err(FetchError::offline(source)),
             false => {
                 let (held, _) = self.download(source, Some(sha256), secrets, told).await?;
-                Ok(Fetched { held, new: true })
+                Ok(FetchedArtifact { held, new: true })
             }
         }
     }
 
     /// Returns the cached file with a digest; checks it again if `again` is set.
-    async fn cached(&self, source: &Source, sha256: &Sha256, again: bool) -> Result<Option<Held>, FetchError> {
+    async fn cached(
+        &self,
+        source: &ArtifactSource,
+        sha256: &Sha256Digest,
+        again: bool,
+    ) -> Result<Option<VerifiedFile>, FetchError> {
         let (cache, sha256) = (self.cache.clone(), sha256.clone());
         let look = move || {
             let found = if again { cache.check(&sha256) } else { cache.find(&sha256) };
@@ -166,11 +178,11 @@ impl Depot {
     /// it already.
     async fn download(
         &self,
-        source: &Source,
-        declared: Option<&Sha256>,
+        source: &ArtifactSource,
+        declared: Option<&Sha256Digest>,
         secrets: &SecretStore,
-        told: &Told,
-    ) -> Result<(Held, Option<Address>), FetchError> {
+        told: &DownloadProgressFn,
+    ) -> Result<(VerifiedFile, Option<HttpUrl>), FetchError> {
         let key = declared.map_or_else(|| name_of(source), |sha256| sha256.as_str().to_owned());
         let cache = self.cache.clone();
         let failed = move |error: &io::Error| FetchError::cache(cache.root(), error);
@@ -218,15 +230,20 @@ impl Depot {
     /// Fetches the rest of a partial download. Reconnects after errors, as long as there is progress.
     async fn patiently(
         &self,
-        source: &Source,
-        mut part: Part,
+        source: &ArtifactSource,
+        mut part: PartialDownload,
         secrets: &SecretStore,
-        told: &Told,
-    ) -> Result<(Part, Address), FetchError> {
+        told: &DownloadProgressFn,
+    ) -> Result<(PartialDownload, HttpUrl), FetchError> {
         let mut tries = 0;
         loop {
             let before = part.len().unwrap_or(0);
-            let job = (self.client.get_or_init(Client::new).clone(), source.clone(), secrets.clone(), told.clone());
+            let job = (
+                self.client.get_or_init(ArtifactHttpClient::new).clone(),
+                source.clone(),
+                secrets.clone(),
+                told.clone(),
+            );
             let attempt = move || {
                 let (client, source, secrets, told) = job;
                 let result = fetch(&client, &source, &secrets, &mut part, &told);
@@ -249,7 +266,7 @@ impl Depot {
 
 /// Runs blocking file operations on a separate thread.
 async fn blocking<T: Send + 'static>(
-    source: &Source,
+    source: &ArtifactSource,
     work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
 ) -> Result<T, FetchError> {
     let ended = tokio::task::spawn_blocking(work).await;
@@ -257,21 +274,21 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Returns the name of a partial download whose digest is not known.
-fn name_of(source: &Source) -> String {
+fn name_of(source: &ArtifactSource) -> String {
     use sha2::Digest;
     let mut hasher = sha2::Sha256::new();
     hasher.update(source.name());
-    format!("of-{}", Sha256::of(hasher).short())
+    format!("of-{}", Sha256Digest::of(hasher).short())
 }
 
 /// Fetches the missing rest of a partial download, in one attempt. Returns the final address.
 fn fetch(
-    client: &Client,
-    source: &Source,
+    client: &ArtifactHttpClient,
+    source: &ArtifactSource,
     secrets: &SecretStore,
-    part: &mut Part,
-    told: &Told,
-) -> Result<Address, FetchError> {
+    part: &mut PartialDownload,
+    told: &DownloadProgressFn,
+) -> Result<HttpUrl, FetchError> {
     let here = |error: io::Error| FetchError::new(source, plain(&error));
     let from = part.len().map_err(here)?;
     let mut answer = client.get(source, secrets, from)?;
@@ -299,7 +316,7 @@ fn fetch(
     }
 }
 
-fn cut(source: &Source, done: u64, total: Option<u64>, why: &str) -> FetchError {
+fn cut(source: &ArtifactSource, done: u64, total: Option<u64>, why: &str) -> FetchError {
     let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
     FetchError::new(source, format!("the connection was interrupted after {done}{of} bytes: {why}"))
         .passing()

@@ -1,6 +1,6 @@
 //! Errors of fetching artifacts.
 
-use super::{Sha256, Source};
+use super::{ArtifactSource, Sha256Digest};
 
 /// An artifact is not available: exit code 69.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +14,7 @@ pub struct FetchError {
 }
 
 impl FetchError {
-    pub(super) fn new(source: &Source, why: impl std::fmt::Display) -> Self {
+    pub(super) fn new(source: &ArtifactSource, why: impl std::fmt::Display) -> Self {
         Self { message: format!("`{}` cannot be fetched: {why}", source.name()), hint: None, passing: false }
     }
 
@@ -26,19 +26,19 @@ impl FetchError {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    pub(super) fn wrong_digest(source: &Source, declared: &Sha256, found: &Sha256) -> Self {
+    pub(super) fn wrong_digest(source: &ArtifactSource, declared: &Sha256Digest, found: &Sha256Digest) -> Self {
         let message = format!("`{}` has the sha256 {found}, declared is {declared}", source.name());
         let hint = "use the right file, or correct `sha256`; the download was discarded";
         Self { message, hint: Some(hint.to_owned()), passing: false }
     }
 
-    pub(super) fn offline(source: &Source) -> Self {
+    pub(super) fn offline(source: &ArtifactSource) -> Self {
         let message = format!("`{}` is not in the cache, and `--offline` is set", source.name());
         let hint = "run `forge fetch` on a machine with network access, and copy the cache here";
         Self { message, hint: Some(hint.to_owned()), passing: false }
     }
 
-    pub(super) fn unknown_offline(source: &Source) -> Self {
+    pub(super) fn unknown_offline(source: &ArtifactSource) -> Self {
         let message = format!("`{}` has no `sha256` to find it in the cache, and `--offline` is set", source.name());
         let hint = "declare its `sha256`, or run `forge fetch` without `--offline`";
         Self { message, hint: Some(hint.to_owned()), passing: false }

@@ -2,14 +2,18 @@
 
 use super::cache::digest;
 use super::error::plain;
-use super::{FetchError, Held, Sha256, Source};
+use super::{ArtifactSource, FetchError, Sha256Digest, VerifiedFile};
 use camino::Utf8Path;
 
 /// Returns the file after comparing its digest with `declared`, if given.
 ///
 /// # Errors
 /// The file cannot be read, or has another digest.
-pub(super) fn held(source: &Source, path: &Utf8Path, declared: Option<&Sha256>) -> Result<Held, FetchError> {
+pub(super) fn held(
+    source: &ArtifactSource,
+    path: &Utf8Path,
+    declared: Option<&Sha256Digest>,
+) -> Result<VerifiedFile, FetchError> {
     let failed = |error: std::io::Error| FetchError {
         message: format!("`{path}` cannot be read: {}", plain(&error)),
         ..FetchError::new(source, "")
@@ -23,6 +27,6 @@ pub(super) fn held(source: &Source, path: &Utf8Path, declared: Option<&Sha256>) 
         Some(declared) if *declared != found => {
             Err(FetchError::wrong_digest(source, declared, &found).hint("use the right file, or correct `sha256`"))
         }
-        _ => Ok(Held { path: path.to_owned(), sha256: found, bytes: meta.len() }),
+        _ => Ok(VerifiedFile { path: path.to_owned(), sha256: found, bytes: meta.len() }),
     }
 }

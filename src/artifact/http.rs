@@ -1,6 +1,6 @@
 //! One GET of a part of a file: redirects by forge's own rules, and status codes as errors with hints.
 
-use super::{Address, FetchError, Login, Source};
+use super::{ArtifactCredentials, ArtifactSource, FetchError, HttpUrl};
 use crate::model::SecretStore;
 use base64::Engine as _;
 use secrecy::{ExposeSecret, SecretString};
@@ -20,21 +20,21 @@ const SILENCE: Duration = Duration::from_secs(60);
 
 /// An HTTP client. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct ArtifactHttpClient {
     agent: Agent,
 }
 
 /// A response body that starts at byte `from` of the file.
-pub(super) struct Answer {
+pub(super) struct RangeResponse {
     /// The final address after all redirects, without its query.
-    pub address: Address,
+    pub address: HttpUrl,
     pub from: u64,
     /// The size of the whole file in bytes, if the server reports it.
     pub total: Option<u64>,
     pub body: Box<dyn Read + Send>,
 }
 
-impl Client {
+impl ArtifactHttpClient {
     /// Trusts the certificate authorities of this machine: its certificate store, or `SSL_CERT_FILE`.
     pub fn new() -> Self {
         Self::with(trusted())
@@ -64,8 +64,13 @@ impl Client {
     ///
     /// # Errors
     /// There is no response with a body.
-    pub(super) fn get(&self, source: &Source, secrets: &SecretStore, from: u64) -> Result<Answer, FetchError> {
-        let Source::Url { address: first, login } = source else {
+    pub(super) fn get(
+        &self,
+        source: &ArtifactSource,
+        secrets: &SecretStore,
+        from: u64,
+    ) -> Result<RangeResponse, FetchError> {
+        let ArtifactSource::Url { address: first, login } = source else {
             return Err(FetchError::new(source, "not a URL"));
         };
         let credentials = authorization(login, secrets);
@@ -83,7 +88,7 @@ impl Client {
 
     fn ask(
         &self,
-        address: &Address,
+        address: &HttpUrl,
         credentials: Option<&SecretString>,
         from: u64,
     ) -> Result<Response<Body>, ureq::Error> {
@@ -113,21 +118,21 @@ fn trusting(roots: Vec<Certificate<'static>>) -> TlsConfig {
         .build()
 }
 
-impl Default for Client {
+impl Default for ArtifactHttpClient {
     fn default() -> Self {
         Self::new()
     }
 }
 
-fn authorization(login: &Login, secrets: &SecretStore) -> Option<SecretString> {
+fn authorization(login: &ArtifactCredentials, secrets: &SecretStore) -> Option<SecretString> {
     match login {
-        Login::None => None,
-        Login::Basic { user, password } => {
+        ArtifactCredentials::None => None,
+        ArtifactCredentials::Basic { user, password } => {
             let pair = format!("{user}:{}", secrets.reveal(password).expose_secret());
             let encoded = base64::engine::general_purpose::STANDARD.encode(pair);
             Some(SecretString::from(format!("Basic {encoded}")))
         }
-        Login::Bearer { token } => {
+        ArtifactCredentials::Bearer { token } => {
             Some(SecretString::from(format!("Bearer {}", secrets.reveal(token).expose_secret())))
         }
     }
@@ -140,17 +145,24 @@ fn location(response: &Response<Body>) -> Option<String> {
     Some(value.to_str().unwrap_or_default().to_owned())
 }
 
-fn answer(source: &Source, response: Response<Body>, from: u64, address: Address) -> Result<Answer, FetchError> {
+fn answer(
+    source: &ArtifactSource,
+    response: Response<Body>,
+    from: u64,
+    address: HttpUrl,
+) -> Result<RangeResponse, FetchError> {
     let status = response.status().as_u16();
     let length = response.body().content_length();
     let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok()).and_then(range);
     let body = |response: Response<Body>| Box::new(response.into_body().into_reader());
     match (status, range) {
-        (200, _) => Ok(Answer { address, from: 0, total: length, body: body(response) }),
-        (206, Some((begins, total))) if begins == from => Ok(Answer { address, from, total, body: body(response) }),
+        (200, _) => Ok(RangeResponse { address, from: 0, total: length, body: body(response) }),
+        (206, Some((begins, total))) if begins == from => {
+            Ok(RangeResponse { address, from, total, body: body(response) })
+        }
         (206, _) => Err(FetchError::new(source, "the server sent another range than requested")),
         // The local part is as long as the file, or longer: start again.
-        (416, _) if from > 0 => Ok(Answer { address, from: 0, total: None, body: Box::new(std::io::empty()) }),
+        (416, _) if from > 0 => Ok(RangeResponse { address, from: 0, total: None, body: Box::new(std::io::empty()) }),
         _ => Err(refused(source, status)),
     }
 }
@@ -161,7 +173,7 @@ fn range(text: &str) -> Option<(u64, Option<u64>)> {
     Some((part.split_once('-')?.0.parse().ok()?, total.parse().ok()))
 }
 
-fn refused(source: &Source, status: u16) -> FetchError {
+fn refused(source: &ArtifactSource, status: u16) -> FetchError {
     let error = FetchError::new(source, format!("the server answered {status}{}", meaning(status)));
     match status {
         401 | 403 => error.hint("set `user` and `password`, or `token`, if the server requires credentials"),
@@ -185,7 +197,7 @@ fn meaning(status: u16) -> &'static str {
 }
 
 /// Converts an error without a response: of the network, or TLS.
-pub(super) fn broken(source: &Source, error: &ureq::Error) -> FetchError {
+pub(super) fn broken(source: &ArtifactSource, error: &ureq::Error) -> FetchError {
     use ureq::Error;
     let failed = |why: String| FetchError::new(source, why);
     if let Some(why) = distrust(error) {

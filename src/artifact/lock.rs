@@ -1,6 +1,6 @@
 //! The lock file next to an inventory: digests of artifacts, by the name of their source.
 
-use super::{Sha256, Source};
+use super::{ArtifactSource, Sha256Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub const LOCK_VERSION: u32 = 1;
 /// The digests recorded by `forge fetch --lock`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Lock {
+pub struct ArtifactLockFile {
     pub version: u32,
     /// SHA-256 in hex, by URL, or by the path of a file in the inventory's tree.
     pub artifacts: BTreeMap<String, String>,
@@ -22,7 +22,7 @@ pub struct Lock {
 /// A lock file cannot be used: a lowercase fragment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lock file `{path}` cannot be {what}: {why}")]
-pub struct LockError {
+pub struct LockFileError {
     pub path: Utf8PathBuf,
     what: &'static str,
     why: String,
@@ -33,19 +33,19 @@ pub fn lock_path(inventory: &Utf8Path) -> Utf8PathBuf {
     Utf8PathBuf::from(format!("{inventory}.lock"))
 }
 
-impl Default for Lock {
+impl Default for ArtifactLockFile {
     fn default() -> Self {
         Self { version: LOCK_VERSION, artifacts: BTreeMap::new() }
     }
 }
 
-impl Lock {
+impl ArtifactLockFile {
     /// Reads a lock file; a missing file counts as empty.
     ///
     /// # Errors
     /// The file cannot be read, or is not a valid lock file.
-    pub fn read(path: &Utf8Path) -> Result<Self, LockError> {
-        let failed = |why: String| LockError { path: path.to_owned(), what: "read", why };
+    pub fn read(path: &Utf8Path) -> Result<Self, LockFileError> {
+        let failed = |why: String| LockFileError { path: path.to_owned(), what: "read", why };
         let text = match fs_err::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -55,19 +55,19 @@ impl Lock {
         if lock.version != LOCK_VERSION {
             return Err(failed(format!("version {} is not supported, only {LOCK_VERSION}", lock.version)));
         }
-        match lock.artifacts.iter().find(|(_, digest)| Sha256::parse(digest).is_none()) {
+        match lock.artifacts.iter().find(|(_, digest)| Sha256Digest::parse(digest).is_none()) {
             Some((name, _)) => Err(failed(format!("invalid sha256 of `{name}`: expected 64 hexadecimal digits"))),
             None => Ok(lock),
         }
     }
 
     /// Returns the recorded digest of a name.
-    pub fn get(&self, name: &str) -> Option<Sha256> {
-        self.artifacts.get(name).and_then(|digest| Sha256::parse(digest))
+    pub fn get(&self, name: &str) -> Option<Sha256Digest> {
+        self.artifacts.get(name).and_then(|digest| Sha256Digest::parse(digest))
     }
 
     /// Records the digest of a source.
-    pub fn note(&mut self, source: &Source, root: &Utf8Path, sha256: &Sha256) {
+    pub fn note(&mut self, source: &ArtifactSource, root: &Utf8Path, sha256: &Sha256Digest) {
         self.artifacts.insert(name(source, root), sha256.to_string());
     }
 
@@ -75,8 +75,8 @@ impl Lock {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn write(&self, path: &Utf8Path) -> Result<(), LockError> {
-        let failed = |error: &std::io::Error| LockError {
+    pub fn write(&self, path: &Utf8Path) -> Result<(), LockFileError> {
+        let failed = |error: &std::io::Error| LockFileError {
             path: path.to_owned(),
             what: "written",
             why: super::error::plain(error),
@@ -93,9 +93,9 @@ impl Lock {
 }
 
 /// Returns the name of a source. Files are named relative to the inventory's tree, which may move.
-pub(super) fn name(source: &Source, root: &Utf8Path) -> String {
+pub(super) fn name(source: &ArtifactSource, root: &Utf8Path) -> String {
     match source {
-        Source::File(path) => path.strip_prefix(root).unwrap_or(path).to_string(),
-        Source::Url { .. } => source.name(),
+        ArtifactSource::File(path) => path.strip_prefix(root).unwrap_or(path).to_string(),
+        ArtifactSource::Url { .. } => source.name(),
     }
 }

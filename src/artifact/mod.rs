@@ -18,21 +18,21 @@ pub(crate) mod server;
 #[cfg(test)]
 mod tests;
 
-pub use address::Address;
-pub use cache::{Cache, Held};
-pub use depot::{Depot, Fetched, FetchedDigest, Told};
+pub use address::HttpUrl;
+pub use cache::{ArtifactCache, VerifiedFile};
+pub use depot::{ArtifactFetcher, DownloadProgressFn, FetchedArtifact, FetchedDigest};
 pub use error::FetchError;
-pub use http::{Client, TRUST, distrust, trusted};
-pub use lock::{LOCK_VERSION, Lock, LockError, lock_path};
+pub use http::{ArtifactHttpClient, TRUST, distrust, trusted};
+pub use lock::{ArtifactLockFile, LOCK_VERSION, LockFileError, lock_path};
 
 use camino::Utf8PathBuf;
 use std::fmt;
 
 /// The SHA-256 of a file: 64 lowercase hex digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Sha256(String);
+pub struct Sha256Digest(String);
 
-impl Sha256 {
+impl Sha256Digest {
     /// Parses 64 hex digits; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let whole = text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -64,7 +64,7 @@ impl Sha256 {
     }
 }
 
-impl fmt::Display for Sha256 {
+impl fmt::Display for Sha256Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
     }
@@ -72,16 +72,16 @@ impl fmt::Display for Sha256 {
 
 /// The origin of an artifact.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {
+pub enum ArtifactSource {
     Url {
-        address: Address,
-        login: Login,
+        address: HttpUrl,
+        login: ArtifactCredentials,
     },
     /// A file of the inventory's tree on the controller.
     File(Utf8PathBuf),
 }
 
-impl Source {
+impl ArtifactSource {
     /// Returns its name in messages and in the lock file.
     pub fn name(&self) -> String {
         match self {
@@ -106,7 +106,7 @@ impl Source {
 
 /// Credentials for a server. Placeholders stand for secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Login {
+pub enum ArtifactCredentials {
     #[default]
     None,
     Basic {
@@ -121,8 +121,8 @@ pub enum Login {
 /// A file that a step needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Artifact {
-    pub source: Source,
-    pub sha256: Sha256,
+    pub source: ArtifactSource,
+    pub sha256: Sha256Digest,
     /// Whether the host fetches it itself; otherwise the controller fetches and sends it.
     pub by_host: bool,
 }

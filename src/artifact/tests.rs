@@ -15,14 +15,14 @@ fn body() -> Vec<u8> {
     (0..500_000_u32).flat_map(|n| n.to_le_bytes()).collect()
 }
 
-fn sha256(bytes: &[u8]) -> Sha256 {
+fn sha256(bytes: &[u8]) -> Sha256Digest {
     let mut hasher = sha2::Sha256::new();
     hasher.update(bytes);
-    Sha256::of(hasher)
+    Sha256Digest::of(hasher)
 }
 
-fn artifact(url: &str, login: Login, bytes: &[u8]) -> Artifact {
-    let source = Source::Url { address: Address::parse(url).unwrap(), login };
+fn artifact(url: &str, login: ArtifactCredentials, bytes: &[u8]) -> Artifact {
+    let source = ArtifactSource::Url { address: HttpUrl::parse(url).unwrap(), login };
     Artifact { source, sha256: sha256(bytes), by_host: false }
 }
 
@@ -30,11 +30,11 @@ fn authority() -> Certificate<'static> {
     Certificate::from_pem(include_bytes!("../../tests/common/tls/authority.pem")).unwrap()
 }
 
-struct Place {
+struct TestCacheDir {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl TestCacheDir {
     fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
     }
@@ -43,9 +43,9 @@ impl Place {
         Utf8Path::from_path(self.dir.path()).unwrap()
     }
 
-    fn depot(&self, offline: bool) -> Depot {
-        let client = Client::trusting(vec![authority()]);
-        Depot::new(Cache::new(self.path()), offline).with(client, Duration::from_millis(1))
+    fn depot(&self, offline: bool) -> ArtifactFetcher {
+        let client = ArtifactHttpClient::trusting(vec![authority()]);
+        ArtifactFetcher::new(ArtifactCache::new(self.path()), offline).with(client, Duration::from_millis(1))
     }
 
     /// Returns the names of the files in the cache.
@@ -57,11 +57,11 @@ impl Place {
     }
 }
 
-fn silent() -> Told {
+fn silent() -> DownloadProgressFn {
     Arc::new(|_, _| {})
 }
 
-async fn get(depot: &Depot, artifact: &Artifact) -> Result<Held, FetchError> {
+async fn get(depot: &ArtifactFetcher, artifact: &Artifact) -> Result<VerifiedFile, FetchError> {
     depot.get(artifact, &SecretStore::default(), &silent()).await
 }
 
@@ -72,11 +72,11 @@ fn froms(server: &Server) -> Vec<Option<usize>> {
 #[tokio::test]
 async fn what_was_fetched_is_fetched_once_and_told() {
     let server = Server::start(|request| Reply::file(&body(), request));
-    let place = Place::new();
-    let wanted = artifact(&server.url("/x.run"), Login::None, &body());
+    let place = TestCacheDir::new();
+    let wanted = artifact(&server.url("/x.run"), ArtifactCredentials::None, &body());
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = seen.clone();
-    let told: Told = Arc::new(move |done, total| noted.lock().unwrap().push((done, total)));
+    let told: DownloadProgressFn = Arc::new(move |done, total| noted.lock().unwrap().push((done, total)));
     let depot = place.depot(false);
     let held = depot.get(&wanted, &SecretStore::default(), &told).await.unwrap();
     assert_eq!(std::fs::read(&held.path).unwrap(), body());
@@ -95,8 +95,9 @@ async fn a_broken_connection_goes_on_where_it_stopped() {
         let reply = Reply::file(&body(), request);
         if tries.fetch_add(1, Ordering::Relaxed) < 2 { reply.cut(700_000) } else { reply }
     });
-    let place = Place::new();
-    let held = get(&place.depot(false), &artifact(&server.url("/x"), Login::None, &body())).await.unwrap();
+    let place = TestCacheDir::new();
+    let held =
+        get(&place.depot(false), &artifact(&server.url("/x"), ArtifactCredentials::None, &body())).await.unwrap();
     assert_eq!(std::fs::read(held.path).unwrap(), body());
     assert_eq!(froms(&server), [None, Some(700_000), Some(1_400_000)]);
 }
@@ -110,8 +111,8 @@ async fn a_server_that_always_breaks_is_given_up_and_the_next_run_goes_on() {
         (true, _) => Reply::status(503),
         (false, _) => Reply::file(&body(), request),
     });
-    let place = Place::new();
-    let wanted = artifact(&server.url("/x"), Login::None, &body());
+    let place = TestCacheDir::new();
+    let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
     let error = get(&place.depot(false), &wanted).await.unwrap_err();
     let url = server.url("/x");
     assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 503 (server error)"));
@@ -125,14 +126,14 @@ async fn a_server_that_always_breaks_is_given_up_and_the_next_run_goes_on() {
 #[tokio::test]
 async fn what_is_left_of_another_file_is_begun_anew() {
     let server = Server::start(|request| Reply::file(&body(), request));
-    let place = Place::new();
-    let wanted = artifact(&server.url("/x"), Login::None, &body());
+    let place = TestCacheDir::new();
+    let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
     let part = place.path().join(format!("{}.part", wanted.sha256));
     std::fs::write(&part, b"another file").unwrap();
     assert!(get(&place.depot(false), &wanted).await.is_ok());
     assert_eq!(froms(&server), [Some(12), None]);
     // The local part is longer than the file: the server does not have that range.
-    let wanted = artifact(&server.url("/y"), Login::None, &body());
+    let wanted = artifact(&server.url("/y"), ArtifactCredentials::None, &body());
     std::fs::remove_file(place.path().join(wanted.sha256.as_str())).unwrap();
     std::fs::write(&part, vec![7; 3_000_000]).unwrap();
     assert!(get(&place.depot(false), &wanted).await.is_ok());
@@ -144,8 +145,8 @@ async fn a_server_without_ranges_is_read_from_the_beginning() {
         let whole = Request { from: None, ..request.clone() };
         Reply::file(&body(), &whole)
     });
-    let place = Place::new();
-    let wanted = artifact(&server.url("/x"), Login::None, &body());
+    let place = TestCacheDir::new();
+    let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
     std::fs::write(place.path().join(format!("{}.part", wanted.sha256)), &body()[..1000]).unwrap();
     let held = get(&place.depot(false), &wanted).await.unwrap();
     assert_eq!(std::fs::read(held.path).unwrap(), body());
@@ -155,8 +156,8 @@ async fn a_server_without_ranges_is_read_from_the_beginning() {
 #[tokio::test]
 async fn another_digest_is_thrown_away() {
     let server = Server::start(|request| Reply::file(b"something else", request));
-    let place = Place::new();
-    let wanted = artifact(&server.url("/x"), Login::None, &body());
+    let place = TestCacheDir::new();
+    let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
     let error = get(&place.depot(false), &wanted).await.unwrap_err();
     let (found, declared) = (sha256(b"something else"), &wanted.sha256);
     assert_eq!(error.message, format!("`{}` has the sha256 {found}, declared is {declared}", server.url("/x")));
@@ -166,12 +167,14 @@ async fn another_digest_is_thrown_away() {
 #[tokio::test]
 async fn what_is_not_there_is_told_at_once() {
     let server = Server::start(|request| Reply::status(if request.path == "/x" { 404 } else { 403 }));
-    let place = Place::new();
-    let error = get(&place.depot(false), &artifact(&server.url("/x"), Login::None, b"")).await.unwrap_err();
+    let place = TestCacheDir::new();
+    let error =
+        get(&place.depot(false), &artifact(&server.url("/x"), ArtifactCredentials::None, b"")).await.unwrap_err();
     let url = server.url("/x");
     assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 404 (not found)"));
     assert_eq!(error.hint.unwrap(), "check the address; a mirror may have moved on to a newer version");
-    let error = get(&place.depot(false), &artifact(&server.url("/y"), Login::None, b"")).await.unwrap_err();
+    let error =
+        get(&place.depot(false), &artifact(&server.url("/y"), ArtifactCredentials::None, b"")).await.unwrap_err();
     let url = server.url("/y");
     assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 403 (forbidden)"));
     assert_eq!(server.asked().len(), 2);
@@ -180,8 +183,8 @@ async fn what_is_not_there_is_told_at_once() {
 #[tokio::test]
 async fn offline_nothing_is_asked() {
     let server = Server::start(|request| Reply::file(&body(), request));
-    let place = Place::new();
-    let wanted = artifact(&server.url("/x"), Login::None, &body());
+    let place = TestCacheDir::new();
+    let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
     let error = get(&place.depot(true), &wanted).await.unwrap_err();
     let url = server.url("/x");
     assert_eq!(error.message, format!("`{url}` is not in the cache, and `--offline` is set"));
@@ -191,8 +194,8 @@ async fn offline_nothing_is_asked() {
 #[tokio::test]
 async fn what_the_cache_holds_is_read_again_when_asked() {
     let server = Server::start(|request| Reply::file(&body(), request));
-    let place = Place::new();
-    let wanted = artifact(&server.url("/x"), Login::None, &body());
+    let place = TestCacheDir::new();
+    let wanted = artifact(&server.url("/x"), ArtifactCredentials::None, &body());
     let depot = place.depot(false);
     let checked = async || depot.checked(&wanted, &SecretStore::default(), &silent()).await.unwrap();
     assert!(checked().await.new);
@@ -212,8 +215,8 @@ async fn credentials_stay_with_their_origin() {
     });
     let mut secrets = SecretStore::default();
     let password = secrets.insert("PASSWORD", "pass word".to_owned().into()).0;
-    let login = Login::Basic { user: "me".to_owned(), password };
-    let place = Place::new();
+    let login = ArtifactCredentials::Basic { user: "me".to_owned(), password };
+    let place = TestCacheDir::new();
     let wanted = artifact(&server.url("/x"), login, &body());
     assert!(place.depot(false).get(&wanted, &secrets, &silent()).await.is_ok());
     let shown = |server: &Server| server.asked().into_iter().map(|request| request.authorization).collect::<Vec<_>>();
@@ -230,10 +233,11 @@ async fn a_token_is_shown_to_the_server_and_to_nobody_else() {
     });
     let mut secrets = SecretStore::default();
     let token = secrets.insert("TOKEN", "let me in".to_owned().into()).0;
-    let place = Place::new();
-    let wanted = artifact(&server.url("/x"), Login::Bearer { token }, &body());
+    let place = TestCacheDir::new();
+    let wanted = artifact(&server.url("/x"), ArtifactCredentials::Bearer { token }, &body());
     assert!(place.depot(false).get(&wanted, &secrets, &silent()).await.is_ok());
-    let error = get(&place.depot(false), &artifact(&server.url("/z"), Login::None, b"z")).await.unwrap_err();
+    let error =
+        get(&place.depot(false), &artifact(&server.url("/z"), ArtifactCredentials::None, b"z")).await.unwrap_err();
     let url = server.url("/z");
     assert_eq!(error.message, format!("`{url}` cannot be fetched: the server answered 401 (unauthorized)"));
 }
@@ -241,8 +245,9 @@ async fn a_token_is_shown_to_the_server_and_to_nobody_else() {
 #[tokio::test]
 async fn redirects_that_go_in_circles_end() {
     let server = Server::start(|_| Reply::redirect("/x"));
-    let place = Place::new();
-    let error = get(&place.depot(false), &artifact(&server.url("/x"), Login::None, b"")).await.unwrap_err();
+    let place = TestCacheDir::new();
+    let error =
+        get(&place.depot(false), &artifact(&server.url("/x"), ArtifactCredentials::None, b"")).await.unwrap_err();
     let url = server.url("/x");
     assert_eq!(error.message, format!("`{url}` cannot be fetched: more than 10 redirects"));
 }
@@ -255,25 +260,27 @@ async fn https_is_spoken_and_never_left() {
         "/away" => Reply::redirect(&away),
         _ => Reply::file(&body(), request),
     });
-    let place = Place::new();
+    let place = TestCacheDir::new();
     let url = |path: &str| server.secure_url(path);
-    let error = get(&place.depot(false), &artifact(&url("/away"), Login::None, b"other")).await.unwrap_err();
+    let error =
+        get(&place.depot(false), &artifact(&url("/away"), ArtifactCredentials::None, b"other")).await.unwrap_err();
     let (from, to) = (url("/away"), plain.url("/x"));
     assert_eq!(
         error.message,
         format!("`{from}` cannot be fetched: redirect from https to `{to}`, which is not encrypted")
     );
     assert_eq!(plain.asked(), []);
-    assert!(get(&place.depot(false), &artifact(&url("/x"), Login::None, &body())).await.is_ok());
+    assert!(get(&place.depot(false), &artifact(&url("/x"), ArtifactCredentials::None, &body())).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_certificate_of_nobody_is_refused() {
     let server = Server::secure(|request| Reply::file(&body(), request));
-    let place = Place::new();
+    let place = TestCacheDir::new();
     let url = server.secure_url("/x");
-    let depot = Depot::new(Cache::new(place.path()), false).with(Client::new(), Duration::from_millis(1));
-    let error = get(&depot, &artifact(&url, Login::None, &body())).await.unwrap_err();
+    let depot = ArtifactFetcher::new(ArtifactCache::new(place.path()), false)
+        .with(ArtifactHttpClient::new(), Duration::from_millis(1));
+    let error = get(&depot, &artifact(&url, ArtifactCredentials::None, &body())).await.unwrap_err();
     assert!(error.message.contains("cannot be fetched: TLS: invalid peer certificate: UnknownIssuer"), "{error:?}");
     assert!(error.hint.unwrap().starts_with("the server's certificate must be signed by an authority"));
     assert_eq!(server.asked(), []);
@@ -281,10 +288,11 @@ async fn a_certificate_of_nobody_is_refused() {
 
 #[tokio::test]
 async fn a_file_is_checked_where_it_lies() {
-    let place = Place::new();
+    let place = TestCacheDir::new();
     let path = place.path().join("x.run");
     std::fs::write(&path, b"content").unwrap();
-    let wanted = |bytes: &[u8]| Artifact { source: Source::File(path.clone()), sha256: sha256(bytes), by_host: false };
+    let wanted =
+        |bytes: &[u8]| Artifact { source: ArtifactSource::File(path.clone()), sha256: sha256(bytes), by_host: false };
     let held = get(&place.depot(true), &wanted(b"content")).await.unwrap();
     assert_eq!((held.path, held.bytes), (path.clone(), 7));
     let error = get(&place.depot(true), &wanted(b"other")).await.unwrap_err();
@@ -295,8 +303,8 @@ async fn a_file_is_checked_where_it_lies() {
 #[tokio::test]
 async fn what_nobody_declared_is_learned_and_noted() {
     let server = Server::start(|request| Reply::file(&body(), request));
-    let place = Place::new();
-    let own = artifact(&server.url("/x.run"), Login::None, b"");
+    let place = TestCacheDir::new();
+    let own = artifact(&server.url("/x.run"), ArtifactCredentials::None, b"");
     // A failed attempt may have left data of another file, and without a digest that is not detectable.
     let digest = sha256(server.url("/x.run").as_bytes());
     std::fs::write(place.path().join(format!("of-{}.part", digest.short())), b"of another").unwrap();
@@ -306,11 +314,11 @@ async fn what_nobody_declared_is_learned_and_noted() {
     assert_eq!((fetched.held.sha256.clone(), fetched.new), (sha256(&body()), true));
     assert_eq!(place.files(), [fetched.held.sha256.to_string()]);
     let path = place.path().join("cluster.yaml.lock");
-    let mut lock = Lock::read(&path).unwrap();
+    let mut lock = ArtifactLockFile::read(&path).unwrap();
     lock.note(&own.source, place.path(), &fetched.held.sha256);
-    lock.note(&Source::File(place.path().join("files/y")), place.path(), &sha256(b"y"));
+    lock.note(&ArtifactSource::File(place.path().join("files/y")), place.path(), &sha256(b"y"));
     lock.write(&path).unwrap();
-    let read = Lock::read(&path).unwrap();
+    let read = ArtifactLockFile::read(&path).unwrap();
     assert_eq!(read.get(&server.url("/x.run")), Some(sha256(&body())));
     assert_eq!(read.get("files/y"), Some(sha256(b"y")));
 }
@@ -323,8 +331,8 @@ async fn a_signature_of_a_redirect_is_used_and_not_kept() {
     });
     let away = storage.url("/bucket/x.run?X-Amz-Signature=hunter2");
     let server = Server::start(move |_| Reply::redirect(&away));
-    let place = Place::new();
-    let own = artifact(&server.url("/x.run"), Login::None, b"");
+    let place = TestCacheDir::new();
+    let own = artifact(&server.url("/x.run"), ArtifactCredentials::None, b"");
     let learned = place.depot(false).learn(&own.source, &SecretStore::default(), &silent()).await.unwrap();
     assert!(!format!("{learned:?}").contains("hunter2"), "{learned:?}");
     assert_eq!(learned.source_url.map(|address| address.to_string()), Some(storage.url("/bucket/x.run")));
@@ -332,11 +340,11 @@ async fn a_signature_of_a_redirect_is_used_and_not_kept() {
 
 #[test]
 fn a_lock_file_that_is_none_is_an_error() {
-    let place = Place::new();
+    let place = TestCacheDir::new();
     let path = place.path().join("x.lock");
     let told = |text: &str| {
         std::fs::write(&path, text).unwrap();
-        Lock::read(&path).unwrap_err().to_string()
+        ArtifactLockFile::read(&path).unwrap_err().to_string()
     };
     let head = format!("the lock file `{path}` cannot be read: ");
     assert!(told("{").starts_with(&head));

@@ -1,21 +1,21 @@
 //! `forge apply`.
 
-use super::args::{Format, InventoryArg, PolicyArgs};
-use super::backend::{Ask, Backend};
+use super::args::{InventoryArg, OutputFormat, PolicyArgs};
+use super::backend::{Backend, ObservePurpose};
 use super::confirm;
 use super::console::Console;
 use super::error::CliError;
-use super::interrupt::Interrupts;
-use super::output::Output;
+use super::interrupt::InterruptSignals;
+use super::output::VerbOutput;
 use super::plan;
-use super::recorded::Recorded;
-use super::run::{Cx, Ending, Loaded, block_on};
-use super::saved::Keep;
+use super::recorded::RecordingArgs;
+use super::run::{LoadedProject, VerbContext, VerbResult, block_on};
+use super::saved::PlanOutputArgs;
 use super::{carry, saved};
-use crate::engine::{ArtifactLine, Had, Report, Workload};
+use crate::engine::{ArtifactFetchState, ArtifactReport, PlanWorkload, RunReport};
 use crate::model::ExitCode;
 use crate::plan::{HostPlan, Plan};
-use crate::view::progress::RunState;
+use crate::view::progress::ProgressState;
 use crate::view::{count, places};
 use camino::Utf8PathBuf;
 
@@ -36,7 +36,7 @@ use camino::Utf8PathBuf;
   forge apply cluster.yaml --offline          use cached artifacts only
   forge apply cluster.yaml --dry-run          show the plan only
   forge apply plan.json                       the plan saved by `forge plan cluster.yaml -o plan.json`")]
-pub struct Args {
+pub struct ApplyArgs {
     /// Inventory file or saved plan; defaults to -i, then $FORGE_INVENTORY, then ./inventory.yaml
     #[arg(value_name = "INVENTORY|PLAN")]
     pub given: Option<Utf8PathBuf>,
@@ -73,7 +73,7 @@ fn reason(text: &str) -> Result<String, String> {
     }
 }
 
-pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &ApplyArgs) -> VerbResult {
     let given = args.given.as_deref();
     if let Some((path, text)) = given.zip(saved::given(given)) {
         return carry::run(cx, args, path, &text);
@@ -86,16 +86,16 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     let inventory = InventoryArg { inventory: args.given.clone() };
     if args.dry_run {
         let policy = args.policy.clone();
-        let (recorded, keep) = (Recorded::default(), Keep::default());
+        let (recorded, keep) = (RecordingArgs::default(), PlanOutputArgs::default());
         return plan::run(
             cx,
-            &plan::Args { inventory, detailed_exitcode: false, images: false, policy, recorded, keep },
+            &plan::PlanArgs { inventory, detailed_exitcode: false, images: false, policy, recorded, keep },
         );
     }
     let settings = cx.settings.allowing(args.policy.policy(), args.evict_busy.clone());
     let cx = &cx.with(&settings);
     let settings = cx.settings.offline(args.offline);
-    let cx = &Cx { settings: &settings, ..*cx };
+    let cx = &VerbContext { settings: &settings, ..*cx };
     let target = cx.target(&inventory)?;
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;
@@ -121,9 +121,14 @@ fn question(plan: &Plan) -> String {
     format!("apply {changes} to {}?", places(counts.changing, counts.cluster_changing))
 }
 
-async fn apply<B: Backend>(cx: &Cx<'_, B>, args: &Args, output: &Output<'_>, loaded: &Loaded<B::Project>) -> Ending {
-    let mut stop = Interrupts::catch()?;
-    let seen = cx.observe(&mut stop, output, loaded, Ask::Change).await?;
+async fn apply<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    args: &ApplyArgs,
+    output: &VerbOutput<'_>,
+    loaded: &LoadedProject<B::Project>,
+) -> VerbResult {
+    let mut stop = InterruptSignals::catch()?;
+    let seen = cx.observe(&mut stop, output, loaded, ObservePurpose::Change).await?;
     let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
     output.people(&|writer, out| writer.plan(&plan, ExitCode::Done, out))?;
     carry::known(&plan, args.no_unknown)?;
@@ -137,7 +142,12 @@ async fn apply<B: Backend>(cx: &Cx<'_, B>, args: &Args, output: &Output<'_>, loa
 ///
 /// # Errors
 /// Interrupted: the answer is not yes.
-pub async fn confirmed<B>(cx: &Cx<'_, B>, args: &Args, stop: &mut Interrupts, plan: &Plan) -> Result<(), CliError> {
+pub async fn confirmed<B>(
+    cx: &VerbContext<'_, B>,
+    args: &ApplyArgs,
+    stop: &mut InterruptSignals,
+    plan: &Plan,
+) -> Result<(), CliError> {
     match args.yes || confirm::ask(stop, cx.console, &question(plan)).await? {
         true => Ok(()),
         false => Err(CliError::interrupted("not applied; nothing was changed")),
@@ -146,17 +156,17 @@ pub async fn confirmed<B>(cx: &Cx<'_, B>, args: &Args, stop: &mut Interrupts, pl
 
 /// Applies a confirmed plan and reports the result.
 pub async fn carry_out<B: Backend>(
-    cx: &Cx<'_, B>,
-    stop: &mut Interrupts,
-    output: &Output<'_>,
-    loaded: &Loaded<B::Project>,
+    cx: &VerbContext<'_, B>,
+    stop: &mut InterruptSignals,
+    output: &VerbOutput<'_>,
+    loaded: &LoadedProject<B::Project>,
     plan: &Plan,
-    seen: B::Seen,
-) -> Ending {
+    seen: B::HostObservations,
+) -> VerbResult {
     provision(cx, stop, output, loaded, plan, &seen).await?;
     let cancel = B::Cancel::default();
     let past = cx.backend.past_durations(&loaded.0, cx.settings);
-    let state = RunState::applying(Workload::new(plan, cx.settings.parallel, &past));
+    let state = ProgressState::applying(PlanWorkload::new(plan, cx.settings.parallel, &past));
     let work = cx.shown_from(state, output, |events| {
         cx.backend.apply(&loaded.0, plan, seen, cx.settings, events, cancel.clone())
     });
@@ -166,12 +176,12 @@ pub async fn carry_out<B: Backend>(
 
 /// Fetches every artifact that the plan sends, before a host is changed.
 async fn provision<B: Backend>(
-    cx: &Cx<'_, B>,
-    stop: &mut Interrupts,
-    output: &Output<'_>,
-    loaded: &Loaded<B::Project>,
+    cx: &VerbContext<'_, B>,
+    stop: &mut InterruptSignals,
+    output: &VerbOutput<'_>,
+    loaded: &LoadedProject<B::Project>,
     plan: &Plan,
-    seen: &B::Seen,
+    seen: &B::HostObservations,
 ) -> Result<(), CliError> {
     let work = cx.shown(output, |events| cx.backend.provision(&loaded.0, plan, seen, cx.settings, events));
     let lacking = tokio::select! {
@@ -182,21 +192,21 @@ async fn provision<B: Backend>(
     let what = count(lacking.len(), "artifact");
     let error = lacking.iter().fold(CliError::artifact(format!("{what} unavailable; nothing was changed")), told);
     Err(match &first.had {
-        Had::Failed { hint: Some(hint), .. } => error.hint(hint.raw()),
+        ArtifactFetchState::Failed { hint: Some(hint), .. } => error.hint(hint.raw()),
         _ => error,
     })
 }
 
-fn told(error: CliError, lacking: &ArtifactLine) -> CliError {
-    let Had::Failed { why, .. } = &lacking.had else { return error };
+fn told(error: CliError, lacking: &ArtifactReport) -> CliError {
+    let ArtifactFetchState::Failed { why, .. } = &lacking.had else { return error };
     let steps: Vec<String> = lacking.steps.iter().map(|step| format!("`{step}`")).collect();
     error.note(format!("{}; needed by {} on {}", why.raw(), steps.join(", "), count(lacking.hosts.len(), "host")))
 }
 
 /// Writes the report; skips the text form after a plan without changes, which already printed the result.
-fn write<B>(cx: &Cx<'_, B>, output: &Output<'_>, plan: &Plan, report: &Report) -> Ending {
+fn write<B>(cx: &VerbContext<'_, B>, output: &VerbOutput<'_>, plan: &Plan, report: &RunReport) -> VerbResult {
     let exit = report.exit_code();
-    let said = exit == ExitCode::Done && plan.counts().change == 0 && cx.settings.format == Format::Text;
+    let said = exit == ExitCode::Done && plan.counts().change == 0 && cx.settings.format == OutputFormat::Text;
     match said {
         true => output.file_beside(&|writer, out| writer.report(report, exit, out))?,
         false => output.result(&|writer, out| writer.report(report, exit, out))?,

@@ -4,8 +4,8 @@ use super::{
     apply, completions, doctor, drift, duration, exec, explain, facts, fetch, graph, init, man, plan, recipes, runs,
     sandbox, schema, show, sign, validate, verify,
 };
-use crate::model::Disruption;
-use crate::plan::Policy;
+use crate::model::DisruptionClass;
+use crate::plan::PlanPolicy;
 use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::time::Duration;
@@ -20,43 +20,47 @@ pub struct Cli {
     #[command(subcommand)]
     pub verb: Verb,
     #[command(flatten)]
-    pub global: Global,
+    pub global: GlobalArgs,
 }
 
 /// One verb per file in this directory; the doc comment of its `Args` is its help text.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    Init(init::Args),
-    Doctor(doctor::Args),
-    Plan(plan::Args),
-    Apply(apply::Args),
-    Verify(verify::Args),
-    Drift(drift::Args),
-    Validate(validate::Args),
-    Facts(facts::Args),
-    Fetch(fetch::Args),
-    Exec(exec::Args),
-    Graph(graph::Args),
-    Recipes(recipes::Args),
-    Explain(explain::Args),
-    Runs(runs::Args),
-    Show(show::Args),
-    Sign(sign::Args),
-    Schema(schema::Args),
-    Completions(completions::Args),
-    Man(man::Args),
-    Sandbox(sandbox::Args),
+    Init(init::InitArgs),
+    Doctor(doctor::DoctorArgs),
+    Plan(plan::PlanArgs),
+    Apply(apply::ApplyArgs),
+    Verify(verify::VerifyArgs),
+    Drift(drift::DriftArgs),
+    Validate(validate::ValidateArgs),
+    Facts(facts::FactsArgs),
+    Fetch(fetch::FetchArgs),
+    Exec(exec::ExecArgs),
+    Graph(graph::GraphArgs),
+    Recipes(recipes::RecipesArgs),
+    Explain(explain::ExplainArgs),
+    Runs(runs::RunsArgs),
+    Show(show::ShowArgs),
+    Sign(sign::SignArgs),
+    Schema(schema::SchemaArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
+    Sandbox(sandbox::SandboxArgs),
 }
 
 impl Verb {
     /// Reports whether the verb supports `format`.
-    pub fn writes(&self, format: Format) -> bool {
+    pub fn writes(&self, format: OutputFormat) -> bool {
         match format {
-            Format::Text => true,
-            Format::Json => !matches!(self, Self::Schema(_) | Self::Completions(_) | Self::Man(_)),
-            Format::Dot | Format::Mermaid => matches!(self, Self::Graph(_)),
-            Format::Markdown => matches!(self, Self::Plan(_) | Self::Show(_) | Self::Drift(_)),
-            Format::Ndjson | Format::Junit | Format::Sarif | Format::Prometheus | Format::Html => {
+            OutputFormat::Text => true,
+            OutputFormat::Json => !matches!(self, Self::Schema(_) | Self::Completions(_) | Self::Man(_)),
+            OutputFormat::Dot | OutputFormat::Mermaid => matches!(self, Self::Graph(_)),
+            OutputFormat::Markdown => matches!(self, Self::Plan(_) | Self::Show(_) | Self::Drift(_)),
+            OutputFormat::Ndjson
+            | OutputFormat::Junit
+            | OutputFormat::Sarif
+            | OutputFormat::Prometheus
+            | OutputFormat::Html => {
                 matches!(self, Self::Drift(_))
             }
         }
@@ -73,7 +77,7 @@ pub struct InventoryArg {
 /// Global flags.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
-pub struct Global {
+pub struct GlobalArgs {
     /// Inventory file (alternative to the positional argument)
     #[arg(short = 'i', long = "inventory", global = true, value_name = "FILE")]
     pub inventory_flag: Option<Utf8PathBuf>,
@@ -87,8 +91,8 @@ pub struct Global {
     #[arg(long, global = true, value_name = "PATTERN")]
     pub skip: Vec<String>,
     /// Output format on stdout
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    #[arg(long, global = true, value_enum, default_value_t = OutputFormat::Text)]
+    pub format: OutputFormat,
     /// Also write the result as JSON to this file
     #[arg(long, global = true, value_name = "FILE")]
     pub json_into: Option<Utf8PathBuf>,
@@ -105,8 +109,8 @@ pub struct Global {
     #[arg(long, global = true)]
     pub trust: bool,
     /// When to color the output
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
-    pub color: Color,
+    #[arg(long, global = true, value_enum, default_value_t = ColorMode::Auto, value_name = "WHEN")]
+    pub color: ColorMode,
     /// Suppress progress output; errors are still printed
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
@@ -120,23 +124,23 @@ pub struct Global {
 pub struct PolicyArgs {
     /// Skip changes above this disruption class: D0 none, D1 service restarts, D2 module reloads, D3 reboots
     #[arg(long, value_name = "CLASS", default_value = "D3", value_parser = class)]
-    pub max_disruption: Disruption,
+    pub max_disruption: DisruptionClass,
 }
 
 impl PolicyArgs {
     /// Returns the policy that the flags select.
-    pub fn policy(&self) -> Policy {
-        Policy { max_disruption: self.max_disruption, ..Policy::default() }
+    pub fn policy(&self) -> PlanPolicy {
+        PlanPolicy { max_disruption: self.max_disruption, ..PlanPolicy::default() }
     }
 }
 
-fn class(text: &str) -> Result<Disruption, String> {
-    Disruption::parse(text).ok_or_else(|| "expected `D0`, `D1`, `D2` or `D3`".to_owned())
+fn class(text: &str) -> Result<DisruptionClass, String> {
+    DisruptionClass::parse(text).ok_or_else(|| "expected `D0`, `D1`, `D2` or `D3`".to_owned())
 }
 
 /// Output format of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum OutputFormat {
     /// Human-readable text
     #[default]
     Text,
@@ -160,7 +164,7 @@ pub enum Format {
     Html,
 }
 
-impl Format {
+impl OutputFormat {
     /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -180,7 +184,7 @@ impl Format {
 
 /// When to color the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Color {
+pub enum ColorMode {
     /// Color on a terminal, unless NO_COLOR is set
     #[default]
     Auto,
@@ -188,12 +192,12 @@ pub enum Color {
     Never,
 }
 
-impl From<Color> for anstream::ColorChoice {
-    fn from(color: Color) -> Self {
+impl From<ColorMode> for anstream::ColorChoice {
+    fn from(color: ColorMode) -> Self {
         match color {
-            Color::Auto => Self::Auto,
-            Color::Always => Self::Always,
-            Color::Never => Self::Never,
+            ColorMode::Auto => Self::Auto,
+            ColorMode::Always => Self::Always,
+            ColorMode::Never => Self::Never,
         }
     }
 }

@@ -1,28 +1,28 @@
 //! The interface between the verbs and the rest of the crate, so that verbs can be tested without hosts.
 
-use super::drift::Since;
-use super::settings::Settings;
+use super::drift::HistoryStart;
+use super::settings::CliSettings;
 use crate::config;
-use crate::diag::{Diag, Diags, Sources};
-use crate::drift::{Drift, History};
+use crate::diag::{Diag, DiagList, SourceMap};
+use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
-    ArtifactLine, Checkup, Command, Errands, Event, ExecReport, FetchReport, PastDurations, Recording, Report,
-    SavedPlan,
+    ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, NoticeQueue, PastDurations, Recording,
+    RunReport, SavedPlan,
 };
 use crate::model::HostName;
-use crate::plan::{HostSeen, Plan};
-use crate::transport::Board;
-use crate::view::Size;
+use crate::plan::{ObservedHost, Plan};
+use crate::transport::HardwareBoard;
+use crate::view::InventorySize;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::future::Future;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// The channel for events.
-pub type Events = UnboundedSender<Event>;
+pub type VerbEvents = UnboundedSender<Event>;
 
 /// The purpose of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum ObservePurpose {
     /// Read what the declared steps and verifications need.
     Declared,
     /// The same, and leave sessions open for the changes that follow.
@@ -38,11 +38,11 @@ pub enum Ask {
 }
 
 /// The sandboxes of a project.
-pub struct Boxes {
+pub struct ProjectSandboxes {
     /// The directory on this machine that records them.
     pub root: Utf8PathBuf,
     /// Hosts that are declared as sandboxes, each with its board.
-    pub hosts: Vec<(HostName, Option<Board>)>,
+    pub hosts: Vec<(HostName, Option<HardwareBoard>)>,
 }
 
 /// The library behind the verbs.
@@ -50,59 +50,59 @@ pub trait Backend {
     /// A loaded project.
     type Project;
     /// Observed hosts, with the sessions that stay open for later use.
-    type Seen: AsRef<[HostSeen]>;
+    type HostObservations: AsRef<[ObservedHost]>;
     /// A request to stop.
     type Cancel: Clone + Default;
 
     /// Loads an inventory and its recipes.
-    fn load(&self, path: &Utf8Path, settings: &Settings) -> (Option<Self::Project>, Diags, Sources);
+    fn load(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Self::Project>, DiagList, SourceMap);
 
     /// Returns the loaded project, for verbs that only read it.
     fn project<'p>(&self, project: &'p Self::Project) -> &'p config::Project;
 
     /// Returns the number of declared hosts, recipes and steps.
-    fn size(&self, project: &Self::Project) -> Size;
+    fn size(&self, project: &Self::Project) -> InventorySize;
 
     /// Returns the hosts that `--on` selects, in inventory order; all hosts without `--on`.
     ///
     /// # Errors
     /// A selector, or a pattern of `--step` or `--skip`, is malformed or matches nothing.
-    fn select(&self, project: &Self::Project, settings: &Settings) -> Result<Vec<HostName>, Box<Diag>>;
+    fn select(&self, project: &Self::Project, settings: &CliSettings) -> Result<Vec<HostName>, Box<Diag>>;
 
     /// Returns the project's sandboxes.
-    fn sandboxes(&self, project: &Self::Project, settings: &Settings) -> Boxes;
+    fn sandboxes(&self, project: &Self::Project, settings: &CliSettings) -> ProjectSandboxes;
 
     /// Observes hosts.
     fn observe(
         &self,
         project: &Self::Project,
         hosts: &[HostName],
-        ask: Ask,
-        settings: &Settings,
-        events: Events,
-    ) -> impl Future<Output = Self::Seen>;
+        ask: ObservePurpose,
+        settings: &CliSettings,
+        events: VerbEvents,
+    ) -> impl Future<Output = Self::HostObservations>;
 
     /// Returns the raw answers of an observation that recorded them.
-    fn recording(&self, project: &Self::Project, seen: &Self::Seen) -> Recording;
+    fn recording(&self, project: &Self::Project, seen: &Self::HostObservations) -> Recording;
 
     /// Returns the raw answers with machine ids, UUIDs and serial numbers replaced.
     ///
     /// # Errors
     /// A search pattern is invalid: a lowercase fragment.
-    fn redacted_recording(&self, project: &Self::Project, seen: &Self::Seen) -> Result<Recording, String>;
+    fn redacted_recording(&self, project: &Self::Project, seen: &Self::HostObservations) -> Result<Recording, String>;
 
     /// Computes the plan without contacting a host.
-    fn plan(&self, project: &Self::Project, seen: &Self::Seen, settings: &Settings) -> Plan;
+    fn plan(&self, project: &Self::Project, seen: &Self::HostObservations, settings: &CliSettings) -> Plan;
 
     /// Returns the plan with all its inputs, to be saved. `plan` is a pair: the plan, and the plan computed from the
     /// recording alone.
     fn save(
         &self,
         project: &Self::Project,
-        seen: &Self::Seen,
+        seen: &Self::HostObservations,
         plan: (&Plan, &Plan),
         recording: Recording,
-        settings: &Settings,
+        settings: &CliSettings,
     ) -> SavedPlan;
 
     /// Returns the changed files and artifacts among the inputs of a plan. `seen` is the replay of the plan's own
@@ -111,8 +111,8 @@ pub trait Backend {
         &self,
         project: &Self::Project,
         saved: &SavedPlan,
-        seen: &Self::Seen,
-        settings: &Settings,
+        seen: &Self::HostObservations,
+        settings: &CliSettings,
     ) -> Vec<String>;
 
     /// Returns the plan to apply to the hosts in their current state, and marks stale hosts in `seen` with the reason.
@@ -120,36 +120,41 @@ pub trait Backend {
         &self,
         project: &Self::Project,
         saved: &SavedPlan,
-        seen: &mut Self::Seen,
+        seen: &mut Self::HostObservations,
         replay: bool,
-        settings: &Settings,
+        settings: &CliSettings,
     ) -> Plan;
 
     /// Detects drift and its causes.
-    fn drift(&self, project: &Self::Project, seen: &Self::Seen, settings: &Settings) -> Drift;
+    fn drift(&self, project: &Self::Project, seen: &Self::HostObservations, settings: &CliSettings) -> DriftReport;
 
     /// Determines who changed what drift found: collects evidence only from hosts on which the machine changed.
     fn accuse(
         &self,
         project: &Self::Project,
-        seen: &Self::Seen,
-        drift: &mut Drift,
-        settings: &Settings,
+        seen: &Self::HostObservations,
+        drift: &mut DriftReport,
+        settings: &CliSettings,
     ) -> impl Future<Output = ()>;
 
     /// Returns the notification for each recipient of `drift.notify`.
     ///
     /// # Errors
     /// The history cannot be read or written: the reason.
-    fn errands(&self, project: &Self::Project, drift: &Drift, settings: &Settings) -> Result<Errands, String>;
+    fn errands(
+        &self,
+        project: &Self::Project,
+        drift: &DriftReport,
+        settings: &CliSettings,
+    ) -> Result<NoticeQueue, String>;
 
     /// Stores on hosts when their findings were first seen, if the inventory declares it. Returns the hosts that
     /// failed, with the reasons.
     fn keep(
         &self,
         project: &Self::Project,
-        seen: &Self::Seen,
-        settings: &Settings,
+        seen: &Self::HostObservations,
+        settings: &CliSettings,
     ) -> impl Future<Output = Vec<(HostName, String)>>;
 
     /// Returns the current time, for signatures.
@@ -162,42 +167,42 @@ pub trait Backend {
     fn drift_history(
         &self,
         project: &Self::Project,
-        since: Option<Since>,
-        settings: &Settings,
-    ) -> Result<History, String>;
+        since: Option<HistoryStart>,
+        settings: &CliSettings,
+    ) -> Result<DriftHistory, String>;
 
     /// Returns the durations of steps in past runs; empty if there are none.
-    fn past_durations(&self, project: &Self::Project, settings: &Settings) -> PastDurations;
+    fn past_durations(&self, project: &Self::Project, settings: &CliSettings) -> PastDurations;
 
     /// Applies a plan and verifies it.
     fn apply(
         &self,
         project: &Self::Project,
         plan: &Plan,
-        seen: Self::Seen,
-        settings: &Settings,
-        events: Events,
+        seen: Self::HostObservations,
+        settings: &CliSettings,
+        events: VerbEvents,
         cancel: Self::Cancel,
-    ) -> impl Future<Output = Report>;
+    ) -> impl Future<Output = RunReport>;
 
     /// Evaluates the declared steps and verifications.
     fn verify(
         &self,
         project: &Self::Project,
-        seen: Self::Seen,
-        settings: &Settings,
-        events: Events,
+        seen: Self::HostObservations,
+        settings: &CliSettings,
+        events: VerbEvents,
         cancel: Self::Cancel,
-    ) -> impl Future<Output = Report>;
+    ) -> impl Future<Output = RunReport>;
 
     /// Runs a command on hosts.
     fn exec(
         &self,
         project: &Self::Project,
         hosts: &[HostName],
-        command: &Command,
-        settings: &Settings,
-        events: Events,
+        command: &ExecCommand,
+        settings: &CliSettings,
+        events: VerbEvents,
         cancel: Self::Cancel,
     ) -> impl Future<Output = ExecReport>;
 
@@ -207,12 +212,12 @@ pub trait Backend {
         project: &Self::Project,
         hosts: &[HostName],
         can_ask: bool,
-        settings: &Settings,
-        events: Events,
-    ) -> impl Future<Output = Checkup>;
+        settings: &CliSettings,
+        events: VerbEvents,
+    ) -> impl Future<Output = DoctorReport>;
 
     /// Like [`load`](Self::load), but accepts artifacts without a declared digest, to compute it.
-    fn load_to_learn(&self, path: &Utf8Path, settings: &Settings) -> (Option<Self::Project>, Diags, Sources);
+    fn load_to_learn(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Self::Project>, DiagList, SourceMap);
 
     /// Fetches the declared artifacts into the cache; with `lock`, writes computed digests to the inventory's lock
     /// file.
@@ -224,8 +229,8 @@ pub trait Backend {
         project: &Self::Project,
         hosts: &[HostName],
         lock: bool,
-        settings: &Settings,
-        events: Events,
+        settings: &CliSettings,
+        events: VerbEvents,
     ) -> impl Future<Output = Result<FetchReport, String>>;
 
     /// Fetches the artifacts that a plan sends. Returns the unavailable ones.
@@ -233,10 +238,10 @@ pub trait Backend {
         &self,
         project: &Self::Project,
         plan: &Plan,
-        seen: &Self::Seen,
-        settings: &Settings,
-        events: Events,
-    ) -> impl Future<Output = Vec<ArtifactLine>>;
+        seen: &Self::HostObservations,
+        settings: &CliSettings,
+        events: VerbEvents,
+    ) -> impl Future<Output = Vec<ArtifactReport>>;
 
     /// Requests a stop: the first request finishes running steps, the second leaves them running.
     fn stop(&self, cancel: &Self::Cancel);

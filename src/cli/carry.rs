@@ -1,19 +1,19 @@
 //! `forge apply PLAN`: checks a saved plan against its inputs, then against its hosts, then applies it.
 
-use super::apply::{self, Args};
+use super::apply::{self, ApplyArgs};
 use super::args::InventoryArg;
-use super::backend::{Ask, Backend};
+use super::backend::{Backend, ObservePurpose};
 use super::error::CliError;
-use super::interrupt::Interrupts;
-use super::output::Output;
-use super::run::{Cx, Ending, Loaded, block_on};
+use super::interrupt::InterruptSignals;
+use super::output::VerbOutput;
+use super::run::{LoadedProject, VerbContext, VerbResult, block_on};
 use super::saved;
-use super::settings::Settings;
+use super::settings::CliSettings;
 use super::sign;
 use crate::config::StepFilter;
 use crate::engine::SavedPlan;
-use crate::model::{Disruption, ExitCode};
-use crate::plan::{HostPlan, HostSeen, Plan};
+use crate::model::{DisruptionClass, ExitCode};
+use crate::plan::{HostPlan, ObservedHost, Plan};
 use crate::view::fold::fold;
 use crate::view::{count, escape};
 use camino::Utf8Path;
@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Applies the plan in `text`, which was read from `path`.
-pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args, path: &Utf8Path, text: &str) -> Ending {
+pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &ApplyArgs, path: &Utf8Path, text: &str) -> VerbResult {
     let saved = saved::parse(path, text)?;
     signed(cx, args, path, text)?;
     own_selection(cx, args, &saved)?;
@@ -33,24 +33,27 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args, path: &Utf8Path, text: &str)
     let settings = settings(cx.settings, args, &saved);
     let cx = &cx.with(&settings);
     let target = cx.target(&place(cx, path, &saved)?)?;
-    let output = Output { target: Some(target.arguments.clone()), ..cx.output(&target) };
+    let output = VerbOutput { target: Some(target.arguments.clone()), ..cx.output(&target) };
     let loaded = cx.load(&target)?;
     block_on(bound(cx, args, &output, &loaded, path, saved))
 }
 
 /// Checks the signature if one is required.
-fn signed<B>(cx: &Cx<'_, B>, args: &Args, path: &Utf8Path, text: &str) -> Result<(), CliError> {
+fn signed<B>(cx: &VerbContext<'_, B>, args: &ApplyArgs, path: &Utf8Path, text: &str) -> Result<(), CliError> {
     let Some(allowed) = &args.require_signature else { return Ok(()) };
     block_on(async { sign::required(cx, path, text, allowed).await.map(|()| ExitCode::Done) }).map(drop)
 }
 
 /// Rejects flags that would change what was reviewed: a saved plan has its own hosts, steps and policy.
-fn own_selection<B>(cx: &Cx<'_, B>, args: &Args, saved: &SavedPlan) -> Result<(), CliError> {
+fn own_selection<B>(cx: &VerbContext<'_, B>, args: &ApplyArgs, saved: &SavedPlan) -> Result<(), CliError> {
     let flags = [
         (cx.typed.on.is_some(), "--on"),
         (!cx.typed.step.is_empty(), "--step"),
         (!cx.typed.skip.is_empty(), "--skip"),
-        (![Disruption::D3, saved.selection.max_disruption].contains(&args.policy.max_disruption), "--max-disruption"),
+        (
+            ![DisruptionClass::D3, saved.selection.max_disruption].contains(&args.policy.max_disruption),
+            "--max-disruption",
+        ),
     ];
     match flags.iter().find(|(given, _)| *given) {
         None => Ok(()),
@@ -77,7 +80,7 @@ pub fn known(plan: &Plan, wanted: bool) -> Result<(), CliError> {
     Err(noted.hint("run `forge plan -v` for details, or omit `--no-unknown`"))
 }
 
-fn settings(settings: &Settings, args: &Args, saved: &SavedPlan) -> Settings {
+fn settings(settings: &CliSettings, args: &ApplyArgs, saved: &SavedPlan) -> CliSettings {
     let selection = &saved.selection;
     let mut settings = settings.allowing(saved.policy(), args.evict_busy.clone()).offline(args.offline);
     settings.on = selection.on.clone();
@@ -86,7 +89,7 @@ fn settings(settings: &Settings, args: &Args, saved: &SavedPlan) -> Settings {
 }
 
 /// Returns the inventory's path: that of `-i`, else the one recorded in the plan.
-fn place<B>(cx: &Cx<'_, B>, path: &Utf8Path, saved: &SavedPlan) -> Result<InventoryArg, CliError> {
+fn place<B>(cx: &VerbContext<'_, B>, path: &Utf8Path, saved: &SavedPlan) -> Result<InventoryArg, CliError> {
     if cx.typed.inventory_flag.is_some() {
         return Ok(InventoryArg::default());
     }
@@ -111,14 +114,14 @@ fn refuse(path: &Utf8Path, changed: Vec<String>) -> Result<(), CliError> {
 }
 
 async fn bound<B: Backend>(
-    cx: &Cx<'_, B>,
-    args: &Args,
-    output: &Output<'_>,
-    loaded: &Loaded<B::Project>,
+    cx: &VerbContext<'_, B>,
+    args: &ApplyArgs,
+    output: &VerbOutput<'_>,
+    loaded: &LoadedProject<B::Project>,
     path: &Utf8Path,
     saved: SavedPlan,
-) -> Ending {
-    let mut stop = Interrupts::catch()?;
+) -> VerbResult {
+    let mut stop = InterruptSignals::catch()?;
     let (then, again) = saved::again(cx, loaded, &Arc::new(saved.observed.clone())).await;
     refuse(path, cx.backend.changed(&loaded.0, &saved, &then, cx.settings))?;
     if let Some(what) = saved.difference(&again) {
@@ -129,7 +132,7 @@ async fn bound<B: Backend>(
         .hint("altered, or written by another build of forge: make a new plan with `forge plan INVENTORY -o FILE`"));
     }
     drop((then, again));
-    let mut seen = cx.observe(&mut stop, output, loaded, Ask::Change).await?;
+    let mut seen = cx.observe(&mut stop, output, loaded, ObservePurpose::Change).await?;
     let plan = cx.backend.bind(&loaded.0, &saved, &mut seen, args.replay, cx.settings);
     output.people(&|writer, out| writer.plan(&saved.plan, ExitCode::Done, out))?;
     // Otherwise the report lists the stale hosts.
@@ -147,7 +150,7 @@ async fn bound<B: Backend>(
 }
 
 /// Prints the stale hosts with the reasons. Returns their number.
-fn told(output: &Output<'_>, seen: &[HostSeen]) -> Result<usize, CliError> {
+fn told(output: &VerbOutput<'_>, seen: &[ObservedHost]) -> Result<usize, CliError> {
     let mut reasons: IndexMap<&str, Vec<&str>> = IndexMap::new();
     for (host, stale) in seen.iter().filter_map(|seen| Some((&seen.host, seen.stale.as_ref()?))) {
         reasons.entry(stale.why.raw()).or_default().push(host.as_str());
@@ -161,7 +164,7 @@ fn told(output: &Output<'_>, seen: &[HostSeen]) -> Result<usize, CliError> {
 }
 
 /// Returns the plan without stale hosts.
-fn fresh(plan: &Plan, seen: &[HostSeen]) -> Plan {
+fn fresh(plan: &Plan, seen: &[ObservedHost]) -> Plan {
     let stale: BTreeSet<_> = seen.iter().filter(|seen| seen.stale.is_some()).map(|seen| &seen.host).collect();
     let hosts = plan.hosts.iter().filter(|host| !stale.contains(&host.host));
     Plan { hosts: hosts.cloned().collect(), ..plan.clone() }

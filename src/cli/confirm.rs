@@ -2,14 +2,14 @@
 
 use super::console::Console;
 use super::error::CliError;
-use super::interrupt::Interrupts;
+use super::interrupt::InterruptSignals;
 use std::io::Write;
 
 /// Asks for confirmation: `question [y/N]`. End of input counts as no.
 ///
 /// # Errors
 /// Interrupted at the prompt; stdin cannot be read.
-pub async fn ask(stop: &mut Interrupts, console: &Console, question: &str) -> Result<bool, CliError> {
+pub async fn ask(stop: &mut InterruptSignals, console: &Console, question: &str) -> Result<bool, CliError> {
     let mut err = (console.err)();
     // If the prompt cannot be written, reading the answer reports the failure.
     let _ = write!(err, "{question} [y/N] ").and_then(|()| err.flush());

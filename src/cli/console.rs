@@ -1,22 +1,22 @@
 //! The process's streams, replaceable in tests.
 
-use super::args::Color;
+use super::args::ColorMode;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
 /// A stream of the process.
-pub type Stream = Box<dyn Write + Send>;
+pub type ConsoleStream = Box<dyn Write + Send>;
 
 /// Reads one line from the user.
-pub type Answer = Arc<dyn Fn() -> io::Result<String> + Send + Sync>;
+pub type AnswerReader = Arc<dyn Fn() -> io::Result<String> + Send + Sync>;
 
 /// The streams for results and messages, and whether the user can be asked.
 pub struct Console {
     /// Opens stdout: results only.
-    pub out: Box<dyn Fn() -> Stream>,
+    pub out: Box<dyn Fn() -> ConsoleStream>,
     /// Opens stderr: progress, questions, errors.
-    pub err: Box<dyn Fn() -> Stream>,
-    pub answer: Answer,
+    pub err: Box<dyn Fn() -> ConsoleStream>,
+    pub answer: AnswerReader,
     /// Whether the user can be asked for confirmation: stdin and stderr are terminals.
     pub can_ask: bool,
     /// Whether live progress may be drawn, and whether in color.
@@ -26,7 +26,7 @@ pub struct Console {
 
 impl Console {
     /// Returns the real console.
-    pub fn new(color: Color) -> Self {
+    pub fn new(color: ColorMode) -> Self {
         let (stdin, stderr) = (io::stdin().is_terminal(), io::stderr().is_terminal());
         let choice = anstream::ColorChoice::from(color);
         let live_colour = match choice {

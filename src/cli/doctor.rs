@@ -3,8 +3,8 @@
 use super::args::InventoryArg;
 use super::backend::Backend;
 use super::error::CliError;
-use super::interrupt::Interrupts;
-use super::run::{Cx, Ending, block_on};
+use super::interrupt::InterruptSignals;
+use super::run::{VerbContext, VerbResult, block_on};
 
 /// Check connectivity and prerequisites of every host (read-only)
 ///
@@ -19,17 +19,17 @@ use super::run::{Cx, Ending, block_on};
   forge doctor cluster.yaml --on gpu -v      also show passed checks
   forge doctor cluster.yaml --format json | jq -r '.doctor.hosts[] | select(.reach != \"observed\") | .host'
   forge doctor cluster.yaml -q && forge apply cluster.yaml --yes")]
-pub struct Args {
+pub struct DoctorArgs {
     #[command(flatten)]
     pub inventory: InventoryArg,
 }
 
-pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &DoctorArgs) -> VerbResult {
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);
     let (project, hosts) = cx.load(&target)?;
     block_on(async {
-        let mut stop = Interrupts::catch()?;
+        let mut stop = InterruptSignals::catch()?;
         let can_ask = cx.console.can_ask;
         let work = cx.shown(&output, |events| cx.backend.doctor(&project, &hosts, can_ask, cx.settings, events));
         let checkup = tokio::select! {

@@ -1,20 +1,20 @@
 //! `forge drift`.
 
-use super::args::{Format, InventoryArg};
-use super::backend::{Ask, Backend};
+use super::args::{InventoryArg, OutputFormat};
+use super::backend::{Backend, ObservePurpose};
 use super::duration;
 use super::error::CliError;
-use super::interrupt::Interrupts;
+use super::interrupt::InterruptSignals;
 use super::notify::{self, NotifyArgs};
-use super::output::{Output, Render};
-use super::recorded::Recorded;
-use super::report::{self, Found, Report};
-use super::run::{Cx, Ending, block_on};
-use super::saved::Keep;
+use super::output::{ResultRenderer, VerbOutput};
+use super::recorded::RecordingArgs;
+use super::report::{self, DriftReportSource, ReportTarget};
+use super::run::{VerbContext, VerbResult, block_on};
+use super::saved::PlanOutputArgs;
 use super::timer::{self, TimerArgs};
 use crate::config::OutlierMode;
 use crate::engine;
-use crate::model::{ExitCode, HostName, Level};
+use crate::model::{ExitCode, HostName, VerifyLevel};
 use crate::view::escape;
 use camino::{Utf8Path, Utf8PathBuf};
 use jiff::civil::Date;
@@ -40,26 +40,26 @@ use std::time::Duration;
   forge drift cluster.yaml --notify-dry-run    print the notifications without sending them
   forge drift cluster.yaml --install-timer     run every 15 minutes from a systemd timer on this machine
   forge drift cluster.yaml --record seen.json  also record the hosts' answers for `plan --observed`")]
-pub struct Args {
+pub struct DriftArgs {
     #[command(flatten)]
     pub inventory: InventoryArg,
     #[command(flatten)]
-    pub recorded: Recorded,
+    pub recorded: RecordingArgs,
     /// Save the plan that would repair the drift to this file, for `forge apply FILE`; secrets are left out
     #[arg(long, value_name = "FILE", conflicts_with_all = ["history", "install_timer"])]
     pub plan_out: Option<Utf8PathBuf>,
     /// Also write the findings to a file: text, json, ndjson, markdown, junit, sarif, prometheus or html; repeatable
     #[arg(long, value_name = "FORMAT=FILE", conflicts_with = "history")]
-    pub report: Vec<Report>,
+    pub report: Vec<ReportTarget>,
     /// Deepest level to check: L0 present, L1 versions, L2 active, L3 hardware, L4 Kubernetes, L5 performance
     #[arg(long, value_name = "LEVEL", default_value = "L4", value_parser = level)]
-    pub level: Level,
+    pub level: VerifyLevel,
     /// Show the findings of earlier runs; no host is contacted
     #[arg(long, conflicts_with_all = ["record", "observed"])]
     pub history: bool,
     /// With --history: start of the period: 12h, 7d, or a date such as 2026-11-21
     #[arg(long, value_name = "TIME", requires = "history")]
-    pub since: Option<Since>,
+    pub since: Option<HistoryStart>,
     /// Also show how outliers differ from the majority of their peers; `count` counts outliers as drift (exit code 2)
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "show")]
     pub outliers: Option<OutlierMode>,
@@ -69,18 +69,18 @@ pub struct Args {
     pub timer: TimerArgs,
 }
 
-fn level(text: &str) -> Result<Level, String> {
-    Level::parse(text).ok_or_else(|| "expected `L0`, `L1`, `L2`, `L3`, `L4` or `L5`".to_owned())
+fn level(text: &str) -> Result<VerifyLevel, String> {
+    VerifyLevel::parse(text).ok_or_else(|| "expected `L0`, `L1`, `L2`, `L3`, `L4` or `L5`".to_owned())
 }
 
 /// Start of the period that a history covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Since {
+pub enum HistoryStart {
     Ago(Duration),
     Day(Date),
 }
 
-impl FromStr for Since {
+impl FromStr for HistoryStart {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -90,8 +90,8 @@ impl FromStr for Since {
     }
 }
 
-pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
-    let keep = Keep { output: args.plan_out.clone() };
+pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &DriftArgs) -> VerbResult {
+    let keep = PlanOutputArgs { output: args.plan_out.clone() };
     // The repair plan covers all levels, as every plan does.
     let repair = &keep.settings(&args.recorded.settings(cx.settings)?)?;
     let mut settings = repair.clone();
@@ -109,9 +109,9 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         return history(cx, &output, &loaded.0, args.since);
     }
     block_on(async {
-        let mut stop = Interrupts::catch()?;
+        let mut stop = InterruptSignals::catch()?;
         let mode = args.outliers.or(cx.backend.project(&loaded.0).drift.outliers);
-        let seen = cx.observe(&mut stop, &output, &loaded, Ask::Drift { outliers: mode.is_some() }).await?;
+        let seen = cx.observe(&mut stop, &output, &loaded, ObservePurpose::Drift { outliers: mode.is_some() }).await?;
         args.recorded.write(cx.backend, &loaded.0, &seen)?;
         let mut drift = cx.backend.drift(&loaded.0, &seen, cx.settings);
         drift.outliers = mode.map(|_| engine::outliers(cx.backend.project(&loaded.0), seen.as_ref()));
@@ -135,7 +135,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         }
         notify::say(cx, &drift.notified);
         let formats = args.report.iter().map(|report| report.format).chain([cx.settings.format]);
-        let found = Found::new(cx, &loaded.0, drift, &formats.collect::<Vec<_>>());
+        let found = DriftReportSource::new(cx, &loaded.0, drift, &formats.collect::<Vec<_>>());
         told(cx, &output, &found)?;
         found.write_all(&args.report, &output.text())?;
         if args.notify.notify_dry_run {
@@ -152,10 +152,10 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
 }
 
 /// Writes to stdout, and to the file of `--json-into`.
-fn told<B>(cx: &Cx<'_, B>, output: &Output<'_>, found: &Found) -> Result<(), CliError> {
-    let render: Render<'_> = &|writer, out| writer.drift(&found.drift, found.exit, out);
+fn told<B>(cx: &VerbContext<'_, B>, output: &VerbOutput<'_>, found: &DriftReportSource) -> Result<(), CliError> {
+    let render: ResultRenderer<'_> = &|writer, out| writer.drift(&found.drift, found.exit, out);
     match cx.settings.format {
-        Format::Text | Format::Json => output.result(render),
+        OutputFormat::Text | OutputFormat::Json => output.result(render),
         format => {
             output.drawn(&|out| found.write(format, &output.text(), out))?;
             output.file_beside(render)
@@ -164,7 +164,7 @@ fn told<B>(cx: &Cx<'_, B>, output: &Output<'_>, found: &Found) -> Result<(), Cli
 }
 
 /// Warns about hosts that could not store their findings. The result is valid without; the next run tries again.
-fn say_unkept<B>(cx: &Cx<'_, B>, unkept: &[(HostName, String)]) {
+fn say_unkept<B>(cx: &VerbContext<'_, B>, unkept: &[(HostName, String)]) {
     let mut err = (cx.console.err)();
     for (host, why) in unkept {
         // Ignore a closed stderr: no other stream could report it.
@@ -173,19 +173,24 @@ fn say_unkept<B>(cx: &Cx<'_, B>, unkept: &[(HostName, String)]) {
 }
 
 /// Writes human-readable text: to stdout, or to stderr if stdout carries a machine-readable format.
-fn people<B: Backend>(cx: &Cx<'_, B>, text: &str) -> Result<(), CliError> {
-    let mut out = if cx.settings.format == Format::Text { (cx.console.out)() } else { (cx.console.err)() };
+fn people<B: Backend>(cx: &VerbContext<'_, B>, text: &str) -> Result<(), CliError> {
+    let mut out = if cx.settings.format == OutputFormat::Text { (cx.console.out)() } else { (cx.console.err)() };
     let written = write!(out, "{text}").and_then(|()| out.flush());
     written.map_err(|error| CliError::unexpected(format!("cannot write the output: {error}")))
 }
 
-fn history<B: Backend>(cx: &Cx<'_, B>, output: &Output<'_>, project: &B::Project, since: Option<Since>) -> Ending {
+fn history<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    output: &VerbOutput<'_>,
+    project: &B::Project,
+    since: Option<HistoryStart>,
+) -> VerbResult {
     let history = cx.backend.drift_history(project, since, cx.settings).map_err(|why| {
         CliError::unexpected(format!("cannot read the drift history: {why}"))
             .hint("pass another state directory with `--state`")
     })?;
     match cx.settings.format {
-        Format::Text | Format::Json => output.result(&|writer, out| writer.drift_history(&history, out))?,
+        OutputFormat::Text | OutputFormat::Json => output.result(&|writer, out| writer.drift_history(&history, out))?,
         format => {
             let error = CliError::usage(format!("`--format {}` is not supported with `--history`", format.name()));
             return Err(error.hint("use `--format text` or `--format json`"));
@@ -195,12 +200,12 @@ fn history<B: Backend>(cx: &Cx<'_, B>, output: &Output<'_>, project: &B::Project
 }
 
 fn install<B: Backend>(
-    cx: &Cx<'_, B>,
-    output: &Output<'_>,
-    args: &Args,
+    cx: &VerbContext<'_, B>,
+    output: &VerbOutput<'_>,
+    args: &DriftArgs,
     inventory: &Utf8Path,
     project: &B::Project,
-) -> Ending {
+) -> VerbResult {
     let command = command(cx, args, inventory)?;
     let said = timer::install(cx, &args.timer, &cx.backend.project(project).cluster, &command)?;
     output.drawn(&|out| timer::tell(&said, out))?;
@@ -208,7 +213,7 @@ fn install<B: Backend>(
 }
 
 /// Returns the command that the timer runs: this one, with absolute paths.
-fn command<B>(cx: &Cx<'_, B>, args: &Args, inventory: &Utf8Path) -> Result<Vec<String>, CliError> {
+fn command<B>(cx: &VerbContext<'_, B>, args: &DriftArgs, inventory: &Utf8Path) -> Result<Vec<String>, CliError> {
     let absolute = |path: &Utf8Path| {
         let path = camino::absolute_utf8(path);
         path.map(Utf8PathBuf::into_string).map_err(|error| CliError::unexpected(error.to_string()))
@@ -229,7 +234,7 @@ fn command<B>(cx: &Cx<'_, B>, args: &Args, inventory: &Utf8Path) -> Result<Vec<S
     for report in &args.report {
         flag("--report", format!("{}={}", report.format.name(), absolute(&report.path)?));
     }
-    if args.level != Level::L4 {
+    if args.level != VerifyLevel::L4 {
         flag("--level", format!("{:?}", args.level));
     }
     words.extend(args.outliers.map(|mode| format!("--outliers={}", mode.name())));
@@ -248,11 +253,11 @@ mod tests {
 
     #[test]
     fn times_are_a_span_or_a_day() {
-        assert_eq!("7d".parse(), Ok(Since::Ago(Duration::from_secs(7 * 86_400))));
-        assert_eq!("12h".parse(), Ok(Since::Ago(Duration::from_secs(12 * 3600))));
-        assert_eq!("2026-11-21".parse(), Ok(Since::Day(Date::constant(2026, 11, 21))));
+        assert_eq!("7d".parse(), Ok(HistoryStart::Ago(Duration::from_secs(7 * 86_400))));
+        assert_eq!("12h".parse(), Ok(HistoryStart::Ago(Duration::from_secs(12 * 3600))));
+        assert_eq!("2026-11-21".parse(), Ok(HistoryStart::Day(Date::constant(2026, 11, 21))));
         for text in ["", "7", "d", "yesterday", "-7d"] {
-            assert!(text.parse::<Since>().is_err(), "{text}");
+            assert!(text.parse::<HistoryStart>().is_err(), "{text}");
         }
     }
 }

@@ -15,7 +15,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
 
 /// The environment variables that forge uses. The output stream handles `NO_COLOR`.
 #[derive(Clone, Debug, Default)]
-pub struct Environment {
+pub struct CliEnvironment {
     pub inventory: Option<Utf8PathBuf>,
     pub state: Option<Utf8PathBuf>,
     pub runtime: Option<Utf8PathBuf>,
@@ -24,7 +24,7 @@ pub struct Environment {
     pub user: Option<String>,
 }
 
-impl Environment {
+impl CliEnvironment {
     /// Reads the process's environment. An empty variable counts as unset.
     pub fn read() -> Self {
         let path = |name| variable(name).map(Into::into);

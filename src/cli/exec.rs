@@ -5,11 +5,11 @@ use super::backend::Backend;
 use super::confirm;
 use super::console::Console;
 use super::error::CliError;
-use super::interrupt::Interrupts;
-use super::output::Output;
-use super::run::{Cx, Ending, Loaded, block_on};
-use super::settings::Settings;
-use crate::engine::{Command, ExecReport};
+use super::interrupt::InterruptSignals;
+use super::output::VerbOutput;
+use super::run::{LoadedProject, VerbContext, VerbResult, block_on};
+use super::settings::CliSettings;
+use crate::engine::{ExecCommand, ExecReport};
 use crate::model::HostName;
 use crate::view::{count, escape, fold};
 use std::io::Write;
@@ -31,7 +31,7 @@ use std::io::Write;
   forge exec 'gpu:!canary' --timeout 30s --yes -- systemctl is-active nvidia-persistenced
   forge exec --yes --format json -- uname -r | jq -r '.exec.hosts[] | [.host, .stdout] | @tsv'"
 )]
-pub struct Args {
+pub struct ExecArgs {
     /// Hosts: names, groups, globs and ranges, as in `gpu:&rack_a:!canary`; defaults to all hosts of the inventory
     pub selector: Option<String>,
     /// Skip the confirmation prompt; JSON output never implies this
@@ -42,7 +42,7 @@ pub struct Args {
     pub command: Vec<String>,
 }
 
-pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &ExecArgs) -> VerbResult {
     let command = command(args)?;
     let settings = settings(cx, args)?;
     let cx = &cx.with(&settings);
@@ -54,7 +54,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
 }
 
 /// Applies the positional selector, which means the same as `--on`.
-fn settings<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Result<Settings, CliError> {
+fn settings<B: Backend>(cx: &VerbContext<'_, B>, args: &ExecArgs) -> Result<CliSettings, CliError> {
     let mut settings = cx.settings.clone();
     let Some(selector) = &args.selector else { return Ok(settings) };
     if selector.ends_with(".yaml") || selector.ends_with(".yml") {
@@ -69,12 +69,12 @@ fn settings<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Result<Settings, CliErro
 }
 
 /// Returns the command: one argument is a script for a shell, several are words.
-fn command(args: &Args) -> Result<Command, CliError> {
+fn command(args: &ExecArgs) -> Result<ExecCommand, CliError> {
     match args.command.as_slice() {
         [] => Err(CliError::usage("no command given").hint("pass it after `--`, as in `forge exec gpu-01 -- uptime`")),
         [text] if text.trim().is_empty() => Err(CliError::usage("the command is empty")),
-        [text] => Ok(Command::Shell(text.clone())),
-        words => Ok(Command::Words(words.to_vec())),
+        [text] => Ok(ExecCommand::Shell(text.clone())),
+        words => Ok(ExecCommand::Words(words.to_vec())),
     }
 }
 
@@ -90,12 +90,12 @@ fn possible(console: &Console, yes: bool, hosts: &[HostName]) -> Result<(), CliE
     }
 }
 
-fn question(command: &Command, hosts: &[HostName]) -> String {
+fn question(command: &ExecCommand, hosts: &[HostName]) -> String {
     const CHARS: usize = 100;
     let text = match command {
-        Command::Shell(text) => text.clone(),
+        ExecCommand::Shell(text) => text.clone(),
         // Quoting fails only for a NUL byte, which cannot be typed.
-        Command::Words(words) => shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default(),
+        ExecCommand::Words(words) => shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default(),
     };
     let names = fold::fold(hosts.iter().map(HostName::as_str));
     let (text, names) = (escape::short(&text, CHARS), escape::short(&names, CHARS));
@@ -103,13 +103,13 @@ fn question(command: &Command, hosts: &[HostName]) -> String {
 }
 
 async fn exec<B: Backend>(
-    cx: &Cx<'_, B>,
-    args: &Args,
-    command: &Command,
-    output: &Output<'_>,
-    (project, hosts): &Loaded<B::Project>,
-) -> Ending {
-    let mut stop = Interrupts::catch()?;
+    cx: &VerbContext<'_, B>,
+    args: &ExecArgs,
+    command: &ExecCommand,
+    output: &VerbOutput<'_>,
+    (project, hosts): &LoadedProject<B::Project>,
+) -> VerbResult {
+    let mut stop = InterruptSignals::catch()?;
     let asks = hosts.len() > 1 && !args.yes;
     if asks && !confirm::ask(&mut stop, cx.console, &question(command, hosts)).await? {
         return Err(CliError::interrupted("not run; nothing was contacted"));
@@ -125,8 +125,8 @@ async fn exec<B: Backend>(
 /// Runs `work` and stops it on interrupts. Prints how to abandon it: a command may run for long, and no later run
 /// resumes it.
 async fn stoppable<B: Backend>(
-    cx: &Cx<'_, B>,
-    stop: &mut Interrupts,
+    cx: &VerbContext<'_, B>,
+    stop: &mut InterruptSignals,
     work: impl Future<Output = ExecReport>,
     cancel: &B::Cancel,
 ) -> ExecReport {

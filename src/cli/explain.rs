@@ -3,9 +3,9 @@
 use super::args::InventoryArg;
 use super::backend::Backend;
 use super::error::CliError;
-use super::output::Output;
-use super::run::{Cx, Ending, Loaded};
-use super::settings::Settings;
+use super::output::VerbOutput;
+use super::run::{LoadedProject, VerbContext, VerbResult};
+use super::settings::CliSettings;
 use crate::config::{self, Project, ValueName};
 use crate::diag::{Code, did_you_mean};
 use crate::model::ExitCode;
@@ -32,21 +32,21 @@ use crate::view::{ManualPage, manual_page, manual_topics};
   forge explain rollout                          a topic
   forge explain F0301                            an error code"
 )]
-pub struct Args {
+pub struct ExplainArgs {
     /// A value, a step, a kind, a topic or an error code
     pub thing: String,
 }
 
 /// Everything that can be explained.
 #[derive(Debug, PartialEq)]
-enum Thing<'t> {
+enum ExplainTopic<'t> {
     Code(Code),
     Page(ManualPage),
     Step { recipe: &'t str, step: &'t str },
     Value { on: Option<&'t str>, name: ValueName },
 }
 
-impl<'t> Thing<'t> {
+impl<'t> ExplainTopic<'t> {
     /// Parses by spelling: recipe names contain neither `/` nor `:`.
     fn parse(text: &'t str) -> Option<Self> {
         if let Some(code) = Code::parse(text) {
@@ -66,24 +66,24 @@ impl<'t> Thing<'t> {
     }
 }
 
-pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
-    match Thing::parse(&args.thing) {
-        Some(Thing::Code(code)) => {
+pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &ExplainArgs) -> VerbResult {
+    match ExplainTopic::parse(&args.thing) {
+        Some(ExplainTopic::Code(code)) => {
             without_inventory(cx).result(&|writer, out| writer.code(code, out))?;
         }
-        Some(Thing::Page(page)) => without_inventory(cx).result(&|writer, out| writer.page(&page, out))?,
-        Some(Thing::Step { recipe, step }) => self::step(cx, recipe, step)?,
-        Some(Thing::Value { on, name }) => value(cx, on, &name)?,
+        Some(ExplainTopic::Page(page)) => without_inventory(cx).result(&|writer, out| writer.page(&page, out))?,
+        Some(ExplainTopic::Step { recipe, step }) => self::step(cx, recipe, step)?,
+        Some(ExplainTopic::Value { on, name }) => value(cx, on, &name)?,
         None => return Err(unknown(cx, &args.thing)),
     }
     Ok(ExitCode::Done)
 }
 
-fn without_inventory<'c, B>(cx: &Cx<'c, B>) -> Output<'c> {
-    Output { console: cx.console, settings: cx.settings, target: None }
+fn without_inventory<'c, B>(cx: &VerbContext<'c, B>) -> VerbOutput<'c> {
+    VerbOutput { console: cx.console, settings: cx.settings, target: None }
 }
 
-fn step<B: Backend>(cx: &Cx<'_, B>, recipe: &str, step: &str) -> Result<(), CliError> {
+fn step<B: Backend>(cx: &VerbContext<'_, B>, recipe: &str, step: &str) -> Result<(), CliError> {
     let target = cx.target(&InventoryArg::default())?;
     let output = cx.output(&target);
     let (project, hosts) = cx.load(&target)?;
@@ -93,19 +93,19 @@ fn step<B: Backend>(cx: &Cx<'_, B>, recipe: &str, step: &str) -> Result<(), CliE
     output.result(&|writer, out| writer.step(&page, out))
 }
 
-fn value<B: Backend>(cx: &Cx<'_, B>, on: Option<&str>, name: &ValueName) -> Result<(), CliError> {
+fn value<B: Backend>(cx: &VerbContext<'_, B>, on: Option<&str>, name: &ValueName) -> Result<(), CliError> {
     let settings = narrowed(cx.settings, on)?;
-    let cx = Cx { settings: &settings, ..*cx };
+    let cx = VerbContext { settings: &settings, ..*cx };
     let target = cx.target(&InventoryArg::default())?;
     let output = cx.output(&target);
-    let (project, hosts): Loaded<B::Project> = cx.load(&target)?;
+    let (project, hosts): LoadedProject<B::Project> = cx.load(&target)?;
     let project = cx.backend.project(&project);
     let pages = config::explain_value(project, &hosts, name);
     let pages = pages.map_err(|diag| output.selection_error(&diag, &project.sources))?;
     output.result(&|writer, out| writer.values(&pages, out))
 }
 
-fn narrowed(settings: &Settings, on: Option<&str>) -> Result<Settings, CliError> {
+fn narrowed(settings: &CliSettings, on: Option<&str>) -> Result<CliSettings, CliError> {
     match (on, &settings.on) {
         (Some(on), Some(other)) => {
             let message = format!("hosts are selected twice: `{on}` and `--on {other}`");
@@ -117,7 +117,7 @@ fn narrowed(settings: &Settings, on: Option<&str>) -> Result<Settings, CliError>
 }
 
 /// Returns the error for an unknown `thing`, with the nearest known name; a missing inventory contributes no names.
-fn unknown<B: Backend>(cx: &Cx<'_, B>, thing: &str) -> CliError {
+fn unknown<B: Backend>(cx: &VerbContext<'_, B>, thing: &str) -> CliError {
     let mut known: Vec<String> = Code::ALL.iter().map(|code| code.id().to_owned()).collect();
     known.extend(manual_topics().map(str::to_owned));
     let loaded = cx.target(&InventoryArg::default()).ok();
@@ -152,17 +152,22 @@ mod tests {
     fn things_are_told_apart() {
         let value = |on, recipe: &str, param: &str| {
             let name = ValueName::Param { recipe: recipe.into(), param: param.into() };
-            Some(Thing::Value { on, name })
+            Some(ExplainTopic::Value { on, name })
         };
-        assert_eq!(Thing::parse("f0301"), Some(Thing::Code(Code::UnknownRecipe)));
-        assert_eq!(Thing::parse("web/page"), Some(Thing::Step { recipe: "web", step: "page" }));
-        assert_eq!(Thing::parse("gpu-01:nvidia-driver.version"), value(Some("gpu-01"), "nvidia-driver", "version"));
-        assert_eq!(Thing::parse("gpu:&rack_a:web.v1.port"), value(Some("gpu:&rack_a"), "web.v1", "port"));
-        let var = Thing::Value { on: None, name: ValueName::Var("rack".into()) };
-        assert_eq!(Thing::parse("vars.rack"), Some(var));
-        assert!(matches!(Thing::parse("file"), Some(Thing::Page(page)) if page.topic == "file"));
-        assert!(matches!(Thing::parse("docs/rollout.md"), Some(Thing::Page(page)) if page.topic == "rollout"));
-        assert_eq!(Thing::parse("web"), None);
-        assert_eq!(Thing::parse("F9999"), None);
+        assert_eq!(ExplainTopic::parse("f0301"), Some(ExplainTopic::Code(Code::UnknownRecipe)));
+        assert_eq!(ExplainTopic::parse("web/page"), Some(ExplainTopic::Step { recipe: "web", step: "page" }));
+        assert_eq!(
+            ExplainTopic::parse("gpu-01:nvidia-driver.version"),
+            value(Some("gpu-01"), "nvidia-driver", "version")
+        );
+        assert_eq!(ExplainTopic::parse("gpu:&rack_a:web.v1.port"), value(Some("gpu:&rack_a"), "web.v1", "port"));
+        let var = ExplainTopic::Value { on: None, name: ValueName::Var("rack".into()) };
+        assert_eq!(ExplainTopic::parse("vars.rack"), Some(var));
+        assert!(matches!(ExplainTopic::parse("file"), Some(ExplainTopic::Page(page)) if page.topic == "file"));
+        assert!(
+            matches!(ExplainTopic::parse("docs/rollout.md"), Some(ExplainTopic::Page(page)) if page.topic == "rollout")
+        );
+        assert_eq!(ExplainTopic::parse("web"), None);
+        assert_eq!(ExplainTopic::parse("F9999"), None);
     }
 }

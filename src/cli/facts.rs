@@ -1,13 +1,13 @@
 //! `forge facts`.
 
 use super::args::InventoryArg;
-use super::backend::{Ask, Backend};
-use super::interrupt::Interrupts;
-use super::recorded::Recorded;
-use super::run::{Cx, Ending, block_on};
+use super::backend::{Backend, ObservePurpose};
+use super::interrupt::InterruptSignals;
+use super::recorded::RecordingArgs;
+use super::run::{VerbContext, VerbResult, block_on};
 use crate::engine;
 use crate::model::ExitCode;
-use crate::plan::HostSeen;
+use crate::plan::ObservedHost;
 
 /// Show the facts of hosts (read-only)
 ///
@@ -20,25 +20,25 @@ use crate::plan::HostSeen;
   forge facts cluster.yaml -v                  show long lists in full
   forge facts cluster.yaml --record seen.json  save the raw answers for --observed
   forge facts cluster.yaml --format json | jq '.facts[] | {host, kernel: .facts.kernel.value}'")]
-pub struct Args {
+pub struct FactsArgs {
     #[command(flatten)]
     pub inventory: InventoryArg,
     #[command(flatten)]
-    pub recorded: Recorded,
+    pub recorded: RecordingArgs,
     /// Show how outliers differ from the majority of their peers, rarest first
     #[arg(long)]
     pub outliers: bool,
 }
 
-pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &FactsArgs) -> VerbResult {
     let settings = args.recorded.settings(cx.settings)?;
-    let cx = &Cx { settings: &settings, ..*cx };
+    let cx = &VerbContext { settings: &settings, ..*cx };
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;
     block_on(async {
-        let mut stop = Interrupts::catch()?;
-        let seen = cx.observe(&mut stop, &output, &loaded, Ask::Facts).await?;
+        let mut stop = InterruptSignals::catch()?;
+        let seen = cx.observe(&mut stop, &output, &loaded, ObservePurpose::Facts).await?;
         args.recorded.write(cx.backend, &loaded.0, &seen)?;
         let seen = seen.as_ref();
         let exit = exit_code(seen);
@@ -53,9 +53,9 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
 }
 
 /// Returns the exit code for the shown facts.
-pub fn exit_code(seen: &[HostSeen]) -> ExitCode {
+pub fn exit_code(seen: &[ObservedHost]) -> ExitCode {
     // An unknown fact is shown with its reason, which is a complete answer, so it does not change the exit code.
-    let of_host = |host: &HostSeen| match host.is_observed() {
+    let of_host = |host: &ObservedHost| match host.is_observed() {
         false => ExitCode::Unreachable,
         true => ExitCode::Done,
     };

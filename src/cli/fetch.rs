@@ -3,8 +3,8 @@
 use super::args::InventoryArg;
 use super::backend::Backend;
 use super::error::CliError;
-use super::interrupt::Interrupts;
-use super::run::{Cx, Ending, block_on};
+use super::interrupt::InterruptSignals;
+use super::run::{VerbContext, VerbResult, block_on};
 
 /// Fetch the declared artifacts and charts into the cache; no host is contacted
 ///
@@ -25,7 +25,7 @@ use super::run::{Cx, Ending, block_on};
   forge fetch cluster.yaml --lock        save missing digests to cluster.yaml.lock
   forge fetch cluster.yaml --offline     check that the cache is complete
   forge fetch cluster.yaml && forge apply cluster.yaml --offline")]
-pub struct Args {
+pub struct FetchArgs {
     #[command(flatten)]
     pub inventory: InventoryArg,
     /// Write computed digests of artifacts that declare none to INVENTORY.lock
@@ -36,14 +36,14 @@ pub struct Args {
     pub offline: bool,
 }
 
-pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &FetchArgs) -> VerbResult {
     let settings = cx.settings.offline(args.offline);
-    let cx = &Cx { settings: &settings, ..*cx };
+    let cx = &VerbContext { settings: &settings, ..*cx };
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);
     let (project, hosts) = cx.load_with(&target, B::load_to_learn)?;
     block_on(async {
-        let mut stop = Interrupts::catch()?;
+        let mut stop = InterruptSignals::catch()?;
         let work = cx.shown(&output, |events| cx.backend.fetch(&project, &hosts, args.lock, cx.settings, events));
         let report = tokio::select! {
             report = work => report.map_err(CliError::unexpected)?,

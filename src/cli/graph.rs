@@ -1,8 +1,8 @@
 //! `forge graph`.
 
-use super::args::{Format, InventoryArg};
+use super::args::{InventoryArg, OutputFormat};
 use super::backend::Backend;
-use super::run::{Cx, Ending};
+use super::run::{VerbContext, VerbResult};
 use crate::config;
 use crate::model::ExitCode;
 use crate::view;
@@ -17,22 +17,22 @@ use crate::view;
   forge graph cluster.yaml --on gpu-01           waves of one host
   forge graph cluster.yaml --format dot | dot -Tsvg > graph.svg
   forge graph cluster.yaml --format mermaid      for Markdown")]
-pub struct Args {
+pub struct GraphArgs {
     #[command(flatten)]
     pub inventory: InventoryArg,
 }
 
-pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &GraphArgs) -> VerbResult {
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);
     let (project, hosts) = cx.load(&target)?;
     let chart = config::chart(cx.backend.project(&project), &hosts, &cx.settings.filter);
     match cx.settings.format {
-        Format::Dot => output.drawn(&|out| view::dot(&chart, out))?,
-        Format::Mermaid => output.drawn(&|out| view::mermaid(&chart, out))?,
+        OutputFormat::Dot => output.drawn(&|out| view::dot(&chart, out))?,
+        OutputFormat::Mermaid => output.drawn(&|out| view::mermaid(&chart, out))?,
         _ => output.result(&|writer, out| writer.graph(&chart, out))?,
     }
-    if !matches!(cx.settings.format, Format::Text | Format::Json) {
+    if !matches!(cx.settings.format, OutputFormat::Text | OutputFormat::Json) {
         output.file_beside(&|writer, out| writer.graph(&chart, out))?;
     }
     Ok(ExitCode::Done)

@@ -3,11 +3,11 @@
 use super::backend::Backend;
 use super::error::CliError;
 use super::file;
-use super::output::Output;
-use super::run::{Cx, Ending};
-use crate::config::{self, Converted, Difference, Starting, StartingHost};
+use super::output::VerbOutput;
+use super::run::{VerbContext, VerbResult};
+use crate::config::{self, AnsibleConversion, AnsibleDifference, StarterHost, StarterInventory};
 use crate::model::{ExitCode, Value};
-use crate::view::{self, Init, RecipeFile, starting};
+use crate::view::{self, InitResult, RecipeFile, starting};
 use camino::{Utf8Path, Utf8PathBuf};
 
 /// Create a starter inventory and an example recipe
@@ -22,7 +22,7 @@ use camino::{Utf8Path, Utf8PathBuf};
   forge init gpu[01:08] admin@login:2222      hosts by name
   forge init --from-ansible hosts.ini --into cluster.yaml
   forge init --from-ansible inventories/prod --into prod.yaml --format json | jq '.init.differences'")]
-pub struct Args {
+pub struct InitArgs {
     /// Hosts: [USER@]NAME[=ADDRESS][:PORT], names and addresses with ranges
     #[arg(value_name = "HOST")]
     pub hosts: Vec<String>,
@@ -37,10 +37,10 @@ pub struct Args {
     pub cluster: Option<String>,
 }
 
-pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &InitArgs) -> VerbResult {
     cx.settings.json_into.iter().try_for_each(|path| file::check(path))?;
     refuse_overwriting(&args.into)?;
-    let output = Output { console: cx.console, settings: cx.settings, target: Some(arguments(&args.into)) };
+    let output = VerbOutput { console: cx.console, settings: cx.settings, target: Some(arguments(&args.into)) };
     let (starting, differences) = starting_of(args, &output)?;
     let text = starting::inventory(&starting, args.from_ansible.as_deref().map(Utf8Path::as_str));
     let recipe = write(&args.into, &text)?;
@@ -53,28 +53,32 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         )));
     }
     let groups = starting.groups.keys().filter(|name| *name != "all").count();
-    let init = Init { inventory: args.into.to_string(), recipe, hosts: starting.host_count(), groups, differences };
+    let init =
+        InitResult { inventory: args.into.to_string(), recipe, hosts: starting.host_count(), groups, differences };
     output.result(&|writer, out| writer.init(&init, ExitCode::Done, out))?;
     Ok(ExitCode::Done)
 }
 
-fn starting_of(args: &Args, output: &Output<'_>) -> Result<(Starting, Vec<Difference>), CliError> {
+fn starting_of(
+    args: &InitArgs,
+    output: &VerbOutput<'_>,
+) -> Result<(StarterInventory, Vec<AnsibleDifference>), CliError> {
     let cluster = args.cluster.clone().unwrap_or_else(|| folder_name(&args.into));
     let cluster = config::cluster_name(&cluster);
     match &args.from_ansible {
         Some(path) => converted(path, config::from_ansible(path, &cluster), output),
         None if args.hosts.is_empty() => Ok((this_machine(cluster), Vec::new())),
-        None => {
-            Starting::of_hosts(cluster, &args.hosts).map(|starting| (starting, Vec::new())).map_err(CliError::usage)
-        }
+        None => StarterInventory::of_hosts(cluster, &args.hosts)
+            .map(|starting| (starting, Vec::new()))
+            .map_err(CliError::usage),
     }
 }
 
 fn converted(
     path: &Utf8Path,
-    converted: Converted,
-    output: &Output<'_>,
-) -> Result<(Starting, Vec<Difference>), CliError> {
+    converted: AnsibleConversion,
+    output: &VerbOutput<'_>,
+) -> Result<(StarterInventory, Vec<AnsibleDifference>), CliError> {
     output.diags(&converted.diags, &converted.sources)?;
     match converted.starting {
         Some(starting) if starting.hosts.is_empty() => {
@@ -90,9 +94,9 @@ fn converted(
     }
 }
 
-fn this_machine(cluster: String) -> Starting {
-    let host = StartingHost { connect: [("transport", Value::from("local"))].into(), ..StartingHost::default() };
-    Starting { cluster, hosts: [("localhost".to_owned(), host)].into(), ..Starting::default() }
+fn this_machine(cluster: String) -> StarterInventory {
+    let host = StarterHost { connect: [("transport", Value::from("local"))].into(), ..StarterHost::default() };
+    StarterInventory { cluster, hosts: [("localhost".to_owned(), host)].into(), ..StarterInventory::default() }
 }
 
 /// Returns the name of the directory that the file is written to.

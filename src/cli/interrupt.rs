@@ -4,14 +4,14 @@ use super::error::CliError;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Signals since creation: one that arrives between two waits is returned by the next wait.
-pub struct Interrupts {
+pub struct InterruptSignals {
     interrupt: Signal,
     terminate: Signal,
     /// `None` once it no longer counts.
     hangup: Option<Signal>,
 }
 
-impl Interrupts {
+impl InterruptSignals {
     /// Starts to catch interrupts. Requires the runtime.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Selection of the inventory of a verb, and the arguments that a suggested next command repeats.
 
-use super::args::{Global, InventoryArg};
-use super::env::Environment;
+use super::args::{GlobalArgs, InventoryArg};
+use super::env::CliEnvironment;
 use super::error::CliError;
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -9,7 +9,7 @@ const DEFAULT: &str = "inventory.yaml";
 
 /// An inventory's path and the arguments that select it again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Target {
+pub struct InventoryTarget {
     pub path: Utf8PathBuf,
     /// Quoted for a shell; empty if none are needed.
     pub arguments: String,
@@ -21,10 +21,10 @@ pub struct Target {
 /// Usage: given twice, or none of these exists.
 pub fn resolve(
     argument: &InventoryArg,
-    typed: &Global,
-    environment: &Environment,
+    typed: &GlobalArgs,
+    environment: &CliEnvironment,
     exists: impl Fn(&Utf8Path) -> bool,
-) -> Result<Target, CliError> {
+) -> Result<InventoryTarget, CliError> {
     let (path, mut arguments) = match (&argument.inventory, &typed.inventory_flag, &environment.inventory) {
         (Some(argument), Some(flag), _) => return Err(twice(argument, flag)),
         (Some(path), None, _) => (path.clone(), vec![path.to_string()]),
@@ -34,14 +34,14 @@ pub fn resolve(
         (None, None, None) => return Err(none()),
     };
     arguments.extend(narrowing(typed));
-    Ok(Target { path, arguments: joined(&arguments) })
+    Ok(InventoryTarget { path, arguments: joined(&arguments) })
 }
 
 /// Reports whether [`resolve`] finds an inventory, or an error in how it is given.
 pub fn is_named(
     argument: &InventoryArg,
-    typed: &Global,
-    environment: &Environment,
+    typed: &GlobalArgs,
+    environment: &CliEnvironment,
     exists: impl Fn(&Utf8Path) -> bool,
 ) -> bool {
     let named = argument.inventory.is_some() || typed.inventory_flag.is_some() || environment.inventory.is_some();
@@ -49,7 +49,7 @@ pub fn is_named(
 }
 
 /// Returns the flags that a next command repeats to select the same hosts and steps.
-fn narrowing(typed: &Global) -> Vec<String> {
+fn narrowing(typed: &GlobalArgs) -> Vec<String> {
     let on = typed.on.iter().map(|on| ("--on", on));
     let step = typed.step.iter().map(|step| ("--step", step));
     let skip = typed.skip.iter().map(|skip| ("--skip", skip));

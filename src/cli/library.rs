@@ -1,43 +1,43 @@
 //! The backend that calls the real library.
 
-use super::backend::{Ask, Backend, Boxes, Events};
-use super::drift::Since;
+use super::backend::{Backend, ObservePurpose, ProjectSandboxes, VerbEvents};
+use super::drift::HistoryStart;
 use super::env;
-use super::settings::Settings;
-use crate::artifact::{Cache, Depot};
+use super::settings::CliSettings;
+use crate::artifact::{ArtifactCache, ArtifactFetcher};
 use crate::config::{self, LoadOptions, Project};
-use crate::diag::{Diag, Diags, Sources};
-use crate::drift::{Drift, History};
+use crate::diag::{Diag, DiagList, SourceMap};
+use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
-    self, ArtifactLine, Cancel, Checkup, Command, Event, ExecReport, FetchReport, Observed, Options, PastDurations,
-    Recording, Report, SavedPlan,
+    self, ArtifactReport, CancelSignal, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, ObservedHosts,
+    PastDurations, Recording, RunOptions, RunReport, SavedPlan,
 };
 use crate::model::HostName;
 use crate::plan::Plan;
-use crate::state::{RUN_VERSION, RunDir, RunInfo, Store};
+use crate::state::{RUN_VERSION, RunInfo, RunJournal, StateStore};
 use crate::transport;
-use crate::transport::Board;
-use crate::view::Size;
+use crate::transport::HardwareBoard;
+use crate::view::InventorySize;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::{Arc, OnceLock};
 
 /// The library, with the state that the whole verb shares.
-pub struct Library {
+pub struct LibraryBackend {
     /// The name of this run.
     run: String,
     /// Shared by the whole verb: an artifact is fetched once.
-    depot: OnceLock<Arc<Depot>>,
+    depot: OnceLock<Arc<ArtifactFetcher>>,
 }
 
-impl Library {
+impl LibraryBackend {
     pub fn new() -> Self {
         let now = now().strftime("%Y%m%dT%H%M%S");
         let random = transport::token().map(|token| token.as_str()[..4].to_owned()).unwrap_or_default();
         Self { run: format!("{now}-{random}"), depot: OnceLock::new() }
     }
 
-    fn options(&self, project: &Project, settings: &Settings) -> Options {
-        Options {
+    fn options(&self, project: &Project, settings: &CliSettings) -> RunOptions {
+        RunOptions {
             parallel: settings.parallel,
             timeout: settings.timeout,
             confined: false,
@@ -57,8 +57,8 @@ impl Library {
         }
     }
 
-    fn info(&self, project: &Project, settings: &Settings) -> RunInfo {
-        let Options { run, controller, user, .. } = self.options(project, settings);
+    fn info(&self, project: &Project, settings: &CliSettings) -> RunInfo {
+        let RunOptions { run, controller, user, .. } = self.options(project, settings);
         RunInfo {
             version: RUN_VERSION,
             run,
@@ -73,7 +73,7 @@ impl Library {
     }
 
     /// Opens the run's directory. If that fails, the run continues and reports that it has no history.
-    fn journal(&self, project: &Project, settings: &Settings, events: &Events) -> Option<RunDir> {
+    fn journal(&self, project: &Project, settings: &CliSettings, events: &VerbEvents) -> Option<RunJournal> {
         let begun = store(project, settings).begin(&self.run);
         match begun.and_then(|run| run.write("run.json", &self.info(project, settings)).map(|_| run)) {
             Ok(run) => Some(run),
@@ -86,17 +86,17 @@ impl Library {
     }
 }
 
-fn store(project: &Project, settings: &Settings) -> Store {
-    Store::new(&settings.state(&project.inventory), &project.cluster)
+fn store(project: &Project, settings: &CliSettings) -> StateStore {
+    StateStore::new(&settings.state(&project.inventory), &project.cluster)
 }
 
-fn depot(project: &Project, settings: &Settings) -> Arc<Depot> {
+fn depot(project: &Project, settings: &CliSettings) -> Arc<ArtifactFetcher> {
     let folder = store(project, settings).root().join("artifacts");
-    Arc::new(Depot::new(Cache::new(folder), settings.offline))
+    Arc::new(ArtifactFetcher::new(ArtifactCache::new(folder), settings.offline))
 }
 
 /// Returns the options for loading an inventory: every verb includes the built-in recipes.
-fn load_options(settings: &Settings) -> LoadOptions<'static> {
+fn load_options(settings: &CliSettings) -> LoadOptions<'static> {
     LoadOptions { trust: settings.trust, embedded: config::shipped::RECIPES, env: &env::variable }
 }
 
@@ -105,18 +105,18 @@ fn simulated(project: &Project) -> Vec<HostName> {
 }
 
 /// Adds the cluster's API, which is observed with the hosts unless `--on` selects hosts.
-fn with_cluster(project: &Project, hosts: &[HostName], settings: &Settings) -> Vec<HostName> {
+fn with_cluster(project: &Project, hosts: &[HostName], settings: &CliSettings) -> Vec<HostName> {
     let own = project.member().filter(|own| settings.on.is_none() && !hosts.contains(own));
     hosts.iter().chain(own).cloned().collect()
 }
 
-fn boxes(project: &Project) -> Vec<(HostName, Option<Board>)> {
+fn boxes(project: &Project) -> Vec<(HostName, Option<HardwareBoard>)> {
     let of = |host: HostName| project.hosts.get(&host).map(|found| (host, found.connect.hardware));
     simulated(project).into_iter().filter_map(of).collect()
 }
 
 /// Returns the directory of a cluster's sandboxes. Absolute, because a sandbox outlives this run's working directory.
-fn sandboxes(project: &Project, settings: &Settings) -> Utf8PathBuf {
+fn sandboxes(project: &Project, settings: &CliSettings) -> Utf8PathBuf {
     let folder = store(project, settings).root().join("sandbox");
     camino::absolute_utf8(&folder).unwrap_or(folder)
 }
@@ -132,12 +132,12 @@ fn now() -> jiff::Timestamp {
     jiff::Timestamp::now()
 }
 
-impl Backend for Library {
+impl Backend for LibraryBackend {
     type Project = Project;
-    type Seen = Observed;
-    type Cancel = Cancel;
+    type HostObservations = ObservedHosts;
+    type Cancel = CancelSignal;
 
-    fn load(&self, path: &Utf8Path, settings: &Settings) -> (Option<Project>, Diags, Sources) {
+    fn load(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Project>, DiagList, SourceMap) {
         config::load(path, &load_options(settings))
     }
 
@@ -145,11 +145,11 @@ impl Backend for Library {
         project
     }
 
-    fn size(&self, project: &Project) -> Size {
-        Size::of(project)
+    fn size(&self, project: &Project) -> InventorySize {
+        InventorySize::of(project)
     }
 
-    fn select(&self, project: &Project, settings: &Settings) -> Result<Vec<HostName>, Box<Diag>> {
+    fn select(&self, project: &Project, settings: &CliSettings) -> Result<Vec<HostName>, Box<Diag>> {
         if let Some(diag) = settings.filter.check(project) {
             return Err(Box::new(diag));
         }
@@ -159,57 +159,65 @@ impl Backend for Library {
         }
     }
 
-    fn sandboxes(&self, project: &Project, settings: &Settings) -> Boxes {
-        Boxes { root: sandboxes(project, settings), hosts: boxes(project) }
+    fn sandboxes(&self, project: &Project, settings: &CliSettings) -> ProjectSandboxes {
+        ProjectSandboxes { root: sandboxes(project, settings), hosts: boxes(project) }
     }
 
     async fn observe(
         &self,
         project: &Project,
         hosts: &[HostName],
-        ask: Ask,
-        settings: &Settings,
-        events: Events,
-    ) -> Observed {
+        ask: ObservePurpose,
+        settings: &CliSettings,
+        events: VerbEvents,
+    ) -> ObservedHosts {
         let options = self.options(project, settings);
         let all = with_cluster(project, hosts, settings);
         match ask {
-            Ask::Declared => engine::observe(project, &all, &options, &events).await,
-            Ask::Change => engine::observe_to_change(project, &all, &options, &events).await,
-            Ask::Drift { outliers } => engine::observe_drift(project, &all, outliers, &options, &events).await,
+            ObservePurpose::Declared => engine::observe(project, &all, &options, &events).await,
+            ObservePurpose::Change => engine::observe_to_change(project, &all, &options, &events).await,
+            ObservePurpose::Drift { outliers } => {
+                engine::observe_drift(project, &all, outliers, &options, &events).await
+            }
             // A recording is planned from later, so it also needs the answers of the declared steps.
-            Ask::Facts if settings.replay.record => engine::observe(project, hosts, &options, &events).await,
-            Ask::Facts => engine::observe_facts(project, hosts, &options, &events).await,
+            ObservePurpose::Facts if settings.replay.record => engine::observe(project, hosts, &options, &events).await,
+            ObservePurpose::Facts => engine::observe_facts(project, hosts, &options, &events).await,
         }
     }
 
-    fn recording(&self, project: &Project, seen: &Observed) -> Recording {
+    fn recording(&self, project: &Project, seen: &ObservedHosts) -> Recording {
         Recording::of(project, seen)
     }
 
-    fn redacted_recording(&self, project: &Project, seen: &Observed) -> Result<Recording, String> {
+    fn redacted_recording(&self, project: &Project, seen: &ObservedHosts) -> Result<Recording, String> {
         let facts = seen.seen.iter().map(|host| &host.facts);
         let redacted = self.recording(project, seen).redacted(facts, &project.written_texts());
         redacted.map_err(|error| format!("cannot redact the recording: {error}"))
     }
 
-    fn plan(&self, project: &Project, seen: &Observed, settings: &Settings) -> Plan {
+    fn plan(&self, project: &Project, seen: &ObservedHosts, settings: &CliSettings) -> Plan {
         engine::plan(project, seen, &self.options(project, settings))
     }
 
     fn save(
         &self,
         project: &Project,
-        seen: &Observed,
+        seen: &ObservedHosts,
         (plan, again): (&Plan, &Plan),
         recording: Recording,
-        settings: &Settings,
+        settings: &CliSettings,
     ) -> SavedPlan {
         let options = self.options(project, settings);
         SavedPlan::new(project, plan.clone(), again, seen, recording, settings.on.as_deref(), &options)
     }
 
-    fn changed(&self, project: &Project, saved: &SavedPlan, seen: &Observed, settings: &Settings) -> Vec<String> {
+    fn changed(
+        &self,
+        project: &Project,
+        saved: &SavedPlan,
+        seen: &ObservedHosts,
+        settings: &CliSettings,
+    ) -> Vec<String> {
         let artifacts = saved.changed_artifacts(project, seen, &self.options(project, settings));
         saved.changed_inputs(project).into_iter().chain(artifacts).collect()
     }
@@ -218,28 +226,33 @@ impl Backend for Library {
         &self,
         project: &Project,
         saved: &SavedPlan,
-        seen: &mut Observed,
+        seen: &mut ObservedHosts,
         replay: bool,
-        settings: &Settings,
+        settings: &CliSettings,
     ) -> Plan {
         engine::bind(project, saved, seen, &self.options(project, settings), replay)
     }
 
-    fn drift(&self, project: &Project, seen: &Observed, settings: &Settings) -> Drift {
+    fn drift(&self, project: &Project, seen: &ObservedHosts, settings: &CliSettings) -> DriftReport {
         // A recording describes an earlier state.
         let log = settings.replay.observed.is_none().then(|| store(project, settings).drift());
         engine::drift(project, seen, &self.options(project, settings), log.as_ref())
     }
 
-    async fn accuse(&self, project: &Project, seen: &Observed, drift: &mut Drift, settings: &Settings) {
+    async fn accuse(&self, project: &Project, seen: &ObservedHosts, drift: &mut DriftReport, settings: &CliSettings) {
         engine::accuse(project, seen, drift, &self.options(project, settings)).await;
     }
 
-    fn errands(&self, project: &Project, drift: &Drift, settings: &Settings) -> Result<engine::Errands, String> {
+    fn errands(
+        &self,
+        project: &Project,
+        drift: &DriftReport,
+        settings: &CliSettings,
+    ) -> Result<engine::NoticeQueue, String> {
         engine::errands(project, drift, &store(project, settings).drift())
     }
 
-    async fn keep(&self, project: &Project, seen: &Observed, settings: &Settings) -> Vec<(HostName, String)> {
+    async fn keep(&self, project: &Project, seen: &ObservedHosts, settings: &CliSettings) -> Vec<(HostName, String)> {
         // What a recording tells is not of today.
         if settings.replay.observed.is_some() {
             return Vec::new();
@@ -251,17 +264,22 @@ impl Backend for Library {
         now()
     }
 
-    fn drift_history(&self, project: &Project, since: Option<Since>, settings: &Settings) -> Result<History, String> {
+    fn drift_history(
+        &self,
+        project: &Project,
+        since: Option<HistoryStart>,
+        settings: &CliSettings,
+    ) -> Result<DriftHistory, String> {
         let since = match since {
             None => None,
-            Some(Since::Day(day)) => day.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|day| day.timestamp()),
+            Some(HistoryStart::Day(day)) => day.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|day| day.timestamp()),
             // A time out of range selects the whole history.
-            Some(Since::Ago(ago)) => now().checked_sub(ago).ok(),
+            Some(HistoryStart::Ago(ago)) => now().checked_sub(ago).ok(),
         };
         engine::drift_history(project, &store(project, settings).drift(), since)
     }
 
-    fn past_durations(&self, project: &Project, settings: &Settings) -> PastDurations {
+    fn past_durations(&self, project: &Project, settings: &CliSettings) -> PastDurations {
         PastDurations::read(&settings.state(&project.inventory), &project.cluster)
     }
 
@@ -269,11 +287,11 @@ impl Backend for Library {
         &self,
         project: &Project,
         plan: &Plan,
-        seen: Observed,
-        settings: &Settings,
-        events: Events,
-        cancel: Cancel,
-    ) -> Report {
+        seen: ObservedHosts,
+        settings: &CliSettings,
+        events: VerbEvents,
+        cancel: CancelSignal,
+    ) -> RunReport {
         let options = self.options(project, settings);
         let mut journal = self.journal(project, settings, &events);
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
@@ -293,11 +311,11 @@ impl Backend for Library {
     async fn verify(
         &self,
         project: &Project,
-        seen: Observed,
-        settings: &Settings,
-        events: Events,
-        _: Cancel,
-    ) -> Report {
+        seen: ObservedHosts,
+        settings: &CliSettings,
+        events: VerbEvents,
+        _: CancelSignal,
+    ) -> RunReport {
         let plan = engine::plan(project, &seen, &self.options(project, settings));
         engine::verify(project, &plan, &seen, &self.options(project, settings), &events)
     }
@@ -306,10 +324,10 @@ impl Backend for Library {
         &self,
         project: &Project,
         hosts: &[HostName],
-        command: &Command,
-        settings: &Settings,
-        events: Events,
-        cancel: Cancel,
+        command: &ExecCommand,
+        settings: &CliSettings,
+        events: VerbEvents,
+        cancel: CancelSignal,
     ) -> ExecReport {
         engine::exec(project, hosts, command, &self.options(project, settings), &events, &cancel).await
     }
@@ -319,14 +337,14 @@ impl Backend for Library {
         project: &Project,
         hosts: &[HostName],
         can_ask: bool,
-        settings: &Settings,
-        events: Events,
-    ) -> Checkup {
+        settings: &CliSettings,
+        events: VerbEvents,
+    ) -> DoctorReport {
         let state = settings.state(&project.inventory);
         engine::doctor(project, hosts, &self.options(project, settings), &state, can_ask, &events).await
     }
 
-    fn load_to_learn(&self, path: &Utf8Path, settings: &Settings) -> (Option<Project>, Diags, Sources) {
+    fn load_to_learn(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Project>, DiagList, SourceMap) {
         config::load_to_learn(path, &load_options(settings))
     }
 
@@ -335,8 +353,8 @@ impl Backend for Library {
         project: &Project,
         hosts: &[HostName],
         lock: bool,
-        settings: &Settings,
-        events: Events,
+        settings: &CliSettings,
+        events: VerbEvents,
     ) -> Result<FetchReport, String> {
         let hosts = with_cluster(project, hosts, settings);
         engine::fetch(project, &hosts, &self.options(project, settings), lock, &events).await
@@ -346,20 +364,24 @@ impl Backend for Library {
         &self,
         project: &Project,
         plan: &Plan,
-        seen: &Observed,
-        settings: &Settings,
-        events: Events,
-    ) -> Vec<ArtifactLine> {
+        seen: &ObservedHosts,
+        settings: &CliSettings,
+        events: VerbEvents,
+    ) -> Vec<ArtifactReport> {
         engine::provision(project, plan, seen, &self.options(project, settings), &events).await
     }
 
-    fn stop(&self, cancel: &Cancel) {
+    fn stop(&self, cancel: &CancelSignal) {
         cancel.raise();
     }
 }
 
 /// Forwards events, after appending each to the journal.
-async fn forward(mut from: tokio::sync::mpsc::UnboundedReceiver<Event>, to: &Events, mut journal: Option<&mut RunDir>) {
+async fn forward(
+    mut from: tokio::sync::mpsc::UnboundedReceiver<Event>,
+    to: &VerbEvents,
+    mut journal: Option<&mut RunJournal>,
+) {
     while let Some(event) = from.recv().await {
         // Events that only `-vv` shows would multiply the size of the journal.
         let kept = !matches!(

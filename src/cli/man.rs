@@ -1,8 +1,8 @@
 //! `forge man`.
 
 use super::error::CliError;
-use super::output::Output;
-use super::run::{Cx, Ending};
+use super::output::VerbOutput;
+use super::run::{VerbContext, VerbResult};
 use super::{command, file};
 use crate::model::ExitCode;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -13,14 +13,14 @@ use std::io;
 #[command(after_long_help = "Examples:
   forge man | man -l -                           display it
   forge man --into /usr/local/share/man/man1     forge.1, forge-plan.1, …")]
-pub struct Args {
+pub struct ManArgs {
     /// Write forge.1 and one page per verb to this directory
     #[arg(long, value_name = "DIR")]
     pub into: Option<Utf8PathBuf>,
 }
 
-pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
-    let output = Output { console: cx.console, settings: cx.settings, target: None };
+pub fn run<B>(cx: &VerbContext<'_, B>, args: &ManArgs) -> VerbResult {
+    let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
     match &args.into {
         None => {
             let page = page(&command())?;

@@ -53,10 +53,10 @@ use args::{Cli, Verb};
 use backend::Backend;
 use clap::{CommandFactory, FromArgMatches};
 use console::Console;
-use env::Environment;
+use env::CliEnvironment;
 use error::CliError;
-use run::{Cx, Ending};
-use settings::Settings;
+use run::{VerbContext, VerbResult};
+use settings::CliSettings;
 use std::ffi::OsString;
 
 /// Parses argv and runs a verb. Only verbs that need the async runtime build it.
@@ -91,12 +91,12 @@ fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
 }
 
 fn start(cli: &Cli) -> ExitCode {
-    let environment = Environment::read();
-    let settings = Settings::new(&cli.global, &environment);
+    let environment = CliEnvironment::read();
+    let settings = CliSettings::new(&cli.global, &environment);
     let console = Console::new(settings.color);
     logs::start(&settings, console.live_colour);
-    let cx = Cx {
-        backend: &library::Library::new(),
+    let cx = VerbContext {
+        backend: &library::LibraryBackend::new(),
         console: &console,
         typed: &cli.global,
         environment: &environment,
@@ -105,7 +105,7 @@ fn start(cli: &Cli) -> ExitCode {
     finish(&cx, run(&cx, &cli.verb))
 }
 
-fn run<B: Backend>(cx: &Cx<'_, B>, verb: &Verb) -> Ending {
+fn run<B: Backend>(cx: &VerbContext<'_, B>, verb: &Verb) -> VerbResult {
     if !verb.writes(cx.settings.format) {
         let format = cx.settings.format.name();
         let error = CliError::usage(format!("`--format {format}` is not supported by this verb"));
@@ -138,7 +138,7 @@ fn run<B: Backend>(cx: &Cx<'_, B>, verb: &Verb) -> Ending {
 }
 
 /// Reports the error, if any, and returns the exit code.
-fn finish<B>(cx: &Cx<'_, B>, ending: Ending) -> ExitCode {
+fn finish<B>(cx: &VerbContext<'_, B>, ending: VerbResult) -> ExitCode {
     match ending {
         Ok(exit) => exit,
         Err(error) => {

@@ -2,13 +2,13 @@
 
 use super::backend::Backend;
 use super::error::CliError;
-use super::run::Cx;
-use crate::config::{LateSecret, Recipient, Service};
-use crate::drift::{Drift, Notified, Telling};
-use crate::engine::{Errand, delivery};
+use super::run::VerbContext;
+use crate::config::{DeferredSecret, NotifyRecipient, NotifyService};
+use crate::drift::{DriftNotification, DriftReport, NotificationState};
+use crate::engine::{QueuedNotice, delivery};
 use crate::model::SecretStore;
-use crate::notify::{self, Patience};
-use crate::view::notify::{Payload, render, summary};
+use crate::notify::{self, DeliveryRetryPolicy};
+use crate::view::notify::{NotifyPayload, render, summary};
 use crate::view::{count, escape};
 use futures_util::future::join_all;
 use std::io::Write;
@@ -29,7 +29,7 @@ impl NotifyArgs {
     ///
     /// # Errors
     /// A dry run without recipients.
-    pub fn check(&self, recipients: &[Recipient]) -> Result<(), CliError> {
+    pub fn check(&self, recipients: &[NotifyRecipient]) -> Result<(), CliError> {
         match self.notify_dry_run && recipients.is_empty() {
             true => {
                 let error = CliError::usage("`--notify-dry-run` requires `drift.notify` in the inventory");
@@ -41,7 +41,12 @@ impl NotifyArgs {
 }
 
 /// Notifies the declared recipients of changes. Sends nothing for a recording, which describes an earlier state.
-pub async fn tell<B: Backend>(cx: &Cx<'_, B>, args: NotifyArgs, project: &B::Project, drift: &Drift) -> Vec<Notified> {
+pub async fn tell<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    args: NotifyArgs,
+    project: &B::Project,
+    drift: &DriftReport,
+) -> Vec<DriftNotification> {
     let declared = &cx.backend.project(project).drift.notify;
     if declared.is_empty() || args.notify_dry_run || cx.settings.replay.observed.is_some() {
         return Vec::new();
@@ -55,24 +60,26 @@ pub async fn tell<B: Backend>(cx: &Cx<'_, B>, args: NotifyArgs, project: &B::Pro
     let secrets = &cx.backend.project(project).secrets;
     let list = std::mem::take(&mut errands.list);
     let mut notified = join_all(list.iter().map(|errand| send(cx, errand, secrets))).await;
-    for told in notified.iter_mut().filter(|told| told.state == Telling::Told) {
+    for told in notified.iter_mut().filter(|told| told.state == NotificationState::Told) {
         if let Err(why) = errands.told(&told.name) {
-            told.state = Telling::Failed;
+            told.state = NotificationState::Failed;
             told.why = Some(format!("sent, but not recorded, so the next run sends it again: {why}"));
         }
     }
     notified
 }
 
-async fn send<B: Backend>(cx: &Cx<'_, B>, errand: &Errand, secrets: &SecretStore) -> Notified {
-    let Errand { recipient, notice: Some(notice) } = errand else { return of(&errand.recipient, Telling::Quiet) };
-    let Payload { body, left_out } = render(&recipient.service, notice);
+async fn send<B: Backend>(cx: &VerbContext<'_, B>, errand: &QueuedNotice, secrets: &SecretStore) -> DriftNotification {
+    let QueuedNotice { recipient, notice: Some(notice) } = errand else {
+        return of(&errand.recipient, NotificationState::Quiet);
+    };
+    let NotifyPayload { body, left_out } = render(&recipient.service, notice);
     let delivery = match delivery(&recipient.service, body, secrets, cx.backend.now()) {
         Ok(delivery) => delivery,
         Err(why) => return failed(recipient, &why),
     };
-    match notify::send(&delivery, &Patience::default()).await {
-        Ok(_) => Notified { items: notice.len(), left_out, ..of(recipient, Telling::Told) },
+    match notify::send(&delivery, &DeliveryRetryPolicy::default()).await {
+        Ok(_) => DriftNotification { items: notice.len(), left_out, ..of(recipient, NotificationState::Told) },
         Err(error) => {
             let tries = if error.tries > 1 { format!(" ({})", count(error.tries, "try")) } else { String::new() };
             failed(recipient, &secrets.scrub(&format!("{}{tries}", error.why)))
@@ -80,28 +87,28 @@ async fn send<B: Backend>(cx: &Cx<'_, B>, errand: &Errand, secrets: &SecretStore
     }
 }
 
-fn of(recipient: &Recipient, state: Telling) -> Notified {
+fn of(recipient: &NotifyRecipient, state: NotificationState) -> DriftNotification {
     let (name, service) = (recipient.name.clone(), recipient.service.name().to_owned());
-    Notified { name, service, state, why: None, items: 0, left_out: 0 }
+    DriftNotification { name, service, state, why: None, items: 0, left_out: 0 }
 }
 
-fn failed(recipient: &Recipient, why: &str) -> Notified {
-    Notified { why: Some(why.to_owned()), ..of(recipient, Telling::Failed) }
+fn failed(recipient: &NotifyRecipient, why: &str) -> DriftNotification {
+    DriftNotification { why: Some(why.to_owned()), ..of(recipient, NotificationState::Failed) }
 }
 
 /// Reports on stderr which notifications were sent and which failed.
-pub fn say<B: Backend>(cx: &Cx<'_, B>, notified: &[Notified]) {
+pub fn say<B: Backend>(cx: &VerbContext<'_, B>, notified: &[DriftNotification]) {
     let mut err = (cx.console.err)();
-    let quiet = cx.settings.detail == crate::view::progress::Detail::Quiet;
+    let quiet = cx.settings.detail == crate::view::progress::ProgressDetail::Quiet;
     for one in notified {
         let who = format!("`{}` ({})", one.name, one.service);
         // Ignore a closed stderr: no other stream could report it.
         let _ = match (one.state, &one.why) {
-            (Telling::Told, _) if !quiet => {
+            (NotificationState::Told, _) if !quiet => {
                 let cut = if one.left_out > 0 { format!(", {} left out", one.left_out) } else { String::new() };
                 writeln!(err, "notified {who}: {}{cut}", count(one.items, "finding"))
             }
-            (Telling::Failed, why) => {
+            (NotificationState::Failed, why) => {
                 let why = why.as_deref().unwrap_or("unknown reason");
                 let style = anstyle::AnsiColor::Red.on_default().bold();
                 writeln!(err, "{style}error:{style:#} cannot notify {who}: {}", escape::line(why)).and_then(|()| {
@@ -117,38 +124,38 @@ pub fn say<B: Backend>(cx: &Cx<'_, B>, notified: &[Notified]) {
 ///
 /// # Errors
 /// The history cannot be read.
-pub fn dry<B: Backend>(cx: &Cx<'_, B>, project: &B::Project, drift: &Drift) -> Result<String, CliError> {
+pub fn dry<B: Backend>(cx: &VerbContext<'_, B>, project: &B::Project, drift: &DriftReport) -> Result<String, CliError> {
     let errands = cx.backend.errands(project, drift, cx.settings);
     let errands = errands.map_err(|why| CliError::unexpected(format!("cannot prepare the notifications: {why}")))?;
     Ok(errands.list.iter().map(shown).collect())
 }
 
-fn shown(errand: &Errand) -> String {
-    let Recipient { name, service } = &errand.recipient;
+fn shown(errand: &QueuedNotice) -> String {
+    let NotifyRecipient { name, service } = &errand.recipient;
     let head = format!("\nnotify: `{name}` ({}) {}", service.name(), address(service));
     let Some(notice) = &errand.notice else { return format!("{head}: nothing to send\n") };
-    let Payload { body, left_out } = render(service, notice);
+    let NotifyPayload { body, left_out } = render(service, notice);
     let cut = if left_out > 0 { format!("; {left_out} left out") } else { String::new() };
     let lines: String = escape::block(&body).map(|line| format!("  {line}\n")).collect();
     format!("{head}: {}{cut}\n{lines}", escape::line(&summary(notice)))
 }
 
 /// Returns the destination of a message, with secrets masked.
-fn address(service: &Service) -> String {
-    let masked = |secret: &LateSecret| match &secret.value {
+fn address(service: &NotifyService) -> String {
+    let masked = |secret: &DeferredSecret| match &secret.value {
         Ok(_) => format!("(secret {})", secret.label),
         Err(why) => format!("(secret {}: {why})", secret.label),
     };
-    let with = |what: &str, secret: &Option<LateSecret>| {
+    let with = |what: &str, secret: &Option<DeferredSecret>| {
         secret.as_ref().map(|secret| format!(", {what} {}", masked(secret))).unwrap_or_default()
     };
     let text = match service {
-        Service::Webhook { url, token } => format!("to {}{}", masked(url), with("token", token)),
-        Service::Slack { url } | Service::WeCom { url } => format!("to {}", masked(url)),
-        Service::Feishu { url, secret } | Service::DingTalk { url, secret } => {
+        NotifyService::Webhook { url, token } => format!("to {}{}", masked(url), with("token", token)),
+        NotifyService::Slack { url } | NotifyService::WeCom { url } => format!("to {}", masked(url)),
+        NotifyService::Feishu { url, secret } | NotifyService::DingTalk { url, secret } => {
             format!("to {}{}", masked(url), with("signed with", secret))
         }
-        Service::Email { sendmail, .. } => format!("by {sendmail}"),
+        NotifyService::Email { sendmail, .. } => format!("by {sendmail}"),
     };
     escape::line(&text).into_owned()
 }

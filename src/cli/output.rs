@@ -1,39 +1,41 @@
 //! Output of a verb's result: stdout in the requested format, and optionally a JSON file.
 
-use super::args::Format;
+use super::args::OutputFormat;
 use super::console::Console;
 use super::error::CliError;
-use super::settings::Settings;
-use crate::diag::{self, Diag, Diags, Sources};
+use super::settings::CliSettings;
+use crate::diag::{self, Diag, DiagList, SourceMap};
 use crate::model::ExitCode;
 use crate::plan::Plan;
-use crate::view::progress::{Detail, Live, Plain, Progress, RunState, Size};
-use crate::view::{self, Json, Text, Writer};
+use crate::view::progress::{
+    LiveProgress, PlainProgress, ProgressDetail, ProgressDisplay, ProgressState, TerminalSize,
+};
+use crate::view::{self, JsonWriter, ResultWriter, TextWriter};
 use camino::Utf8Path;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 
 /// The outputs of one verb.
-pub struct Output<'a> {
+pub struct VerbOutput<'a> {
     pub console: &'a Console,
-    pub settings: &'a Settings,
+    pub settings: &'a CliSettings,
     /// The arguments that a suggested next command repeats.
     pub target: Option<String>,
 }
 
 /// Writes one result with one writer.
-pub type Render<'r> = &'r dyn Fn(&dyn Writer, &mut dyn Write) -> io::Result<()>;
+pub type ResultRenderer<'r> = &'r dyn Fn(&dyn ResultWriter, &mut dyn Write) -> io::Result<()>;
 
-impl Output<'_> {
+impl VerbOutput<'_> {
     /// Writes the result to stdout, and to the file of `--json-into`.
     ///
     /// # Errors
     /// A stream or file cannot be written. A closed pipe is not an error.
-    pub fn result(&self, render: Render<'_>) -> Result<(), CliError> {
+    pub fn result(&self, render: ResultRenderer<'_>) -> Result<(), CliError> {
         let mut out = (self.console.out)();
         let written = match self.settings.format {
-            Format::Json => render(&Json, &mut out),
+            OutputFormat::Json => render(&JsonWriter, &mut out),
             // `drawn` writes formats with their own grammar; verbs that do not support a format have rejected it.
             _ => render(&self.text(), &mut out),
         };
@@ -55,9 +57,9 @@ impl Output<'_> {
     /// # Errors
     /// A stream or file cannot be written. A closed pipe is not an error.
     pub fn plan(&self, plan: &Plan, exit: ExitCode, digest: Option<&str>) -> Result<(), CliError> {
-        let render: Render<'_> = &|writer, out| writer.plan(plan, exit, out);
+        let render: ResultRenderer<'_> = &|writer, out| writer.plan(plan, exit, out);
         match self.settings.format {
-            Format::Markdown => {
+            OutputFormat::Markdown => {
                 self.drawn(&|out| view::markdown::plan(plan, digest, out))?;
                 self.file_beside(render)
             }
@@ -70,7 +72,7 @@ impl Output<'_> {
     /// # Errors
     /// The format is not supported, or a stream or file cannot be written.
     pub fn images(&self, plan: &Plan, exit: ExitCode) -> Result<(), CliError> {
-        if self.settings.format == Format::Markdown {
+        if self.settings.format == OutputFormat::Markdown {
             return Err(CliError::usage("`--images` does not support `--format markdown`")
                 .hint("omit one of them, or use `--format json`"));
         }
@@ -93,59 +95,59 @@ impl Output<'_> {
     }
 
     /// Writes the result only to the file of `--json-into`.
-    pub fn file_beside(&self, render: Render<'_>) -> Result<(), CliError> {
+    pub fn file_beside(&self, render: ResultRenderer<'_>) -> Result<(), CliError> {
         match &self.settings.json_into {
             None => Ok(()),
-            Some(path) => super::file::replace(path, |out| render(&Json, out)),
+            Some(path) => super::file::replace(path, |out| render(&JsonWriter, out)),
         }
     }
 
     /// Writes human-readable text: to stdout, or to stderr if stdout carries JSON.
-    pub fn people(&self, render: Render<'_>) -> Result<(), CliError> {
-        let text = Text { target: None, ..self.text() };
+    pub fn people(&self, render: ResultRenderer<'_>) -> Result<(), CliError> {
+        let text = TextWriter { target: None, ..self.text() };
         let write = |mut out: Box<dyn Write>| render(&text, &mut out).and_then(|()| out.flush());
         match self.settings.format {
-            Format::Json => to_stderr(write(Box::new((self.console.err)()))),
+            OutputFormat::Json => to_stderr(write(Box::new((self.console.err)()))),
             _ => to_stdout(write(Box::new((self.console.out)()))),
         }
     }
 
     /// Returns the writer for human-readable text.
-    pub fn text(&self) -> Text {
-        Text { verbose: self.settings.verbose, target: self.target.clone() }
+    pub fn text(&self) -> TextWriter {
+        TextWriter { verbose: self.settings.verbose, target: self.target.clone() }
     }
 
     /// Writes diagnostics to stderr.
-    pub fn diags(&self, diags: &Diags, sources: &Sources) -> Result<(), CliError> {
+    pub fn diags(&self, diags: &DiagList, sources: &SourceMap) -> Result<(), CliError> {
         diags.0.iter().try_for_each(|diag| self.diag(diag, sources))
     }
 
-    pub fn diag(&self, diag: &Diag, sources: &Sources) -> Result<(), CliError> {
+    pub fn diag(&self, diag: &Diag, sources: &SourceMap) -> Result<(), CliError> {
         let mut err = (self.console.err)();
         // The stream strips colors if they are disabled.
         to_stderr(writeln!(err, "{}\n", diag::render(diag, sources, true)))
     }
 
     /// Writes a failed load: diagnostics to stderr, and a JSON document if requested.
-    pub fn failed_load(&self, path: &Utf8Path, diags: Diags, sources: Sources) -> Result<CliError, CliError> {
+    pub fn failed_load(&self, path: &Utf8Path, diags: DiagList, sources: SourceMap) -> Result<CliError, CliError> {
         let errors = view::count(diags.errors(), "error");
         self.diags(&diags, &sources)?;
         let checked = view::CheckedInventory { path: path.to_owned(), diags, sources, size: None };
-        let validation = view::Validation { inventories: vec![checked] };
-        let render: Render<'_> = &|writer, out| writer.validation(&validation, ExitCode::Input, out);
+        let validation = view::ValidationResult { inventories: vec![checked] };
+        let render: ResultRenderer<'_> = &|writer, out| writer.validation(&validation, ExitCode::Input, out);
         match self.settings.format {
-            Format::Json => self.result(render)?,
+            OutputFormat::Json => self.result(render)?,
             _ => self.file_beside(render)?,
         }
         Ok(CliError::input(format!("{errors} in `{path}`; nothing was contacted")))
     }
 
     /// Returns the progress display for the console and the requested level of detail.
-    pub fn progress(&self, state: RunState) -> Box<dyn Progress> {
+    pub fn progress(&self, state: ProgressState) -> Box<dyn ProgressDisplay> {
         let detail = self.settings.detail;
         // Logs would corrupt live lines, so the display is plain when logs are enabled.
-        if self.console.live && detail > Detail::Quiet && self.settings.verbose < 2 {
-            return Box::new(Live::new(
+        if self.console.live && detail > ProgressDetail::Quiet && self.settings.verbose < 2 {
+            return Box::new(LiveProgress::new(
                 Box::new(io::stderr()),
                 Box::new(terminal_size),
                 state,
@@ -153,11 +155,11 @@ impl Output<'_> {
                 self.console.live_colour,
             ));
         }
-        Box::new(Plain::new((self.console.err)(), state, detail, time_of_day))
+        Box::new(PlainProgress::new((self.console.err)(), state, detail, time_of_day))
     }
 
     /// Reports an invalid selector and returns it as a usage error.
-    pub fn selection_error(&self, diag: &Diag, sources: &Sources) -> CliError {
+    pub fn selection_error(&self, diag: &Diag, sources: &SourceMap) -> CliError {
         match self.diag(diag, sources) {
             Ok(()) => CliError::said(ExitCode::Usage),
             Err(error) => error,
@@ -166,12 +168,12 @@ impl Output<'_> {
 }
 
 /// Returns the size of the terminal on stderr, or 80 by 24 if it reports none.
-fn terminal_size() -> Size {
+fn terminal_size() -> TerminalSize {
     let (columns, lines) = rustix::termios::tcgetwinsize(io::stderr())
         .map(|size| (usize::from(size.ws_col), usize::from(size.ws_row)))
         .unwrap_or_default();
     let or = |told: usize, default: usize| if told == 0 { default } else { told };
-    Size { columns: or(columns, 80), lines: or(lines, 24) }
+    TerminalSize { columns: or(columns, 80), lines: or(lines, 24) }
 }
 
 #[expect(clippy::disallowed_methods, reason = "only the timestamp of a progress line reads the clock here")]

@@ -1,18 +1,18 @@
 //! Past runs, as the command line names them.
 
 use super::error::CliError;
-use super::run::Cx;
+use super::run::VerbContext;
 use crate::diag::did_you_mean;
 use crate::engine::{self, PastRun};
 use crate::state::{self, RunFolder};
-use crate::view::Listed;
+use crate::view::ListedRun;
 use camino::{Utf8Path, Utf8PathBuf};
 
 /// Lists the runs of the state folder, newest first.
 ///
 /// # Errors
 /// The directory exists but cannot be read.
-pub fn folders<B>(cx: &Cx<'_, B>) -> Result<Vec<RunFolder>, CliError> {
+pub fn folders<B>(cx: &VerbContext<'_, B>) -> Result<Vec<RunFolder>, CliError> {
     let state = state_folder(cx);
     state::runs(&state).map_err(|error| {
         CliError::unexpected(format!("cannot read state directory `{state}`: {error}"))
@@ -21,16 +21,16 @@ pub fn folders<B>(cx: &Cx<'_, B>) -> Result<Vec<RunFolder>, CliError> {
 }
 
 /// Returns the state directory. The inventory only determines its location; it need not be valid or exist.
-fn state_folder<B>(cx: &Cx<'_, B>) -> Utf8PathBuf {
+fn state_folder<B>(cx: &VerbContext<'_, B>) -> Utf8PathBuf {
     let inventory = cx.typed.inventory_flag.as_deref().or(cx.environment.inventory.as_deref());
     cx.settings.state(inventory.unwrap_or(Utf8Path::new("inventory.yaml")))
 }
 
 /// Reads a run for a list.
-pub fn listed(folder: &RunFolder) -> Listed {
+pub fn listed(folder: &RunFolder) -> ListedRun {
     match engine::read_run(folder) {
-        Ok(run) => Listed::Read(Box::new(run)),
-        Err(why) => Listed::Broken { run: folder.run.clone(), cluster: folder.cluster.clone(), why },
+        Ok(run) => ListedRun::Read(Box::new(run)),
+        Err(why) => ListedRun::Broken { run: folder.run.clone(), cluster: folder.cluster.clone(), why },
     }
 }
 
@@ -38,7 +38,7 @@ pub fn listed(folder: &RunFolder) -> Listed {
 ///
 /// # Errors
 /// Usage: the name matches no run, or several. Unexpected: the run cannot be read.
-pub fn one<B>(cx: &Cx<'_, B>, folders: &[RunFolder], name: &str) -> Result<PastRun, CliError> {
+pub fn one<B>(cx: &VerbContext<'_, B>, folders: &[RunFolder], name: &str) -> Result<PastRun, CliError> {
     let folder = find(folders, name).map_err(|error| match folders.is_empty() {
         true => error.note(format!("no runs in `{}`", state_folder(cx))),
         false => error,

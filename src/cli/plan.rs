@@ -1,13 +1,13 @@
 //! `forge plan`.
 
 use super::args::{InventoryArg, PolicyArgs};
-use super::backend::{Ask, Backend};
-use super::interrupt::Interrupts;
+use super::backend::{Backend, ObservePurpose};
+use super::interrupt::InterruptSignals;
 use super::inventory::quoted;
-use super::output::Output;
-use super::recorded::Recorded;
-use super::run::{Cx, Ending, block_on};
-use super::saved::Keep;
+use super::output::VerbOutput;
+use super::recorded::RecordingArgs;
+use super::run::{VerbContext, VerbResult, block_on};
+use super::saved::PlanOutputArgs;
 
 /// Show the changes that apply would make (read-only)
 ///
@@ -23,7 +23,7 @@ use super::saved::Keep;
   forge plan cluster.yaml --images             list the required container images, for a mirror
   forge plan cluster.yaml --record seen.json   save the hosts' answers
   forge plan cluster.yaml --observed seen.json plan from saved answers, without contacting a host")]
-pub struct Args {
+pub struct PlanArgs {
     #[command(flatten)]
     pub inventory: InventoryArg,
     /// Exit 2 if something would change, 10 if something is pending, 5 if a verification fails
@@ -35,12 +35,12 @@ pub struct Args {
     #[command(flatten)]
     pub policy: PolicyArgs,
     #[command(flatten)]
-    pub recorded: Recorded,
+    pub recorded: RecordingArgs,
     #[command(flatten)]
-    pub keep: Keep,
+    pub keep: PlanOutputArgs,
 }
 
-pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &PlanArgs) -> VerbResult {
     let settings = args.recorded.settings(cx.settings)?.allowing(args.policy.policy(), None);
     let settings = args.keep.settings(&settings)?;
     let cx = &cx.with(&settings);
@@ -48,8 +48,8 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;
     block_on(async {
-        let mut stop = Interrupts::catch()?;
-        let seen = cx.observe(&mut stop, &output, &loaded, Ask::Declared).await?;
+        let mut stop = InterruptSignals::catch()?;
+        let seen = cx.observe(&mut stop, &output, &loaded, ObservePurpose::Declared).await?;
         args.recorded.write(cx.backend, &loaded.0, &seen)?;
         let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
         let exit = plan.exit_code(args.detailed_exitcode);
@@ -65,7 +65,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
 }
 
 /// Returns the output whose suggested next command applies the saved plan, if the plan is saved.
-fn shown<'o>(output: &Output<'o>, args: &Args) -> Output<'o> {
+fn shown<'o>(output: &VerbOutput<'o>, args: &PlanArgs) -> VerbOutput<'o> {
     let kept = args.keep.output.as_ref().map(|path| quoted(path.as_str()));
-    Output { console: output.console, settings: output.settings, target: kept.or_else(|| output.target.clone()) }
+    VerbOutput { console: output.console, settings: output.settings, target: kept.or_else(|| output.target.clone()) }
 }

@@ -2,10 +2,10 @@
 
 use super::args::InventoryArg;
 use super::backend::Backend;
-use super::output::Output;
-use super::run::{Cx, Ending, Loaded};
+use super::output::VerbOutput;
+use super::run::{LoadedProject, VerbContext, VerbResult};
 use crate::config::{self, Project};
-use crate::diag::{Code, Diag, Sources};
+use crate::diag::{Code, Diag, SourceMap};
 use crate::model::ExitCode;
 
 /// List recipes, or show one: parameters, rules, steps, provides and verifications
@@ -17,15 +17,15 @@ use crate::model::ExitCode;
   forge recipes                                  recipes of ./inventory.yaml and built-in ones
   forge recipes nvidia-driver -i cluster.yaml    one recipe in full
   forge recipes nvidia-driver --format json | jq '.recipe.params'")]
-pub struct Args {
+pub struct RecipesArgs {
     /// Recipe to show; without it, all recipes are listed
     pub name: Option<String>,
 }
 
-pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &RecipesArgs) -> VerbResult {
     let target = cx.target_if_any(&InventoryArg::default())?;
     let output = cx.output(&target.clone().unwrap_or_default());
-    let loaded: Option<Loaded<B::Project>> = target.map(|target| cx.load(&target)).transpose()?;
+    let loaded: Option<LoadedProject<B::Project>> = target.map(|target| cx.load(&target)).transpose()?;
     let project = loaded.as_ref().map(|(project, _)| cx.backend.project(project));
     match &args.name {
         None => output.result(&|writer, out| writer.recipes(&config::catalog(project), out))?,
@@ -34,9 +34,9 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     Ok(ExitCode::Done)
 }
 
-fn page(output: &Output<'_>, project: Option<&Project>, name: &str) -> Result<(), super::error::CliError> {
+fn page(output: &VerbOutput<'_>, project: Option<&Project>, name: &str) -> Result<(), super::error::CliError> {
     let page = config::recipe_page(project, name).ok_or_else(|| {
-        let sources = project.map_or_else(Sources::default, |project| project.sources.clone());
+        let sources = project.map_or_else(SourceMap::default, |project| project.sources.clone());
         output.selection_error(&unknown(project, name), &sources)
     })?;
     output.result(&|writer, out| writer.recipe(&page, out))

@@ -3,14 +3,14 @@
 use super::backend::Backend;
 use super::error::CliError;
 use super::file;
-use super::settings::Settings;
-use crate::engine::{Recording, Replay};
+use super::settings::CliSettings;
+use crate::engine::{Recording, ReplayOptions};
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::Arc;
 
 /// The source of answers.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Observed {
+pub struct ReplayArgs {
     /// Use the answers of this recording: no host is contacted, no program is started
     #[arg(long, value_name = "FILE")]
     pub observed: Option<Utf8PathBuf>,
@@ -18,7 +18,7 @@ pub struct Observed {
 
 /// The destination or source of answers.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Recorded {
+pub struct RecordingArgs {
     /// Save the raw answers of hosts to this file, for --observed; secrets are left out, serial numbers replaced
     #[arg(long, value_name = "FILE", conflicts_with = "observed")]
     pub record: Option<Utf8PathBuf>,
@@ -26,28 +26,28 @@ pub struct Recorded {
     #[arg(long, requires = "record")]
     pub no_redact: bool,
     #[command(flatten)]
-    pub from: Observed,
+    pub from: ReplayArgs,
 }
 
-impl Observed {
+impl ReplayArgs {
     /// Returns the settings of a verb that uses the answers of the recording, if one is given.
     ///
     /// # Errors
     /// The file cannot be read or is not a recording.
-    pub fn settings(&self, settings: &Settings) -> Result<Settings, CliError> {
+    pub fn settings(&self, settings: &CliSettings) -> Result<CliSettings, CliError> {
         let observed = self.observed.as_deref().map(read).transpose()?;
         let mut settings = settings.clone();
-        settings.replay = Replay { observed: observed.map(Arc::new), ..settings.replay };
+        settings.replay = ReplayOptions { observed: observed.map(Arc::new), ..settings.replay };
         Ok(settings)
     }
 }
 
-impl Recorded {
+impl RecordingArgs {
     /// Returns the settings of a verb that records answers or uses recorded ones.
     ///
     /// # Errors
     /// The recording cannot be read, or the file for it cannot be written.
-    pub fn settings(&self, settings: &Settings) -> Result<Settings, CliError> {
+    pub fn settings(&self, settings: &CliSettings) -> Result<CliSettings, CliError> {
         self.record.iter().try_for_each(|path| file::check(path))?;
         let mut settings = self.from.settings(settings)?;
         settings.replay.record = self.record.is_some();
@@ -58,7 +58,12 @@ impl Recorded {
     ///
     /// # Errors
     /// The file cannot be written, or the search for identifiers fails.
-    pub fn write<B: Backend>(&self, backend: &B, project: &B::Project, seen: &B::Seen) -> Result<(), CliError> {
+    pub fn write<B: Backend>(
+        &self,
+        backend: &B,
+        project: &B::Project,
+        seen: &B::HostObservations,
+    ) -> Result<(), CliError> {
         let Some(path) = &self.record else { return Ok(()) };
         let recording = match self.no_redact {
             true => backend.recording(project, seen),

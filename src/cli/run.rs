@@ -1,53 +1,53 @@
 //! The steps that verbs share: load, select, observe, with progress and interrupts.
 
-use super::args::{Global, InventoryArg};
-use super::backend::{Ask, Backend, Events};
+use super::args::{GlobalArgs, InventoryArg};
+use super::backend::{Backend, ObservePurpose, VerbEvents};
 use super::console::Console;
-use super::env::Environment;
+use super::env::CliEnvironment;
 use super::error::CliError;
-use super::interrupt::Interrupts;
-use super::inventory::{self, Target};
-use super::output::Output;
-use super::settings::Settings;
-use crate::diag::{Diags, Sources};
+use super::interrupt::InterruptSignals;
+use super::inventory::{self, InventoryTarget};
+use super::output::VerbOutput;
+use super::settings::CliSettings;
+use crate::diag::{DiagList, SourceMap};
 use crate::model::{ExitCode, HostName};
-use crate::view::progress::{Detail, RunState, consume};
+use crate::view::progress::{ProgressDetail, ProgressState, consume};
 use camino::Utf8Path;
 use std::future::Future;
 use std::io::Write;
 
 /// The context of every verb.
-pub struct Cx<'a, B> {
+pub struct VerbContext<'a, B> {
     pub backend: &'a B,
     pub console: &'a Console,
-    pub typed: &'a Global,
-    pub environment: &'a Environment,
-    pub settings: &'a Settings,
+    pub typed: &'a GlobalArgs,
+    pub environment: &'a CliEnvironment,
+    pub settings: &'a CliSettings,
 }
 
 /// A project and its selected hosts.
-pub type Loaded<P> = (P, Vec<HostName>);
+pub type LoadedProject<P> = (P, Vec<HostName>);
 
 /// Reads an inventory.
-pub type Load<B> = fn(&B, &Utf8Path, &Settings) -> (Option<<B as Backend>::Project>, Diags, Sources);
+pub type ProjectLoader<B> = fn(&B, &Utf8Path, &CliSettings) -> (Option<<B as Backend>::Project>, DiagList, SourceMap);
 
 /// The result of a verb.
-pub type Ending = Result<ExitCode, CliError>;
+pub type VerbResult = Result<ExitCode, CliError>;
 
-impl<'a, B: Backend> Cx<'a, B> {
+impl<'a, B: Backend> VerbContext<'a, B> {
     /// Returns the same with other settings.
-    pub fn with<'s>(&'s self, settings: &'s Settings) -> Cx<'s, B> {
-        Cx { settings, ..*self }
+    pub fn with<'s>(&'s self, settings: &'s CliSettings) -> VerbContext<'s, B> {
+        VerbContext { settings, ..*self }
     }
 
     /// Returns the inventory, after checking that the file of `--json-into` can be written.
-    pub fn target(&self, argument: &InventoryArg) -> Result<Target, CliError> {
+    pub fn target(&self, argument: &InventoryArg) -> Result<InventoryTarget, CliError> {
         self.settings.json_into.iter().try_for_each(|path| super::file::check(path))?;
         inventory::resolve(argument, self.typed, self.environment, |path| path.exists())
     }
 
     /// Returns the inventory, or `None` if none is given, for verbs that can run without one.
-    pub fn target_if_any(&self, argument: &InventoryArg) -> Result<Option<Target>, CliError> {
+    pub fn target_if_any(&self, argument: &InventoryArg) -> Result<Option<InventoryTarget>, CliError> {
         let exists = |path: &camino::Utf8Path| path.exists();
         match inventory::is_named(argument, self.typed, self.environment, exists) {
             true => self.target(argument).map(Some),
@@ -56,17 +56,21 @@ impl<'a, B: Backend> Cx<'a, B> {
     }
 
     /// Returns the outputs for results that suggest a next command on `target`.
-    pub fn output(&self, target: &Target) -> Output<'a> {
-        Output { console: self.console, settings: self.settings, target: Some(target.arguments.clone()) }
+    pub fn output(&self, target: &InventoryTarget) -> VerbOutput<'a> {
+        VerbOutput { console: self.console, settings: self.settings, target: Some(target.arguments.clone()) }
     }
 
     /// Loads the inventory and selects the hosts. Contacts nothing.
-    pub fn load(&self, target: &Target) -> Result<Loaded<B::Project>, CliError> {
+    pub fn load(&self, target: &InventoryTarget) -> Result<LoadedProject<B::Project>, CliError> {
         self.load_with(target, B::load)
     }
 
     /// Like [`load`](Self::load), with another loader.
-    pub fn load_with(&self, target: &Target, load: Load<B>) -> Result<Loaded<B::Project>, CliError> {
+    pub fn load_with(
+        &self,
+        target: &InventoryTarget,
+        load: ProjectLoader<B>,
+    ) -> Result<LoadedProject<B::Project>, CliError> {
         let output = self.output(target);
         let (project, diags, sources) = load(self.backend, &target.path, self.settings);
         let project = match project {
@@ -82,12 +86,12 @@ impl<'a, B: Backend> Cx<'a, B> {
     /// Observes hosts. An interrupt ends the verb: observing leaves nothing behind.
     pub async fn observe(
         &self,
-        stop: &mut Interrupts,
-        output: &Output<'_>,
-        (project, hosts): &Loaded<B::Project>,
-        ask: Ask,
-    ) -> Result<B::Seen, CliError> {
-        if self.settings.replay.observed.is_some() && self.settings.detail > Detail::Quiet {
+        stop: &mut InterruptSignals,
+        output: &VerbOutput<'_>,
+        (project, hosts): &LoadedProject<B::Project>,
+        ask: ObservePurpose,
+    ) -> Result<B::HostObservations, CliError> {
+        if self.settings.replay.observed.is_some() && self.settings.detail > ProgressDetail::Quiet {
             // Ignore a closed stderr: no other stream could report it.
             let _ = writeln!((self.console.err)(), "using recorded answers; no host is contacted");
         }
@@ -99,16 +103,20 @@ impl<'a, B: Backend> Cx<'a, B> {
     }
 
     /// Runs `work` and shows its events as they arrive.
-    pub async fn shown<T, F: Future<Output = T>>(&self, output: &Output<'_>, work: impl FnOnce(Events) -> F) -> T {
-        self.shown_from(RunState::default(), output, work).await
+    pub async fn shown<T, F: Future<Output = T>>(
+        &self,
+        output: &VerbOutput<'_>,
+        work: impl FnOnce(VerbEvents) -> F,
+    ) -> T {
+        self.shown_from(ProgressState::default(), output, work).await
     }
 
     /// Like [`shown`](Self::shown), starting from a known run state.
     pub async fn shown_from<T, F: Future<Output = T>>(
         &self,
-        state: RunState,
-        output: &Output<'_>,
-        work: impl FnOnce(Events) -> F,
+        state: ProgressState,
+        output: &VerbOutput<'_>,
+        work: impl FnOnce(VerbEvents) -> F,
     ) -> T {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
         let mut progress = output.progress(state);
@@ -117,7 +125,12 @@ impl<'a, B: Backend> Cx<'a, B> {
     }
 
     /// Runs `work`; each interrupt is one request to stop.
-    pub async fn stoppable<T>(&self, stop: &mut Interrupts, work: impl Future<Output = T>, cancel: &B::Cancel) -> T {
+    pub async fn stoppable<T>(
+        &self,
+        stop: &mut InterruptSignals,
+        work: impl Future<Output = T>,
+        cancel: &B::Cancel,
+    ) -> T {
         tokio::pin!(work);
         loop {
             tokio::select! {
@@ -132,7 +145,7 @@ impl<'a, B: Backend> Cx<'a, B> {
 ///
 /// # Errors
 /// Errors of `work`; unexpected if the system provides no threads or descriptors.
-pub fn block_on(work: impl Future<Output = Ending>) -> Ending {
+pub fn block_on(work: impl Future<Output = VerbResult>) -> VerbResult {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::unexpected(format!("cannot start the runtime: {error}")))?;
     let ending = runtime.block_on(work);

@@ -1,8 +1,8 @@
 //! `forge runs`.
 
-use super::output::Output;
+use super::output::VerbOutput;
 use super::past;
-use super::run::{Cx, Ending};
+use super::run::{VerbContext, VerbResult};
 use crate::engine;
 use crate::model::ExitCode;
 
@@ -15,7 +15,7 @@ use crate::model::ExitCode;
   forge runs                                     all runs
   forge runs --last 5 --format json | jq '.runs[].run.info.run'
   forge runs --compare 20261121T1046 last        differences per host and step")]
-pub struct Args {
+pub struct RunsArgs {
     /// List only the newest N runs
     #[arg(long, value_name = "N")]
     pub last: Option<usize>,
@@ -24,8 +24,8 @@ pub struct Args {
     pub compare: Vec<String>,
 }
 
-pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
-    let output = Output { console: cx.console, settings: cx.settings, target: None };
+pub fn run<B>(cx: &VerbContext<'_, B>, args: &RunsArgs) -> VerbResult {
+    let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
     let folders = past::folders(cx)?;
     if let [from, to] = args.compare.as_slice() {
         let (from, to) = (past::one(cx, &folders, from)?, past::one(cx, &folders, to)?);

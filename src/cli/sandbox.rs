@@ -1,12 +1,12 @@
 //! `forge sandbox`.
 
 use super::args::InventoryArg;
-use super::backend::{Backend, Boxes};
+use super::backend::{Backend, ProjectSandboxes};
 use super::error::CliError;
-use super::run::{Cx, Ending, block_on};
+use super::run::{VerbContext, VerbResult, block_on};
 use crate::model::{ExitCode, HostName};
-use crate::transport::{self, Board, Sandbox};
-use crate::view::Sandboxes;
+use crate::transport::{self, HardwareBoard, Sandbox};
+use crate::view::SandboxList;
 use camino::Utf8Path;
 
 /// List, enter or reset sandboxes: simulated hosts on this machine
@@ -25,13 +25,13 @@ use camino::Utf8Path;
   forge sandbox reset gpu-01 -i inventories/demo.yaml
   forge sandbox reset                          every sandbox of ./inventory.yaml"
 )]
-pub struct Args {
+pub struct SandboxArgs {
     #[command(subcommand)]
-    what: What,
+    what: SandboxCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum SandboxCommand {
     /// List the sandboxes of the inventory's cluster and whether they are running
     List,
     /// Discard sandboxes and everything in them
@@ -49,21 +49,21 @@ enum What {
     },
 }
 
-pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &SandboxArgs) -> VerbResult {
     let target = cx.target(&InventoryArg::default())?;
     let output = cx.output(&target);
     let (project, _) = cx.load(&target)?;
-    let Boxes { root, hosts } = cx.backend.sandboxes(&project, cx.settings);
+    let ProjectSandboxes { root, hosts } = cx.backend.sandboxes(&project, cx.settings);
     let sandboxes = match &args.what {
-        What::Enter { host, argv } => return enter(&root, &hosts, host, argv),
-        What::List => Sandboxes { ended: false, list: list(&root)? },
-        What::Reset { host } => Sandboxes { ended: true, list: reset(&root, host.as_deref())? },
+        SandboxCommand::Enter { host, argv } => return enter(&root, &hosts, host, argv),
+        SandboxCommand::List => SandboxList { ended: false, list: list(&root)? },
+        SandboxCommand::Reset { host } => SandboxList { ended: true, list: reset(&root, host.as_deref())? },
     };
     output.result(&|writer, out| writer.sandboxes(&sandboxes, ExitCode::Done, out))?;
     Ok(ExitCode::Done)
 }
 
-fn enter(root: &Utf8Path, hosts: &[(HostName, Option<Board>)], host: &str, argv: &[String]) -> Ending {
+fn enter(root: &Utf8Path, hosts: &[(HostName, Option<HardwareBoard>)], host: &str, argv: &[String]) -> VerbResult {
     let Some((host, board)) = hosts.iter().find(|(known, _)| known.as_str() == host) else {
         let error = CliError::usage(format!("sandbox `{host}` not found in the inventory"));
         return Err(error.hint("a sandbox is a host with `connect: { transport: sandbox }`"));

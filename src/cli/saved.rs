@@ -1,31 +1,31 @@
 //! Saved plans: written by the verbs that plan, read by `forge apply`.
 
-use super::backend::{Ask, Backend};
+use super::backend::{Backend, ObservePurpose};
 use super::error::CliError;
 use super::file;
-use super::run::{Cx, Loaded};
-use super::settings::Settings;
-use crate::engine::{Recording, Replay, SavedPlan};
+use super::run::{LoadedProject, VerbContext};
+use super::settings::CliSettings;
+use crate::engine::{Recording, ReplayOptions, SavedPlan};
 use crate::plan::Plan;
-use crate::view::progress::Detail;
+use crate::view::progress::ProgressDetail;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io::Write;
 use std::sync::Arc;
 
 /// The file that a plan is saved to.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Keep {
+pub struct PlanOutputArgs {
     /// Save the plan to this file, for `forge apply FILE` and `forge show FILE`; secrets are left out
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<Utf8PathBuf>,
 }
 
-impl Keep {
+impl PlanOutputArgs {
     /// Returns the settings that a saved plan requires, if the plan is saved.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn settings(&self, settings: &Settings) -> Result<Settings, CliError> {
+    pub fn settings(&self, settings: &CliSettings) -> Result<CliSettings, CliError> {
         self.output.iter().try_for_each(|path| file::check(path))?;
         let mut settings = settings.clone();
         settings.replay.keep |= self.output.is_some();
@@ -36,9 +36,9 @@ impl Keep {
     /// Returns the plan with all its inputs, if it is saved.
     pub async fn bind<B: Backend>(
         &self,
-        cx: &Cx<'_, B>,
-        loaded: &Loaded<B::Project>,
-        seen: &B::Seen,
+        cx: &VerbContext<'_, B>,
+        loaded: &LoadedProject<B::Project>,
+        seen: &B::HostObservations,
         plan: &Plan,
     ) -> Option<SavedPlan> {
         match &self.output {
@@ -57,9 +57,9 @@ impl Keep {
     }
 
     /// Reports the file of the saved plan, if there is one.
-    pub fn tell<B>(&self, cx: &Cx<'_, B>, saved: Option<&SavedPlan>) {
+    pub fn tell<B>(&self, cx: &VerbContext<'_, B>, saved: Option<&SavedPlan>) {
         let Some((path, saved)) = self.output.as_ref().zip(saved) else { return };
-        if cx.settings.detail > Detail::Quiet {
+        if cx.settings.detail > ProgressDetail::Quiet {
             // Ignore a closed stderr: no other stream could report it.
             let _ = writeln!((cx.console.err)(), "plan saved to {path}, {}", saved.digest);
         }
@@ -67,7 +67,12 @@ impl Keep {
 }
 
 /// Returns the plan with all its inputs.
-async fn bound<B: Backend>(cx: &Cx<'_, B>, loaded: &Loaded<B::Project>, seen: &B::Seen, plan: &Plan) -> SavedPlan {
+async fn bound<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    loaded: &LoadedProject<B::Project>,
+    seen: &B::HostObservations,
+    plan: &Plan,
+) -> SavedPlan {
     let recording = match &cx.settings.replay.observed {
         Some(given) => given.narrowed(&loaded.1),
         None => cx.backend.recording(&loaded.0, seen),
@@ -79,16 +84,16 @@ async fn bound<B: Backend>(cx: &Cx<'_, B>, loaded: &Loaded<B::Project>, seen: &B
 
 /// Plans from recorded answers, with the policy and the step filter of `cx`. Opens no session.
 pub async fn again<B: Backend>(
-    cx: &Cx<'_, B>,
-    (project, hosts): &Loaded<B::Project>,
+    cx: &VerbContext<'_, B>,
+    (project, hosts): &LoadedProject<B::Project>,
     recording: &Arc<Recording>,
-) -> (B::Seen, Plan) {
-    let replay = Replay { observed: Some(recording.clone()), ..Replay::default() };
+) -> (B::HostObservations, Plan) {
+    let replay = ReplayOptions { observed: Some(recording.clone()), ..ReplayOptions::default() };
     let mut settings = cx.settings.clone();
     settings.replay = replay;
     // No listener: replaying a recording has no progress to report.
     let (events, _) = tokio::sync::mpsc::unbounded_channel();
-    let seen = cx.backend.observe(project, hosts, Ask::Declared, &settings, events).await;
+    let seen = cx.backend.observe(project, hosts, ObservePurpose::Declared, &settings, events).await;
     let plan = cx.backend.plan(project, &seen, &settings);
     (seen, plan)
 }

@@ -1,8 +1,8 @@
 //! `forge schema`.
 
 use super::error::CliError;
-use super::output::Output;
-use super::run::{Cx, Ending};
+use super::output::VerbOutput;
+use super::run::{VerbContext, VerbResult};
 use crate::diag::did_you_mean;
 use crate::model::ExitCode;
 use crate::view::schemas;
@@ -24,13 +24,13 @@ use crate::view::schemas;
 
 `forge explain editors` shows how to set up editors without that line."
 )]
-pub struct Args {
+pub struct SchemaArgs {
     /// `inventory`, `recipe`, `plan`, `report`, … or a kind of resource
     pub name: Option<String>,
 }
 
-pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
-    let output = Output { console: cx.console, settings: cx.settings, target: None };
+pub fn run<B>(cx: &VerbContext<'_, B>, args: &SchemaArgs) -> VerbResult {
+    let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
     match &args.name {
         None => output.drawn(&|out| {
             let mut all = schemas::all();

@@ -1,24 +1,24 @@
 //! Settings of a run, from flags and environment.
 
-use super::args::{Color, Format, Global};
-use super::env::Environment;
+use super::args::{ColorMode, GlobalArgs, OutputFormat};
+use super::env::CliEnvironment;
 use crate::config::StepFilter;
-use crate::engine::Replay;
-use crate::plan::Policy;
-use crate::view::progress::Detail;
+use crate::engine::ReplayOptions;
+use crate::plan::PlanPolicy;
+use crate::view::progress::ProgressDetail;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::time::Duration;
 
 /// Settings that apply to the whole run of a verb.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct CliSettings {
     /// A selector as typed; `None` for all hosts.
     pub on: Option<String>,
     pub filter: StepFilter,
-    pub policy: Policy,
+    pub policy: PlanPolicy,
     /// The reason to terminate processes that hold devices; `None` leaves them running.
     pub evict_busy: Option<String>,
-    pub format: Format,
+    pub format: OutputFormat,
     pub json_into: Option<Utf8PathBuf>,
     /// Maximum number of hosts to work on in parallel, at least 1.
     pub parallel: usize,
@@ -32,23 +32,23 @@ pub struct Settings {
     /// The user who runs forge.
     pub user: Option<String>,
     /// Whether hosts are probed or answers are replayed, and whether raw answers are kept.
-    pub replay: Replay,
+    pub replay: ReplayOptions,
     pub trust: bool,
     /// Whether artifacts come from the cache only.
     pub offline: bool,
-    pub color: Color,
-    pub detail: Detail,
+    pub color: ColorMode,
+    pub detail: ProgressDetail,
     /// How often `-v` was given.
     pub verbose: u8,
 }
 
-impl Settings {
+impl CliSettings {
     /// Builds the settings from flags and environment; a flag takes precedence.
-    pub fn new(typed: &Global, environment: &Environment) -> Self {
+    pub fn new(typed: &GlobalArgs, environment: &CliEnvironment) -> Self {
         Self {
             on: typed.on.clone(),
             filter: StepFilter::new(&typed.step, &typed.skip),
-            policy: Policy::default(),
+            policy: PlanPolicy::default(),
             evict_busy: None,
             format: typed.format,
             json_into: typed.json_into.clone(),
@@ -58,11 +58,11 @@ impl Settings {
             runtime: environment.runtime.clone(),
             ssh_variables: environment.ssh_variables.clone().into(),
             user: environment.user.clone(),
-            replay: Replay::default(),
+            replay: ReplayOptions::default(),
             trust: typed.trust,
             offline: false,
             color: typed.color,
-            detail: Detail::of(typed.quiet, typed.verbose),
+            detail: ProgressDetail::of(typed.quiet, typed.verbose),
             verbose: typed.verbose,
         }
     }
@@ -73,7 +73,7 @@ impl Settings {
     }
 
     /// Returns the settings with the policy of a verb.
-    pub fn allowing(&self, policy: Policy, evict_busy: Option<String>) -> Self {
+    pub fn allowing(&self, policy: PlanPolicy, evict_busy: Option<String>) -> Self {
         Self { policy, evict_busy, ..self.clone() }
     }
 

@@ -1,13 +1,13 @@
 //! `forge show`.
 
-use super::args::Format;
+use super::args::OutputFormat;
 use super::error::CliError;
 use super::file::read_text;
 use super::inventory::quoted;
-use super::output::Output;
+use super::output::VerbOutput;
 use super::past;
-use super::run::{Cx, Ending};
-use crate::engine::{self, Report, SAVED, SavedPlan};
+use super::run::{VerbContext, VerbResult};
+use crate::engine::{self, RunReport, SAVED, SavedPlan};
 use crate::model::{ExitCode, Value};
 use crate::plan::Plan;
 use crate::state::RunFolder;
@@ -25,7 +25,7 @@ use camino::Utf8Path;
   forge show last --format json | jq '.run.exit'
   forge show plan.json                           a plan saved by `plan -o plan.json`, as `plan` printed it
   forge show plan.json --images                  list the required container images, for a mirror")]
-pub struct Args {
+pub struct ShowArgs {
     /// Run (`last`, a name or a unique prefix), or path of a JSON file
     pub run: Option<String>,
     /// Print the container images of a plan instead, one per line, to fill a registry mirror
@@ -34,15 +34,15 @@ pub struct Args {
 }
 
 /// Content of a file.
-enum Content {
+enum ShownFile {
     Plan(Plan),
     /// A plan with all its inputs.
     Saved(Box<SavedPlan>),
-    Report(Report),
+    Report(RunReport),
 }
 
-pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
-    let output = Output { console: cx.console, settings: cx.settings, target: None };
+pub fn run<B>(cx: &VerbContext<'_, B>, args: &ShowArgs) -> VerbResult {
+    let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
     let Some(named) = &args.run else {
         return Err(
             CliError::usage("no run given").hint("`forge show last` shows the newest run, `forge runs` lists all")
@@ -50,7 +50,7 @@ pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
     };
     let path = Utf8Path::new(named);
     let is_file = !path.is_dir() && (path.is_file() || named.contains('/') || named.ends_with(".json"));
-    if cx.settings.format == Format::Markdown && !is_file {
+    if cx.settings.format == OutputFormat::Markdown && !is_file {
         return Err(plans_only("`--format markdown`"));
     }
     if args.images && !is_file {
@@ -79,7 +79,7 @@ fn folder(path: &Utf8Path) -> RunFolder {
     RunFolder { cluster: name(cluster), run: name(Some(path)), path: path.to_owned() }
 }
 
-fn file(output: &Output<'_>, path: &Utf8Path, images: bool) -> Result<(), CliError> {
+fn file(output: &VerbOutput<'_>, path: &Utf8Path, images: bool) -> Result<(), CliError> {
     let text = read_text(path).map_err(|error| {
         let why = match error.kind() {
             std::io::ErrorKind::NotFound => "no such file".to_owned(),
@@ -88,27 +88,29 @@ fn file(output: &Output<'_>, path: &Utf8Path, images: bool) -> Result<(), CliErr
         CliError::input(format!("cannot read `{path}`: {why}")).hint("`forge runs` lists past runs")
     })?;
     match content(&text).map_err(|why| CliError::input(format!("cannot show `{path}`: {why}")))? {
-        Content::Saved(saved) if images => output.images(&saved.plan, saved.plan.exit_code(false)),
-        Content::Plan(plan) if images => output.images(&plan, plan.exit_code(false)),
-        Content::Report(_) if images => Err(plans_only("`--images`")),
-        Content::Saved(saved) => kept(output, path, &saved),
-        Content::Plan(plan) => output.plan(&plan, plan.exit_code(false), None),
-        Content::Report(_) if output.settings.format == Format::Markdown => Err(plans_only("`--format markdown`")),
-        Content::Report(report) => output.result(&|writer, out| writer.report(&report, report.exit_code(), out)),
+        ShownFile::Saved(saved) if images => output.images(&saved.plan, saved.plan.exit_code(false)),
+        ShownFile::Plan(plan) if images => output.images(&plan, plan.exit_code(false)),
+        ShownFile::Report(_) if images => Err(plans_only("`--images`")),
+        ShownFile::Saved(saved) => kept(output, path, &saved),
+        ShownFile::Plan(plan) => output.plan(&plan, plan.exit_code(false), None),
+        ShownFile::Report(_) if output.settings.format == OutputFormat::Markdown => {
+            Err(plans_only("`--format markdown`"))
+        }
+        ShownFile::Report(report) => output.result(&|writer, out| writer.report(&report, report.exit_code(), out)),
     }
 }
 
 /// Prints a saved plan as `plan -o` did: the suggested next command applies the file.
-fn kept(output: &Output<'_>, path: &Utf8Path, saved: &SavedPlan) -> Result<(), CliError> {
-    let output = Output { target: Some(quoted(path.as_str())), ..*output };
+fn kept(output: &VerbOutput<'_>, path: &Utf8Path, saved: &SavedPlan) -> Result<(), CliError> {
+    let output = VerbOutput { target: Some(quoted(path.as_str())), ..*output };
     output.plan(&saved.plan, saved.plan.exit_code(false), Some(&saved.digest))
 }
 
 /// Parses the content of a file: a document of a verb, or a plan or report of the state directory.
-fn content(text: &str) -> Result<Content, String> {
+fn content(text: &str) -> Result<ShownFile, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("invalid JSON: {error}"))?;
     match value.get("result").and_then(Value::as_str) {
-        Some(SAVED) => SavedPlan::parse(text).map(|saved| Content::Saved(Box::new(saved))),
+        Some(SAVED) => SavedPlan::parse(text).map(|saved| ShownFile::Saved(Box::new(saved))),
         Some("plan") => plan(&value["plan"]),
         Some("report") => report(&value["report"]),
         Some("run") => report(&value["run"]["report"]),
@@ -129,28 +131,28 @@ fn verb(result: &str) -> &str {
     }
 }
 
-fn plan(value: &Value) -> Result<Content, String> {
+fn plan(value: &Value) -> Result<ShownFile, String> {
     let plan: Plan = serde_json::from_value(value.clone()).map_err(|error| format!("invalid plan: {error}"))?;
     match plan.version {
-        1 => Ok(Content::Plan(plan)),
+        1 => Ok(ShownFile::Plan(plan)),
         other => Err(format!("the plan has version {other}, this forge supports version 1")),
     }
 }
 
-fn report(value: &Value) -> Result<Content, String> {
-    engine::read_report(&value.to_string()).map(Content::Report)
+fn report(value: &Value) -> Result<ShownFile, String> {
+    engine::read_report(&value.to_string()).map(ShownFile::Report)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::{Json, Writer, sample};
+    use crate::view::{JsonWriter, ResultWriter, sample};
 
     fn said(text: &str) -> String {
         match content(text) {
-            Ok(Content::Saved(saved)) => format!("a kept plan of {}", saved.plan.cluster),
-            Ok(Content::Plan(plan)) => format!("a plan of {}", plan.cluster),
-            Ok(Content::Report(report)) => format!("a report of {}", report.cluster),
+            Ok(ShownFile::Saved(saved)) => format!("a kept plan of {}", saved.plan.cluster),
+            Ok(ShownFile::Plan(plan)) => format!("a plan of {}", plan.cluster),
+            Ok(ShownFile::Report(report)) => format!("a report of {}", report.cluster),
             Err(why) => why,
         }
     }
@@ -168,11 +170,11 @@ mod tests {
         let of_report = format!("a report of {}", report.cluster);
         assert_eq!(said(&serde_json::to_string(&plan).unwrap()), of_plan);
         assert_eq!(said(&serde_json::to_string(&report).unwrap()), of_report);
-        assert_eq!(said(&document(|out| Json.plan(&plan, ExitCode::Done, out))), of_plan);
-        assert_eq!(said(&document(|out| Json.report(&report, ExitCode::Done, out))), of_report);
+        assert_eq!(said(&document(|out| JsonWriter.plan(&plan, ExitCode::Done, out))), of_plan);
+        assert_eq!(said(&document(|out| JsonWriter.report(&report, ExitCode::Done, out))), of_report);
         assert_eq!(said(r#"{"result":"facts"}"#), "output of `forge facts`, which `forge show` does not support");
         assert_eq!(said("{}"), "neither a plan nor a report");
-        let later = serde_json::to_string(&Report { version: 2, ..report }).unwrap();
+        let later = serde_json::to_string(&RunReport { version: 2, ..report }).unwrap();
         assert_eq!(said(&later), "the report has version 2, this forge supports version 1");
     }
 

@@ -2,12 +2,12 @@
 
 use super::error::CliError;
 use super::file;
-use super::interrupt::Interrupts;
-use super::run::{Cx, Ending, block_on};
+use super::interrupt::InterruptSignals;
+use super::run::{VerbContext, VerbResult, block_on};
 use super::saved;
 use crate::model::ExitCode;
 use crate::transport;
-use crate::view::progress::Detail;
+use crate::view::progress::ProgressDetail;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io::Write;
 
@@ -21,7 +21,7 @@ use std::io::Write;
   forge apply plan.json --require-signature signers applies it if one of the signers signed it
 
 Example line of an allowed-signers file: alice@example.com namespaces=\"forge-plan\" ssh-ed25519 AAAA…")]
-pub struct Args {
+pub struct SignArgs {
     /// Plan saved by `forge plan -o`
     pub plan: Utf8PathBuf,
     /// Private key, or a public key whose private key ssh-agent holds
@@ -29,21 +29,21 @@ pub struct Args {
     pub key: Utf8PathBuf,
 }
 
-pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+pub fn run<B>(cx: &VerbContext<'_, B>, args: &SignArgs) -> VerbResult {
     let text =
         file::read_text(&args.plan).map_err(|error| CliError::input(format!("cannot read the plan: {error}")))?;
     saved::parse(&args.plan, &text)?;
     let place = beside(&args.plan);
     file::check(&place)?;
     block_on(async {
-        let mut stop = Interrupts::catch()?;
+        let mut stop = InterruptSignals::catch()?;
         let signed = tokio::select! {
             signed = transport::sign(text.as_bytes(), &args.key) => signed,
             () = stop.next() => return Err(CliError::interrupted("interrupted; nothing was signed")),
         };
         let signature = signed.map_err(|error| CliError::unexpected(error.why).hint(error.hint))?;
         file::replace(&place, |out| out.write_all(&signature))?;
-        if cx.settings.detail > Detail::Quiet {
+        if cx.settings.detail > ProgressDetail::Quiet {
             // Ignore a closed stderr: no other stream could report it.
             let _ = writeln!((cx.console.err)(), "signature written to {place}");
         }
@@ -59,7 +59,12 @@ fn beside(plan: &Utf8Path) -> Utf8PathBuf {
 ///
 /// # Errors
 /// A file is missing, or no allowed signer signed the plan.
-pub async fn required<B>(cx: &Cx<'_, B>, plan: &Utf8Path, text: &str, allowed: &Utf8Path) -> Result<(), CliError> {
+pub async fn required<B>(
+    cx: &VerbContext<'_, B>,
+    plan: &Utf8Path,
+    text: &str,
+    allowed: &Utf8Path,
+) -> Result<(), CliError> {
     let signature = beside(plan);
     if !allowed.is_file() {
         return Err(CliError::usage(format!("allowed-signers file `{allowed}` not found"))
@@ -75,7 +80,7 @@ pub async fn required<B>(cx: &Cx<'_, B>, plan: &Utf8Path, text: &str, allowed: &
             .note("nothing was contacted")
             .hint(error.hint)
     })?;
-    if cx.settings.detail > Detail::Quiet {
+    if cx.settings.detail > ProgressDetail::Quiet {
         // Ignore a closed stderr: no other stream could report it.
         let _ = writeln!((cx.console.err)(), "signed by {}", crate::view::escape::line(&signer));
     }

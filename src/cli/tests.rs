@@ -1,32 +1,33 @@
 //! Whole verbs against a fake backend: exit code, stdout and stderr in one text.
 
 use super::args::Cli;
-use super::backend::{Ask, Backend, Boxes, Events};
-use super::console::{Console, Stream};
+use super::backend::{Backend, ObservePurpose, ProjectSandboxes, VerbEvents};
+use super::console::{Console, ConsoleStream};
 use super::*;
-use crate::diag::{Code, Diag, Diags, Sources};
-use crate::drift::{Drift, History};
+use crate::diag::{Code, Diag, DiagList, SourceMap};
+use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
-    ArtifactLine, Checkup, Command, Event, ExecReport, FetchReport, Had, PastDurations, Recording, Report, StepResult,
+    ArtifactFetchState, ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, PastDurations,
+    Recording, RunReport, StepResult,
 };
-use crate::model::{HostName, Outcome};
-use crate::plan::{HostSeen, Plan};
-use crate::view::{Size, sample};
+use crate::model::{HostName, HostOutcome};
+use crate::plan::{ObservedHost, Plan};
+use crate::view::{InventorySize, sample};
 use camino::Utf8Path;
 use clap::Parser;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 /// A backend with fixed answers.
-struct Fake {
+struct FakeBackend {
     plan: Plan,
-    report: Report,
+    report: RunReport,
     broken: bool,
     applied: Mutex<bool>,
-    lacking: Vec<ArtifactLine>,
+    lacking: Vec<ArtifactReport>,
 }
 
-impl Fake {
+impl FakeBackend {
     fn new(plan: Plan) -> Self {
         let host = sample::host_report("node-01", vec![sample::step_report("banner", StepResult::Changed)], vec![]);
         Self {
@@ -39,19 +40,19 @@ impl Fake {
     }
 }
 
-impl Backend for Fake {
+impl Backend for FakeBackend {
     type Project = ();
-    type Seen = Vec<HostSeen>;
+    type HostObservations = Vec<ObservedHost>;
     type Cancel = ();
 
-    fn load(&self, path: &Utf8Path, _: &Settings) -> (Option<()>, Diags, Sources) {
-        let mut sources = Sources::default();
+    fn load(&self, path: &Utf8Path, _: &CliSettings) -> (Option<()>, DiagList, SourceMap) {
+        let mut sources = SourceMap::default();
         let file = sources.add(path, "hosts: {}\nhots: {}\n");
         let span = crate::diag::Span { file, start: 10, end: 14 };
         let diag = Diag::error(Code::UnknownKey, "key `hots` is not known").at(span).hint("did you mean `hosts`?");
         match self.broken {
-            true => (None, Diags(vec![diag]), sources),
-            false => (Some(()), Diags::default(), sources),
+            true => (None, DiagList(vec![diag]), sources),
+            false => (Some(()), DiagList::default(), sources),
         }
     }
 
@@ -59,11 +60,11 @@ impl Backend for Fake {
         unreachable!("verbs that read a project are tested with the real one")
     }
 
-    fn size(&self, (): &()) -> Size {
-        Size { hosts: 1, recipes: 2, steps: 3 }
+    fn size(&self, (): &()) -> InventorySize {
+        InventorySize { hosts: 1, recipes: 2, steps: 3 }
     }
 
-    fn select(&self, (): &(), settings: &Settings) -> Result<Vec<HostName>, Box<Diag>> {
+    fn select(&self, (): &(), settings: &CliSettings) -> Result<Vec<HostName>, Box<Diag>> {
         match settings.on.as_deref() {
             Some("nobody") => Err(Box::new(Diag::error(Code::EmptySelector, "selector `nobody` selects no host"))),
             Some("two") => Ok(vec![sample::host("node-01"), sample::host("node-02")]),
@@ -71,57 +72,64 @@ impl Backend for Fake {
         }
     }
 
-    fn sandboxes(&self, (): &(), _: &Settings) -> Boxes {
-        Boxes { root: "/nonexistent".into(), hosts: Vec::new() }
+    fn sandboxes(&self, (): &(), _: &CliSettings) -> ProjectSandboxes {
+        ProjectSandboxes { root: "/nonexistent".into(), hosts: Vec::new() }
     }
 
-    async fn observe(&self, (): &(), hosts: &[HostName], _: Ask, _: &Settings, events: Events) -> Vec<HostSeen> {
+    async fn observe(
+        &self,
+        (): &(),
+        hosts: &[HostName],
+        _: ObservePurpose,
+        _: &CliSettings,
+        events: VerbEvents,
+    ) -> Vec<ObservedHost> {
         let _ = events.send(Event::ObserveStarted { hosts: hosts.len() });
-        hosts.iter().map(|host| HostSeen::observed(host, Default::default(), 1)).collect()
+        hosts.iter().map(|host| ObservedHost::observed(host, Default::default(), 1)).collect()
     }
 
-    fn recording(&self, (): &(), _: &Vec<HostSeen>) -> Recording {
+    fn recording(&self, (): &(), _: &Vec<ObservedHost>) -> Recording {
         Recording::parse(r#"{"version": 1, "forge": "", "origin": "reconstructed", "hosts": []}"#).unwrap()
     }
 
-    fn redacted_recording(&self, project: &(), seen: &Vec<HostSeen>) -> Result<Recording, String> {
+    fn redacted_recording(&self, project: &(), seen: &Vec<ObservedHost>) -> Result<Recording, String> {
         Ok(self.recording(project, seen))
     }
 
-    fn plan(&self, (): &(), _: &Vec<HostSeen>, _: &Settings) -> Plan {
+    fn plan(&self, (): &(), _: &Vec<ObservedHost>, _: &CliSettings) -> Plan {
         self.plan.clone()
     }
 
     fn save(
         &self,
         (): &(),
-        _: &Vec<HostSeen>,
+        _: &Vec<ObservedHost>,
         _: (&Plan, &Plan),
         _: Recording,
-        _: &Settings,
+        _: &CliSettings,
     ) -> crate::engine::SavedPlan {
         unreachable!("saved plans are tested with the real library")
     }
 
-    fn changed(&self, (): &(), _: &crate::engine::SavedPlan, _: &Vec<HostSeen>, _: &Settings) -> Vec<String> {
+    fn changed(&self, (): &(), _: &crate::engine::SavedPlan, _: &Vec<ObservedHost>, _: &CliSettings) -> Vec<String> {
         unreachable!("saved plans are tested with the real library")
     }
 
-    fn bind(&self, (): &(), _: &crate::engine::SavedPlan, _: &mut Vec<HostSeen>, _: bool, _: &Settings) -> Plan {
+    fn bind(&self, (): &(), _: &crate::engine::SavedPlan, _: &mut Vec<ObservedHost>, _: bool, _: &CliSettings) -> Plan {
         unreachable!("saved plans are tested with the real library")
     }
 
-    fn drift(&self, (): &(), _: &Vec<HostSeen>, _: &Settings) -> Drift {
+    fn drift(&self, (): &(), _: &Vec<ObservedHost>, _: &CliSettings) -> DriftReport {
         sample::rich_drift()
     }
 
-    async fn accuse(&self, (): &(), _: &Vec<HostSeen>, _: &mut Drift, _: &Settings) {}
+    async fn accuse(&self, (): &(), _: &Vec<ObservedHost>, _: &mut DriftReport, _: &CliSettings) {}
 
-    fn errands(&self, (): &(), _: &Drift, _: &Settings) -> Result<crate::engine::Errands, String> {
+    fn errands(&self, (): &(), _: &DriftReport, _: &CliSettings) -> Result<crate::engine::NoticeQueue, String> {
         Err("these tests send no notifications".to_owned())
     }
 
-    async fn keep(&self, (): &(), _: &Vec<HostSeen>, _: &Settings) -> Vec<(HostName, String)> {
+    async fn keep(&self, (): &(), _: &Vec<ObservedHost>, _: &CliSettings) -> Vec<(HostName, String)> {
         Vec::new()
     }
 
@@ -129,49 +137,76 @@ impl Backend for Fake {
         jiff::Timestamp::UNIX_EPOCH
     }
 
-    fn drift_history(&self, (): &(), _: Option<super::drift::Since>, _: &Settings) -> Result<History, String> {
+    fn drift_history(
+        &self,
+        (): &(),
+        _: Option<super::drift::HistoryStart>,
+        _: &CliSettings,
+    ) -> Result<DriftHistory, String> {
         Err("not found".to_owned())
     }
 
-    fn past_durations(&self, (): &(), _: &Settings) -> PastDurations {
+    fn past_durations(&self, (): &(), _: &CliSettings) -> PastDurations {
         PastDurations::default()
     }
 
-    async fn apply(&self, (): &(), _: &Plan, _: Vec<HostSeen>, _: &Settings, _: Events, (): ()) -> Report {
+    async fn apply(
+        &self,
+        (): &(),
+        _: &Plan,
+        _: Vec<ObservedHost>,
+        _: &CliSettings,
+        _: VerbEvents,
+        (): (),
+    ) -> RunReport {
         *self.applied.lock().unwrap() = true;
         self.report.clone()
     }
 
-    async fn verify(&self, (): &(), _: Vec<HostSeen>, _: &Settings, _: Events, (): ()) -> Report {
-        Report { verb: "verify".into(), ..self.report.clone() }
+    async fn verify(&self, (): &(), _: Vec<ObservedHost>, _: &CliSettings, _: VerbEvents, (): ()) -> RunReport {
+        RunReport { verb: "verify".into(), ..self.report.clone() }
     }
 
     async fn exec(
         &self,
         (): &(),
         hosts: &[HostName],
-        command: &Command,
-        _: &Settings,
-        _: Events,
+        command: &ExecCommand,
+        _: &CliSettings,
+        _: VerbEvents,
         (): (),
     ) -> ExecReport {
         *self.applied.lock().unwrap() = true;
         sample::exec(command, hosts)
     }
 
-    async fn doctor(&self, (): &(), hosts: &[HostName], _: bool, _: &Settings, _: Events) -> Checkup {
+    async fn doctor(&self, (): &(), hosts: &[HostName], _: bool, _: &CliSettings, _: VerbEvents) -> DoctorReport {
         sample::checkup(hosts)
     }
 
-    fn load_to_learn(&self, path: &Utf8Path, settings: &Settings) -> (Option<()>, Diags, Sources) {
+    fn load_to_learn(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<()>, DiagList, SourceMap) {
         self.load(path, settings)
     }
 
-    async fn fetch(&self, (): &(), _: &[HostName], _: bool, _: &Settings, _: Events) -> Result<FetchReport, String> {
+    async fn fetch(
+        &self,
+        (): &(),
+        _: &[HostName],
+        _: bool,
+        _: &CliSettings,
+        _: VerbEvents,
+    ) -> Result<FetchReport, String> {
         Err("the lock file cannot be written".to_owned())
     }
 
-    async fn provision(&self, (): &(), _: &Plan, _: &Vec<HostSeen>, _: &Settings, _: Events) -> Vec<ArtifactLine> {
+    async fn provision(
+        &self,
+        (): &(),
+        _: &Plan,
+        _: &Vec<ObservedHost>,
+        _: &CliSettings,
+        _: VerbEvents,
+    ) -> Vec<ArtifactReport> {
         self.lacking.clone()
     }
 
@@ -182,9 +217,9 @@ impl Backend for Fake {
 #[derive(Clone, Default)]
 struct Transcript(Arc<Mutex<Vec<(&'static str, String)>>>);
 
-struct Side(Transcript, &'static str);
+struct TranscriptStream(Transcript, &'static str);
 
-impl Write for Side {
+impl Write for TranscriptStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = anstream::adapter::strip_str(std::str::from_utf8(bytes).unwrap()).to_string();
         let mut said = self.0.0.lock().unwrap();
@@ -201,9 +236,9 @@ impl Write for Side {
 }
 
 impl Transcript {
-    fn stream(&self, side: &'static str) -> Box<dyn Fn() -> Stream> {
+    fn stream(&self, side: &'static str) -> Box<dyn Fn() -> ConsoleStream> {
         let transcript = self.clone();
-        Box::new(move || Box::new(Side(transcript.clone(), side)))
+        Box::new(move || Box::new(TranscriptStream(transcript.clone(), side)))
     }
 
     fn text(&self) -> String {
@@ -215,10 +250,10 @@ impl Transcript {
 }
 
 /// Runs a verb; `answer` is the user's input, `None` without a terminal.
-fn forge(fake: &Fake, arguments: &[&str], answer: Option<&'static str>) -> (u8, String) {
+fn forge(fake: &FakeBackend, arguments: &[&str], answer: Option<&'static str>) -> (u8, String) {
     let cli = Cli::parse_from(["forge"].iter().chain(arguments));
-    let environment = Environment::default();
-    let settings = Settings::new(&cli.global, &environment);
+    let environment = CliEnvironment::default();
+    let settings = CliSettings::new(&cli.global, &environment);
     let transcript = Transcript::default();
     let console = Console {
         out: transcript.stream("stdout"),
@@ -228,21 +263,26 @@ fn forge(fake: &Fake, arguments: &[&str], answer: Option<&'static str>) -> (u8, 
         live: false,
         live_colour: false,
     };
-    let cx =
-        Cx { backend: fake, console: &console, typed: &cli.global, environment: &environment, settings: &settings };
+    let cx = VerbContext {
+        backend: fake,
+        console: &console,
+        typed: &cli.global,
+        environment: &environment,
+        settings: &settings,
+    };
     let exit = finish(&cx, run(&cx, &cli.verb));
     (exit.code(), transcript.text())
 }
 
-fn changing() -> Fake {
-    Fake::new(sample::plan(vec![sample::observed("node-01", vec![sample::nginx(), sample::ok("hosts")])]))
+fn changing() -> FakeBackend {
+    FakeBackend::new(sample::plan(vec![sample::observed("node-01", vec![sample::nginx(), sample::ok("hosts")])]))
 }
 
-fn settled() -> Fake {
-    let fake = Fake::new(sample::plan(vec![sample::observed("node-01", vec![sample::ok("hosts")])]));
+fn settled() -> FakeBackend {
+    let fake = FakeBackend::new(sample::plan(vec![sample::observed("node-01", vec![sample::ok("hosts")])]));
     let ok = StepResult::AlreadyOk { reason: sample::because("as declared") };
     let host = sample::host_report("node-01", vec![sample::step_report("hosts", ok)], vec![]);
-    Fake { report: sample::report("apply", vec![host]), ..fake }
+    FakeBackend { report: sample::report("apply", vec![host]), ..fake }
 }
 
 #[test]
@@ -276,10 +316,13 @@ fn apply_asks_and_goes_on_with_a_yes() {
 
 #[test]
 fn apply_touches_no_host_where_an_artifact_cannot_be_had() {
-    let had = Had::Failed { why: "`https://h/x.run` cannot be fetched: no".into(), hint: Some("try later".into()) };
+    let had = ArtifactFetchState::Failed {
+        why: "`https://h/x.run` cannot be fetched: no".into(),
+        hint: Some("try later".into()),
+    };
     let (steps, hosts) = (vec![crate::model::StepId::new("driver", "file")], vec![sample::host("node-01")]);
-    let line = ArtifactLine { name: "https://h/x.run".to_owned(), steps, hosts, had, computed: None };
-    let fake = Fake { lacking: vec![line], ..changing() };
+    let line = ArtifactReport { name: "https://h/x.run".to_owned(), steps, hosts, had, computed: None };
+    let fake = FakeBackend { lacking: vec![line], ..changing() };
     let (code, text) = forge(&fake, &["apply", "x.yaml", "--yes"], None);
     assert_eq!(code, 69, "{text}");
     let told = "error: 1 artifact unavailable; nothing was changed
@@ -310,7 +353,7 @@ fn apply_with_nothing_to_do_says_one_line_and_asks_nothing() {
 #[test]
 fn apply_reports_what_failed_where_the_plan_had_nothing_to_do() {
     let mut fake = settled();
-    fake.report.hosts = vec![sample::ended("node-01", Outcome::Locked, "held by root@ci-7")];
+    fake.report.hosts = vec![sample::ended("node-01", HostOutcome::Locked, "held by root@ci-7")];
     let (exit, said) = forge(&fake, &["apply", "c.yaml", "--yes", "-q"], None);
     assert_eq!(exit, 7);
     assert!(said.contains("x locked: held by root@ci-7\n"), "{said}");
@@ -338,7 +381,7 @@ fn json_goes_into_a_file_beside_the_text() {
 
 #[test]
 fn a_broken_inventory_contacts_nothing() {
-    let fake = Fake { broken: true, ..changing() };
+    let fake = FakeBackend { broken: true, ..changing() };
     for verb in ["plan", "verify", "facts"] {
         let (exit, said) = forge(&fake, &[verb, "c.yaml"], None);
         assert_eq!(exit, 65);
@@ -349,7 +392,7 @@ fn a_broken_inventory_contacts_nothing() {
 
 #[test]
 fn a_broken_inventory_is_a_document_too() {
-    let fake = Fake { broken: true, ..changing() };
+    let fake = FakeBackend { broken: true, ..changing() };
     let (exit, said) = forge(&fake, &["plan", "c.yaml", "--format", "json"], None);
     assert_eq!(exit, 65);
     let stdout = said.split("--- stdout\n").nth(1).unwrap().split("--- stderr").next().unwrap();
@@ -369,7 +412,7 @@ fn validate_checks_every_inventory() {
     let (exit, said) = forge(&changing(), &["validate", "a.yaml", "b.yaml"], None);
     let line = |file: &str| format!("valid: {file}: 1 host, 2 recipes, 3 steps\n");
     assert_eq!((exit, said), (0, format!("--- stdout\n{}{}", line("a.yaml"), line("b.yaml"))));
-    let fake = Fake { broken: true, ..changing() };
+    let fake = FakeBackend { broken: true, ..changing() };
     let (exit, said) = forge(&fake, &["validate", "a.yaml", "b.yaml"], None);
     assert_eq!(exit, 65);
     assert!(said.ends_with("--- stdout\ninvalid: a.yaml: 1 error\ninvalid: b.yaml: 1 error\n"), "{said}");
@@ -393,12 +436,12 @@ fn verify_has_the_reports_exit_code() {
 
 #[test]
 fn facts_exit_by_what_they_show() {
-    use crate::probe::Unknown;
-    let host = |name: &str| HostSeen::observed(&sample::host(name), Default::default(), 1);
+    use crate::probe::UnansweredReason;
+    let host = |name: &str| ObservedHost::observed(&sample::host(name), Default::default(), 1);
     let mut unknown = host("a");
-    unknown.facts.0.insert("gpus".into(), Err(Unknown::new("timed out after 10 s")));
-    let why = crate::plan::Unreachable::new("no route to host", None);
-    let silent = HostSeen::unreachable(&sample::host("b"), why);
+    unknown.facts.0.insert("gpus".into(), Err(UnansweredReason::new("timed out after 10 s")));
+    let why = crate::plan::UnreachableReason::new("no route to host", None);
+    let silent = ObservedHost::unreachable(&sample::host("b"), why);
     assert_eq!(facts::exit_code(&[host("c")]), ExitCode::Done);
     assert_eq!(facts::exit_code(&[host("c"), unknown.clone()]), ExitCode::Done);
     assert_eq!(facts::exit_code(&[unknown, silent]), ExitCode::Unreachable);

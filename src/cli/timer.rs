@@ -2,7 +2,7 @@
 
 use super::error::CliError;
 use super::file;
-use super::run::Cx;
+use super::run::VerbContext;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io::{self, Write};
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub struct TimerArgs {
 }
 
 /// The text of the units.
-pub struct Units {
+pub struct TimerUnits {
     /// The name of the units, without suffix.
     pub name: String,
     pub service: String,
@@ -33,7 +33,7 @@ pub struct Units {
 }
 
 /// Input of the units.
-pub struct Wanted<'w> {
+pub struct TimerSpec<'w> {
     pub cluster: &'w str,
     /// The program and its arguments, one word each.
     pub command: &'w [String],
@@ -41,7 +41,7 @@ pub struct Wanted<'w> {
 }
 
 /// Returns the units for `wanted`.
-pub fn units(wanted: &Wanted<'_>) -> Units {
+pub fn units(wanted: &TimerSpec<'_>) -> TimerUnits {
     let name = format!("forge-drift-{}", wanted.cluster);
     let command: Vec<String> = wanted.command.iter().map(|word| quoted(word)).collect();
     let every = wanted.every.as_secs().max(1);
@@ -79,7 +79,7 @@ WantedBy=timers.target
 ",
         cluster = wanted.cluster,
     );
-    Units { name, service, timer }
+    TimerUnits { name, service, timer }
 }
 
 /// Quotes a word for `ExecStart`: systemd expands `%` and `$`, and splits words at blanks.
@@ -102,10 +102,15 @@ fn quoted(word: &str) -> String {
 ///
 /// # Errors
 /// The unit directory is unknown or cannot be written.
-pub fn install<B>(cx: &Cx<'_, B>, args: &TimerArgs, cluster: &str, command: &[String]) -> Result<String, CliError> {
+pub fn install<B>(
+    cx: &VerbContext<'_, B>,
+    args: &TimerArgs,
+    cluster: &str,
+    command: &[String],
+) -> Result<String, CliError> {
     let is_root = rustix::process::geteuid().is_root();
     let folder = folder(args, is_root, cx.environment.home.as_deref())?;
-    let units = units(&Wanted { cluster, command, every: args.every });
+    let units = units(&TimerSpec { cluster, command, every: args.every });
     fs_err::create_dir_all(&folder).map_err(|error| CliError::unexpected(error.to_string()))?;
     for (ending, text) in [("service", &units.service), ("timer", &units.timer)] {
         file::replace(&folder.join(format!("{}.{ending}", units.name)), |out| out.write_all(text.as_bytes()))?;
@@ -165,7 +170,7 @@ mod tests {
     #[test]
     fn units_do_not_overlap_and_do_not_hide_a_failure() {
         let command = ["/usr/bin/forge", "drift", "/srv/c.yaml"].map(str::to_owned);
-        let units = units(&Wanted { cluster: "lab", command: &command, every: Duration::from_secs(900) });
+        let units = units(&TimerSpec { cluster: "lab", command: &command, every: Duration::from_secs(900) });
         let has = |text: &str, line: &str| assert!(text.lines().any(|l| l == line), "{line}: {text}");
         assert_eq!(units.name, "forge-drift-lab");
         has(&units.service, "Type=oneshot");

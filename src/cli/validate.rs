@@ -1,12 +1,12 @@
 //! `forge validate`.
 
-use super::args::{Format, InventoryArg};
+use super::args::{InventoryArg, OutputFormat};
 use super::backend::Backend;
-use super::run::{Cx, Ending};
+use super::run::{VerbContext, VerbResult};
 use crate::diag::Diag;
 use crate::model::ExitCode;
-use crate::view::progress::Detail;
-use crate::view::{CheckedInventory, Validation};
+use crate::view::progress::ProgressDetail;
+use crate::view::{CheckedInventory, ValidationResult};
 use camino::{Utf8Path, Utf8PathBuf};
 
 /// Validate inventories and their recipes; no host is contacted
@@ -16,19 +16,19 @@ use camino::{Utf8Path, Utf8PathBuf};
 #[command(after_long_help = "Examples:
   forge validate cluster.yaml
   forge validate clusters/*.yaml --format json    for editors and pipelines")]
-pub struct Args {
+pub struct ValidateArgs {
     /// Inventory files; default to -i, then $FORGE_INVENTORY, then ./inventory.yaml
     pub inventories: Vec<Utf8PathBuf>,
 }
 
-pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &ValidateArgs) -> VerbResult {
     let first = InventoryArg { inventory: args.inventories.first().cloned() };
     let target = cx.target(&first)?;
     let output = cx.output(&target);
     let rest = args.inventories.iter().skip(1);
     let paths = std::iter::once(&target.path).chain(rest);
     let (inventories, selected): (Vec<_>, Vec<_>) = paths.map(|path| check(cx, path)).unzip();
-    let validation = Validation { inventories };
+    let validation = ValidationResult { inventories };
     for checked in &validation.inventories {
         output.diags(&checked.diags, &checked.sources)?;
     }
@@ -40,7 +40,9 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
         _ => ExitCode::Input,
     };
     // With `--quiet`, valid inventories print nothing.
-    let silent = exit == ExitCode::Done && cx.settings.detail == Detail::Quiet && cx.settings.format == Format::Text;
+    let silent = exit == ExitCode::Done
+        && cx.settings.detail == ProgressDetail::Quiet
+        && cx.settings.format == OutputFormat::Text;
     match silent {
         true => output.file_beside(&|writer, out| writer.validation(&validation, exit, out))?,
         false => output.result(&|writer, out| writer.validation(&validation, exit, out))?,
@@ -49,7 +51,7 @@ pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
 }
 
 /// Loads an inventory and, if it is valid, checks the host and step selection.
-fn check<B: Backend>(cx: &Cx<'_, B>, path: &Utf8Path) -> (CheckedInventory, Option<Box<Diag>>) {
+fn check<B: Backend>(cx: &VerbContext<'_, B>, path: &Utf8Path) -> (CheckedInventory, Option<Box<Diag>>) {
     let (project, diags, sources) = cx.backend.load(path, cx.settings);
     let project = project.as_ref().filter(|_| !diags.has_errors());
     let wrong = project.and_then(|project| cx.backend.select(project, cx.settings).err());

@@ -1,10 +1,10 @@
 //! `forge verify`.
 
 use super::args::InventoryArg;
-use super::backend::{Ask, Backend};
-use super::interrupt::Interrupts;
-use super::recorded::Observed;
-use super::run::{Cx, Ending, block_on};
+use super::backend::{Backend, ObservePurpose};
+use super::interrupt::InterruptSignals;
+use super::recorded::ReplayArgs;
+use super::run::{VerbContext, VerbResult, block_on};
 
 /// Verify the declared state (read-only)
 ///
@@ -14,22 +14,22 @@ use super::run::{Cx, Ending, block_on};
 #[command(after_long_help = "Examples:
   forge verify cluster.yaml
   forge verify cluster.yaml --on gpu[01:08] --json-into proof.json")]
-pub struct Args {
+pub struct VerifyArgs {
     #[command(flatten)]
     pub inventory: InventoryArg,
     #[command(flatten)]
-    pub from: Observed,
+    pub from: ReplayArgs,
 }
 
-pub fn run<B: Backend>(cx: &Cx<'_, B>, args: &Args) -> Ending {
+pub fn run<B: Backend>(cx: &VerbContext<'_, B>, args: &VerifyArgs) -> VerbResult {
     let settings = args.from.settings(cx.settings)?;
-    let cx = &Cx { settings: &settings, ..*cx };
+    let cx = &VerbContext { settings: &settings, ..*cx };
     let target = cx.target(&args.inventory)?;
     let output = cx.output(&target);
     let loaded = cx.load(&target)?;
     block_on(async {
-        let mut stop = Interrupts::catch()?;
-        let seen = cx.observe(&mut stop, &output, &loaded, Ask::Declared).await?;
+        let mut stop = InterruptSignals::catch()?;
+        let seen = cx.observe(&mut stop, &output, &loaded, ObservePurpose::Declared).await?;
         let cancel = B::Cancel::default();
         let work = cx.shown(&output, |events| cx.backend.verify(&loaded.0, seen, cx.settings, events, cancel.clone()));
         let report = cx.stoppable(&mut stop, work, &cancel).await;

@@ -2,9 +2,11 @@
 
 use super::shelf::shelf;
 use super::shipped::RECIPES;
-use super::{Edge, Export, Param, ParamType, Project, Recipe, Rule, Step, Verify};
-use crate::model::{Disruption, HostName, Level, Phase, Scope, Value};
-use crate::resource::Provision;
+use super::{
+    ParamType, Project, Recipe, RecipeEdge, RecipeParam, RecipeRule, RecipeStep, RecipeVerification, StepExport,
+};
+use crate::model::{DisruptionClass, HostName, StepPhase, StepScope, Value, VerifyLevel};
+use crate::resource::ProvidedItem;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -14,7 +16,7 @@ pub(super) const BUILT_IN: &str = "<built in>";
 
 /// A recipe in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct RecipeLine {
+pub struct RecipeSummary {
     pub name: String,
     pub summary: String,
     /// Its file, as shown in messages.
@@ -30,28 +32,28 @@ pub struct RecipeLine {
 
 /// All declarations of a recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct RecipePage {
+pub struct RecipeDetails {
     #[serde(flatten)]
-    pub line: RecipeLine,
-    pub params: Vec<ParamLine>,
+    pub line: RecipeSummary,
+    pub params: Vec<ParamDetails>,
     pub needs: Vec<String>,
     pub after: Vec<String>,
-    pub rules: Vec<RuleLine>,
-    pub steps: Vec<StepLine>,
-    pub verify: Vec<VerifyLine>,
-    pub uses: Vec<UseLine>,
-    pub fails_as: Vec<FailsLine>,
+    pub rules: Vec<RuleDetails>,
+    pub steps: Vec<StepDetails>,
+    pub verify: Vec<VerifyDetails>,
+    pub uses: Vec<StackUseDetails>,
+    pub fails_as: Vec<FailurePatternDetails>,
 }
 
 /// A failure message of a program, and its cause.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct FailsLine {
+pub struct FailurePatternDetails {
     pub text: String,
     pub cause: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct ParamLine {
+pub struct ParamDetails {
     pub name: String,
     /// `text`, `list of version`, `one of a, b`.
     #[serde(rename = "type")]
@@ -64,7 +66,7 @@ pub struct ParamLine {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct RuleLine {
+pub struct RuleDetails {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     pub require: String,
@@ -81,36 +83,36 @@ pub struct RuleLine {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct StepLine {
+pub struct StepDetails {
     pub name: String,
     pub kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub each: Option<String>,
-    pub scope: Scope,
+    pub scope: StepScope,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub disruption: Option<Disruption>,
+    pub disruption: Option<DisruptionClass>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effective_by: Vec<String>,
     pub needs: Vec<String>,
     pub after: Vec<String>,
     pub restart_on: Vec<String>,
     pub provides: Vec<String>,
-    pub exports: Vec<ExportLine>,
+    pub exports: Vec<ExportDetails>,
     pub place: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct ExportLine {
+pub struct ExportDetails {
     pub name: String,
     pub secret: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct VerifyLine {
+pub struct VerifyDetails {
     pub name: String,
-    pub level: Level,
+    pub level: VerifyLevel,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     /// Whether it is evaluated on the cluster instead of on hosts.
@@ -122,7 +124,7 @@ pub struct VerifyLine {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct UseLine {
+pub struct StackUseDetails {
     pub recipe: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
@@ -132,8 +134,8 @@ pub struct UseLine {
 }
 
 /// Lists every available recipe: the inventory's recipes by name, then the built-in ones.
-pub fn catalog(project: Option<&Project>) -> Vec<RecipeLine> {
-    let read = |project: &Project| -> Vec<RecipeLine> {
+pub fn catalog(project: Option<&Project>) -> Vec<RecipeSummary> {
+    let read = |project: &Project| -> Vec<RecipeSummary> {
         project.library.values().map(|recipe| line(project, recipe)).collect()
     };
     let mut lines = project.map(read).unwrap_or_default();
@@ -145,15 +147,15 @@ pub fn catalog(project: Option<&Project>) -> Vec<RecipeLine> {
 }
 
 /// Returns the page of a recipe. The inventory's recipe takes precedence over a built-in one.
-pub fn recipe_page(project: Option<&Project>, name: &str) -> Option<RecipePage> {
+pub fn recipe_page(project: Option<&Project>, name: &str) -> Option<RecipeDetails> {
     let own = project.filter(|project| project.library.contains_key(name));
     own.map_or_else(|| page(&shelf(), name), |project| page(project, name))
 }
 
-fn page(project: &Project, name: &str) -> Option<RecipePage> {
+fn page(project: &Project, name: &str) -> Option<RecipeDetails> {
     let recipe = project.library.get(name)?;
     let place = |span| project.sources.place(span);
-    Some(RecipePage {
+    Some(RecipeDetails {
         line: line(project, recipe),
         params: recipe.params.values().map(|param| self::param(param, place(param.span))).collect(),
         needs: recipe.needs.iter().map(edge).collect(),
@@ -165,13 +167,13 @@ fn page(project: &Project, name: &str) -> Option<RecipePage> {
         fails_as: recipe
             .fails_as
             .iter()
-            .map(|row| FailsLine { text: row.text.clone(), cause: row.cause.clone() })
+            .map(|row| FailurePatternDetails { text: row.text.clone(), cause: row.cause.clone() })
             .collect(),
     })
 }
 
-fn line(project: &Project, recipe: &Recipe) -> RecipeLine {
-    let through = |instance: &super::Instance| {
+fn line(project: &Project, recipe: &Recipe) -> RecipeSummary {
+    let through = |instance: &super::RecipeInstance| {
         let mut outer = instance.through.as_ref();
         std::iter::from_fn(move || {
             let stack = outer?;
@@ -180,9 +182,10 @@ fn line(project: &Project, recipe: &Recipe) -> RecipeLine {
         })
         .any(|is| is)
     };
-    let has = |own: &[std::sync::Arc<super::Instance>]| own.iter().any(|i| i.recipe.name == recipe.name || through(i));
+    let has =
+        |own: &[std::sync::Arc<super::RecipeInstance>]| own.iter().any(|i| i.recipe.name == recipe.name || through(i));
     let built_in = recipe.path.starts_with(BUILT_IN);
-    RecipeLine {
+    RecipeSummary {
         name: recipe.name.clone(),
         summary: recipe.summary.clone(),
         file: project.sources.path(recipe.span.file).to_string(),
@@ -193,8 +196,8 @@ fn line(project: &Project, recipe: &Recipe) -> RecipeLine {
     }
 }
 
-fn param(param: &Param, place: String) -> ParamLine {
-    ParamLine {
+fn param(param: &RecipeParam, place: String) -> ParamDetails {
+    ParamDetails {
         name: param.name.clone(),
         ty: words(&param.ty),
         required: param.default.is_none(),
@@ -221,20 +224,20 @@ fn words(ty: &ParamType) -> String {
 }
 
 /// Formats an edge in recipe syntax: `nvidia-driver/packages@effective`.
-pub(super) fn edge(edge: &Edge) -> String {
+pub(super) fn edge(edge: &RecipeEdge) -> String {
     let step = edge.step.as_ref().map_or_else(String::new, |step| format!("/{step}"));
     let optional = if edge.optional { "?" } else { "" };
     let phase = match edge.phase {
         // The default phase.
-        Phase::Effective => String::new(),
+        StepPhase::Effective => String::new(),
         other => format!("@{}", other.name()),
     };
     let barrier = edge.barrier.map_or_else(String::new, |b| format!(" on {} of the selected hosts", b.least.text()));
     format!("{}{step}{optional}{phase}{barrier}", edge.recipe)
 }
 
-fn rule(rule: &Rule, place: String) -> RuleLine {
-    RuleLine {
+fn rule(rule: &RecipeRule, place: String) -> RuleDetails {
+    RuleDetails {
         when: rule.when.as_ref().map(|when| when.source.clone()),
         require: rule.require.source.clone(),
         otherwise: rule.otherwise.clone(),
@@ -244,8 +247,8 @@ fn rule(rule: &Rule, place: String) -> RuleLine {
     }
 }
 
-fn step(step: &Step, place: String) -> StepLine {
-    StepLine {
+fn step(step: &RecipeStep, place: String) -> StepDetails {
+    StepDetails {
         name: step.name.clone(),
         kind: step.kind,
         when: step.when.as_ref().map(|when| when.source.clone()),
@@ -262,23 +265,23 @@ fn step(step: &Step, place: String) -> StepLine {
     }
 }
 
-pub(super) fn provision(provision: &Provision) -> String {
+pub(super) fn provision(provision: &ProvidedItem) -> String {
     match provision {
-        Provision::Path(path) => format!("file {path}"),
-        Provision::Unit(name) => format!("unit {name}"),
-        Provision::User(name) => format!("user {name}"),
-        Provision::Package(name) => format!("package {name}"),
-        Provision::Object(name) => format!("object {name}"),
-        Provision::Served(name) => format!("kind {name}"),
+        ProvidedItem::Path(path) => format!("file {path}"),
+        ProvidedItem::Unit(name) => format!("unit {name}"),
+        ProvidedItem::User(name) => format!("user {name}"),
+        ProvidedItem::Package(name) => format!("package {name}"),
+        ProvidedItem::Object(name) => format!("object {name}"),
+        ProvidedItem::Served(name) => format!("kind {name}"),
     }
 }
 
-fn export(export: &Export) -> ExportLine {
-    ExportLine { name: export.name.clone(), secret: export.secret }
+fn export(export: &StepExport) -> ExportDetails {
+    ExportDetails { name: export.name.clone(), secret: export.secret }
 }
 
-fn verify(verify: &Verify, place: String) -> VerifyLine {
-    VerifyLine {
+fn verify(verify: &RecipeVerification, place: String) -> VerifyDetails {
+    VerifyDetails {
         name: verify.name.clone(),
         level: verify.level,
         when: verify.when.as_ref().map(|when| when.source.clone()),
@@ -288,8 +291,8 @@ fn verify(verify: &Verify, place: String) -> VerifyLine {
     }
 }
 
-fn used(used: &super::Use, place: String) -> UseLine {
-    UseLine {
+fn used(used: &super::StackUse, place: String) -> StackUseDetails {
+    StackUseDetails {
         recipe: used.recipe.clone(),
         when: used.when.as_ref().map(|when| when.source.clone()),
         with: used.with.keys().cloned().collect(),

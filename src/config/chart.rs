@@ -1,16 +1,16 @@
 //! The dependency graph of some hosts as a value for output: steps in waves, and edges as declared.
 
-use super::{Edge, Project, Recipe, Share, Step, StepFilter};
+use super::{HostShare, Project, Recipe, RecipeEdge, RecipeStep, StepFilter};
 use crate::diag::Span;
-use crate::graph::{Endpoint, StepIndex, Why};
-use crate::model::{Disruption, HostName, Phase, Scope, StepId};
+use crate::graph::{DependencyKind, GraphEndpoint, StepIndex};
+use crate::model::{DisruptionClass, HostName, StepId, StepPhase, StepScope};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Steps in an order that respects every edge, with their dependencies.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Chart {
+pub struct DependencyChart {
     pub cluster: String,
     pub hosts: Vec<HostName>,
     pub steps: Vec<ChartStep>,
@@ -25,9 +25,9 @@ pub struct ChartStep {
     pub recipe: String,
     pub step: String,
     pub kind: &'static str,
-    pub scope: Scope,
+    pub scope: StepScope,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub disruption: Option<Disruption>,
+    pub disruption: Option<DisruptionClass>,
     /// How the step takes effect, if that needs more than its own commands.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effective_by: Vec<String>,
@@ -41,7 +41,7 @@ pub struct ChartStep {
 
 /// One end of an edge: a step or a whole recipe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct ChartEnd {
+pub struct ChartEndpoint {
     pub recipe: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
@@ -50,9 +50,9 @@ pub struct ChartEnd {
 /// `to` does not start before `from` has reached `phase`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ChartEdge {
-    pub from: ChartEnd,
-    pub to: ChartEnd,
-    pub phase: Phase,
+    pub from: ChartEndpoint,
+    pub to: ChartEndpoint,
+    pub phase: StepPhase,
     /// `order`, `needs`, `after`, `barrier`, `restart_on` or `export`.
     pub why: &'static str,
     /// For a barrier: how many of the selected hosts must have reached the phase.
@@ -63,7 +63,7 @@ pub struct ChartEdge {
     pub place: Option<String>,
 }
 
-impl ChartEnd {
+impl ChartEndpoint {
     /// Returns whether `step` is this end or belongs to it.
     pub fn holds(&self, step: &ChartStep) -> bool {
         self.recipe == step.recipe && self.step.as_ref().is_none_or(|name| *name == step.step)
@@ -78,7 +78,7 @@ impl ChartEnd {
     }
 }
 
-impl Share {
+impl HostShare {
     /// Returns the share as text: `2`, `90%`.
     pub fn text(self) -> String {
         match self {
@@ -89,7 +89,7 @@ impl Share {
 }
 
 /// Returns the dependency graph of the steps on `hosts` that `filter` includes.
-pub fn chart(project: &Project, hosts: &[HostName], filter: &StepFilter) -> Chart {
+pub fn chart(project: &Project, hosts: &[HostName], filter: &StepFilter) -> DependencyChart {
     let on = applied(project, hosts);
     let waves = project.graph.waves();
     let mut kept: Vec<StepIndex> = project.graph.order().to_vec();
@@ -105,7 +105,7 @@ pub fn chart(project: &Project, hosts: &[HostName], filter: &StepFilter) -> Char
     for (at, index) in kept.iter().enumerate() {
         by_wave.entry(waves[index.0 as usize]).or_default().push(at);
     }
-    Chart {
+    DependencyChart {
         cluster: project.cluster.clone(),
         hosts: hosts.to_vec(),
         edges: edges(project, &steps),
@@ -115,10 +115,10 @@ pub fn chart(project: &Project, hosts: &[HostName], filter: &StepFilter) -> Char
 }
 
 /// Hosts of each recipe: those to which it is applied, and those from which it is removed.
-type Applied<'p> = BTreeMap<&'p str, (Vec<HostName>, Vec<HostName>)>;
+type HostsByRecipe<'p> = BTreeMap<&'p str, (Vec<HostName>, Vec<HostName>)>;
 
-fn applied<'p>(project: &'p Project, hosts: &[HostName]) -> Applied<'p> {
-    let mut on = Applied::new();
+fn applied<'p>(project: &'p Project, hosts: &[HostName]) -> HostsByRecipe<'p> {
+    let mut on = HostsByRecipe::new();
     for host in hosts {
         for instance in project.instances.get(host).into_iter().flatten() {
             let (present, absent) = on.entry(instance.recipe.name.as_str()).or_default();
@@ -131,12 +131,12 @@ fn applied<'p>(project: &'p Project, hosts: &[HostName]) -> Applied<'p> {
     on
 }
 
-fn step(project: &Project, id: &StepId, on: &Applied<'_>) -> Option<ChartStep> {
+fn step(project: &Project, id: &StepId, on: &HostsByRecipe<'_>) -> Option<ChartStep> {
     let recipe = project.recipes.get(&*id.recipe)?;
     let step = recipe.steps.iter().find(|step| step.name == *id.step)?;
     let (hosts, removed) = on.get(&*id.recipe).cloned().unwrap_or_default();
     let (hosts, removed) = match step.scope {
-        Scope::Cluster => (through_cluster(project, &hosts), through_cluster(project, &removed)),
+        StepScope::Cluster => (through_cluster(project, &hosts), through_cluster(project, &removed)),
         _ => (hosts, removed),
     };
     Some(ChartStep {
@@ -159,7 +159,7 @@ fn through_cluster(project: &Project, hosts: &[HostName]) -> Vec<HostName> {
 
 /// Returns the edges between `steps`: first the order inside each recipe, then the declared edges.
 pub(super) fn edges(project: &Project, steps: &[ChartStep]) -> Vec<ChartEdge> {
-    let here = |end: &ChartEnd| steps.iter().any(|step| end.holds(step));
+    let here = |end: &ChartEndpoint| steps.iter().any(|step| end.holds(step));
     let recipes: BTreeSet<&str> = steps.iter().map(|step| step.recipe.as_str()).collect();
     let own = project.recipes.values().filter(|recipe| recipes.contains(recipe.name.as_str()));
     let mut edges: Vec<ChartEdge> = own.flat_map(|recipe| order(recipe, &here)).collect();
@@ -168,7 +168,7 @@ pub(super) fn edges(project: &Project, steps: &[ChartStep]) -> Vec<ChartEdge> {
         to: end(&link.to),
         phase: link.phase,
         why: link.why.name(),
-        least: least(project, &link.to, link.span).filter(|_| link.why == Why::Barrier).map(Share::text),
+        least: least(project, &link.to, link.span).filter(|_| link.why == DependencyKind::Barrier).map(HostShare::text),
         place: Some(project.sources.place(link.span)),
     });
     edges.extend(declared.filter(|edge| here(&edge.from) && here(&edge.to)));
@@ -176,27 +176,30 @@ pub(super) fn edges(project: &Project, steps: &[ChartStep]) -> Vec<ChartEdge> {
 }
 
 /// Returns the edges between consecutive steps of a recipe. Steps that are not in the chart do not interrupt the order.
-fn order(recipe: &Recipe, here: &impl Fn(&ChartEnd) -> bool) -> Vec<ChartEdge> {
-    let end = |step: &std::sync::Arc<Step>| ChartEnd { recipe: recipe.name.clone(), step: Some(step.name.clone()) };
-    let kept: Vec<ChartEnd> = recipe.steps.iter().map(end).filter(here).collect();
-    let pair = |pair: &[ChartEnd]| ChartEdge {
+fn order(recipe: &Recipe, here: &impl Fn(&ChartEndpoint) -> bool) -> Vec<ChartEdge> {
+    let end = |step: &std::sync::Arc<RecipeStep>| ChartEndpoint {
+        recipe: recipe.name.clone(),
+        step: Some(step.name.clone()),
+    };
+    let kept: Vec<ChartEndpoint> = recipe.steps.iter().map(end).filter(here).collect();
+    let pair = |pair: &[ChartEndpoint]| ChartEdge {
         from: pair[0].clone(),
         to: pair[1].clone(),
-        phase: Phase::Configured,
-        why: Why::Order.name(),
+        phase: StepPhase::Configured,
+        why: DependencyKind::Order.name(),
         least: None,
         place: None,
     };
     kept.windows(2).map(pair).collect()
 }
 
-fn end(end: &Endpoint) -> ChartEnd {
-    ChartEnd { recipe: end.recipe.clone(), step: end.step.clone() }
+fn end(end: &GraphEndpoint) -> ChartEndpoint {
+    ChartEndpoint { recipe: end.recipe.clone(), step: end.step.clone() }
 }
 
 /// Finds the share of the edge at `span`: the graph does not store shares.
-fn least(project: &Project, to: &Endpoint, span: Span) -> Option<Share> {
+fn least(project: &Project, to: &GraphEndpoint, span: Span) -> Option<HostShare> {
     let recipe = project.recipes.get(&to.recipe)?;
     let edges = recipe.needs.iter().chain(recipe.steps.iter().flat_map(|step| &step.needs));
-    edges.filter(|edge: &&Edge| edge.span == span).find_map(|edge| Some(edge.barrier?.least))
+    edges.filter(|edge: &&RecipeEdge| edge.span == span).find_map(|edge| Some(edge.barrier?.least))
 }

@@ -2,14 +2,14 @@
 
 use super::scalar::{self, describe, shorten};
 use super::table::{no_time, not_a_bool, not_a_duration, out_of_range, quoted, wrong_type};
-use super::{Data, Key, Need, Node, unknown};
+use super::{PendingInput, YamlData, YamlKey, YamlNode, unknown};
 use crate::diag::{Code, Diag, Span};
 use crate::model::{SecretStore, Value};
-use crate::resource::{Field, Fields, Type};
+use crate::resource::{FieldSpec, FieldType, FieldValues};
 use std::collections::BTreeSet;
 
 /// Access to the local files that fields refer to.
-pub(super) trait Local {
+pub(super) trait FieldFileReader {
     /// Returns the text of a file, or `{ base64: … }` of its bytes.
     ///
     /// # Errors
@@ -39,15 +39,15 @@ pub(super) trait Local {
     ///
     /// # Errors
     /// Why the file cannot be read or rendered.
-    fn template(&self, path: &str, span: Span) -> Result<Rendered, Box<Diag>>;
+    fn template(&self, path: &str, span: Span) -> Result<RenderedFile, Box<Diag>>;
 }
 
 /// The result of a check.
 #[derive(Debug, Default)]
-pub(super) struct Checked {
-    pub fields: Fields,
+pub(super) struct CheckedFields {
+    pub fields: FieldValues,
     /// Fields whose value is not known yet, by path (`env.HOME`), with the reason.
-    pub deferred: Vec<(String, Need)>,
+    pub deferred: Vec<(String, PendingInput)>,
     /// Paths of facts that local template files read.
     pub reads: BTreeSet<String>,
     pub diags: Vec<Diag>,
@@ -55,36 +55,41 @@ pub(super) struct Checked {
 
 /// The result of rendering a local file.
 #[derive(Debug)]
-pub(super) enum Rendered {
+pub(super) enum RenderedFile {
     Known { text: String, reads: BTreeSet<String> },
-    Waits(Need),
+    Waits(PendingInput),
 }
 
 /// Checks `node` against `table`. `what` describes it in messages, with its article: `a file`.
-pub(super) fn check(node: &Node, table: &'static [Field], what: &str, local: &dyn Local) -> Checked {
-    let mut check = Check { local, deferred: Vec::new(), reads: BTreeSet::new(), diags: Vec::new() };
+pub(super) fn check(
+    node: &YamlNode,
+    table: &'static [FieldSpec],
+    what: &str,
+    local: &dyn FieldFileReader,
+) -> CheckedFields {
+    let mut check = FieldChecker { local, deferred: Vec::new(), reads: BTreeSet::new(), diags: Vec::new() };
     let fields = check.table(node, table, what, "");
-    Checked { fields, deferred: check.deferred, reads: check.reads, diags: check.diags }
+    CheckedFields { fields, deferred: check.deferred, reads: check.reads, diags: check.diags }
 }
 
-struct Check<'c> {
-    local: &'c dyn Local,
-    deferred: Vec<(String, Need)>,
+struct FieldChecker<'c> {
+    local: &'c dyn FieldFileReader,
+    deferred: Vec<(String, PendingInput)>,
     reads: BTreeSet<String>,
     diags: Vec<Diag>,
 }
 
 /// A value without a result: its error is among the diagnostics, or it is deferred.
-struct Refused;
+struct RefusedValue;
 
-type Got = Result<Value, Refused>;
+type CheckedValue = Result<Value, RefusedValue>;
 
-impl Check<'_> {
-    fn table(&mut self, node: &Node, table: &'static [Field], what: &str, path: &str) -> Fields {
-        let mut fields = Fields::default();
-        let entries: &[(Key, Node)] = match &node.data {
-            Data::Map(entries) => entries,
-            Data::Null => &[],
+impl FieldChecker<'_> {
+    fn table(&mut self, node: &YamlNode, table: &'static [FieldSpec], what: &str, path: &str) -> FieldValues {
+        let mut fields = FieldValues::default();
+        let entries: &[(YamlKey, YamlNode)] = match &node.data {
+            YamlData::Map(entries) => entries,
+            YamlData::Null => &[],
             _ => {
                 self.diags.push(wrong_type(node, what, "a map"));
                 return fields;
@@ -98,7 +103,7 @@ impl Check<'_> {
                 meant.extend(unknown::meant(&key.text, &known));
                 continue;
             };
-            if matches!(value.data, Data::Null) {
+            if matches!(value.data, YamlData::Null) {
                 continue;
             }
             if let Ok(value) = self.field(field, value, &join(path, field.name)) {
@@ -110,108 +115,117 @@ impl Check<'_> {
     }
 
     /// Reports missing fields, except fields that an unknown key probably means.
-    fn missing(&mut self, entries: &[(Key, Node)], meant: &[&str], table: &[Field], what: &str, span: Span) {
-        let given = |field: &&Field| {
-            entries.iter().any(|(key, node)| key.text == field.name && !matches!(node.data, Data::Null))
+    fn missing(
+        &mut self,
+        entries: &[(YamlKey, YamlNode)],
+        meant: &[&str],
+        table: &[FieldSpec],
+        what: &str,
+        span: Span,
+    ) {
+        let given = |field: &&FieldSpec| {
+            entries.iter().any(|(key, node)| key.text == field.name && !matches!(node.data, YamlData::Null))
         };
-        let lacks = |field: &&Field| field.required && !given(field) && !meant.contains(&field.name);
+        let lacks = |field: &&FieldSpec| field.required && !given(field) && !meant.contains(&field.name);
         for field in table.iter().filter(lacks) {
             self.diags.push(Diag::error(Code::MissingKey, format!("{what} needs `{}`", field.name)).at(span));
         }
     }
 
-    fn field(&mut self, field: &Field, node: &Node, path: &str) -> Got {
+    fn field(&mut self, field: &FieldSpec, node: &YamlNode, path: &str) -> CheckedValue {
         match (field.ty, field.name) {
-            (Type::LocalFile, "template") => self.template(node, path),
+            (FieldType::LocalFile, "template") => self.template(node, path),
             (ty, _) => self.value(ty, node, path),
         }
     }
 
-    fn value(&mut self, ty: Type, node: &Node, path: &str) -> Got {
-        if let Data::Unknown(need) = &node.data {
+    fn value(&mut self, ty: FieldType, node: &YamlNode, path: &str) -> CheckedValue {
+        if let YamlData::Unknown(need) = &node.data {
             self.deferred.push((path.to_owned(), need.clone()));
-            return Err(Refused);
+            return Err(RefusedValue);
         }
         match ty {
-            Type::List(inner) => self.list(*inner, node, path),
-            Type::Map(inner) => self.map(*inner, node, path),
-            Type::Table(table) => {
+            FieldType::List(inner) => self.list(*inner, node, path),
+            FieldType::Map(inner) => self.map(*inner, node, path),
+            FieldType::Table(table) => {
                 let fields = self.table(node, table, &quoted(path), path);
                 Ok(Value::Object(fields.0.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()))
             }
-            Type::Any => Ok(self.any(node, path)),
+            FieldType::Any => Ok(self.any(node, path)),
             _ => self.scalar(ty, node, path),
         }
     }
 
-    fn list(&mut self, inner: Type, node: &Node, path: &str) -> Got {
-        let Data::Seq(items) = &node.data else {
+    fn list(&mut self, inner: FieldType, node: &YamlNode, path: &str) -> CheckedValue {
+        let YamlData::Seq(items) = &node.data else {
             let diag = wrong_type(node, &quoted(path), "a list");
             let hint = match &node.data {
-                Data::Scalar { text, .. } => Some(format!("write `[{}]`", shorten(text))),
+                YamlData::Scalar { text, .. } => Some(format!("write `[{}]`", shorten(text))),
                 _ => None,
             };
             self.diags.push(Diag { hint, ..diag });
-            return Err(Refused);
+            return Err(RefusedValue);
         };
-        let values: Vec<Got> =
+        let values: Vec<CheckedValue> =
             items.iter().enumerate().map(|(at, item)| self.value(inner, item, &format!("{path}[{at}]"))).collect();
         values.into_iter().collect::<Result<Vec<_>, _>>().map(Value::Array)
     }
 
-    fn map(&mut self, inner: Type, node: &Node, path: &str) -> Got {
-        let Data::Map(entries) = &node.data else {
+    fn map(&mut self, inner: FieldType, node: &YamlNode, path: &str) -> CheckedValue {
+        let YamlData::Map(entries) = &node.data else {
             return self.refuse(wrong_type(node, &quoted(path), "a map"));
         };
-        let pair = |(key, node): &(Key, Node)| Ok((key.text.clone(), self.value(inner, node, &join(path, &key.text))?));
-        let values: Vec<Result<_, Refused>> = entries.iter().map(pair).collect();
+        let pair = |(key, node): &(YamlKey, YamlNode)| {
+            Ok((key.text.clone(), self.value(inner, node, &join(path, &key.text))?))
+        };
+        let values: Vec<Result<_, RefusedValue>> = entries.iter().map(pair).collect();
         values.into_iter().collect::<Result<_, _>>().map(Value::Object)
     }
 
     /// Returns any value unchecked. Parts that are not known yet defer it.
-    fn any(&mut self, node: &Node, path: &str) -> Value {
+    fn any(&mut self, node: &YamlNode, path: &str) -> Value {
         if let Some(need) = super::render::first_need(node) {
             self.deferred.push((path.to_owned(), need));
         }
         scalar::value(node)
     }
 
-    fn scalar(&mut self, ty: Type, node: &Node, path: &str) -> Got {
-        let Data::Scalar { text, quoted } = &node.data else {
+    fn scalar(&mut self, ty: FieldType, node: &YamlNode, path: &str) -> CheckedValue {
+        let YamlData::Scalar { text, quoted } = &node.data else {
             return self.refuse(wrong_type(node, &super::table::quoted(path), expected(ty)));
         };
         let result = match ty {
-            Type::Text => Ok(Value::from(text.as_str())),
-            Type::LocalFile => self.local.source(text, node.span),
-            Type::LocalDocuments => self.local.documents(text, node.span),
-            Type::LocalPath => self.local.locate(text, node.span),
-            _ => typed(ty, Scalar { node, text, quoted: *quoted, path }),
+            FieldType::Text => Ok(Value::from(text.as_str())),
+            FieldType::LocalFile => self.local.source(text, node.span),
+            FieldType::LocalDocuments => self.local.documents(text, node.span),
+            FieldType::LocalPath => self.local.locate(text, node.span),
+            _ => typed(ty, TypedScalar { node, text, quoted: *quoted, path }),
         };
         result.or_else(|diag| self.refuse(*diag))
     }
 
-    fn template(&mut self, node: &Node, path: &str) -> Got {
+    fn template(&mut self, node: &YamlNode, path: &str) -> CheckedValue {
         let text = match &node.data {
-            Data::Unknown(_) => return self.value(Type::Text, node, path),
-            Data::Scalar { text, .. } => text,
-            _ => return self.refuse(wrong_type(node, &quoted(path), expected(Type::LocalFile))),
+            YamlData::Unknown(_) => return self.value(FieldType::Text, node, path),
+            YamlData::Scalar { text, .. } => text,
+            _ => return self.refuse(wrong_type(node, &quoted(path), expected(FieldType::LocalFile))),
         };
         match self.local.template(text, node.span) {
-            Ok(Rendered::Known { text, reads }) => {
+            Ok(RenderedFile::Known { text, reads }) => {
                 self.reads.extend(reads);
                 Ok(Value::from(text))
             }
-            Ok(Rendered::Waits(need)) => {
+            Ok(RenderedFile::Waits(need)) => {
                 self.deferred.push((path.to_owned(), need));
-                Err(Refused)
+                Err(RefusedValue)
             }
             Err(diag) => self.refuse(*diag),
         }
     }
 
-    fn refuse(&mut self, diag: Diag) -> Got {
+    fn refuse(&mut self, diag: Diag) -> CheckedValue {
         self.diags.push(diag);
-        Err(Refused)
+        Err(RefusedValue)
     }
 }
 
@@ -222,59 +236,59 @@ fn join(path: &str, name: &str) -> String {
     }
 }
 
-fn expected(ty: Type) -> &'static str {
+fn expected(ty: FieldType) -> &'static str {
     match ty {
-        Type::Bool => "`true` or `false`",
-        Type::Int { .. } => "a whole number",
-        Type::Duration | Type::Wait => "a duration",
-        Type::Mode => "quoted octal text",
-        Type::Path => "an absolute path",
-        Type::LocalFile | Type::LocalPath | Type::LocalDocuments => "a path in the inventory's tree",
+        FieldType::Bool => "`true` or `false`",
+        FieldType::Int { .. } => "a whole number",
+        FieldType::Duration | FieldType::Wait => "a duration",
+        FieldType::Mode => "quoted octal text",
+        FieldType::Path => "an absolute path",
+        FieldType::LocalFile | FieldType::LocalPath | FieldType::LocalDocuments => "a path in the inventory's tree",
         _ => "text",
     }
 }
 
 /// A scalar that is being typed.
-struct Scalar<'n> {
-    node: &'n Node,
+struct TypedScalar<'n> {
+    node: &'n YamlNode,
     text: &'n str,
     quoted: bool,
     path: &'n str,
 }
 
-impl Scalar<'_> {
+impl TypedScalar<'_> {
     fn bad(&self, why: impl std::fmt::Display) -> Diag {
         Diag::error(Code::BadValue, format!("`{}` {why}, found `{}`", self.path, shorten(self.text))).at(self.node.span)
     }
 
-    fn wrong(&self, ty: Type) -> Diag {
+    fn wrong(&self, ty: FieldType) -> Diag {
         wrong_type(self.node, &quoted(self.path), expected(ty))
     }
 }
 
-type Typed = Result<Value, Box<Diag>>;
+type ParsedScalar = Result<Value, Box<Diag>>;
 
-fn typed(ty: Type, scalar: Scalar<'_>) -> Typed {
+fn typed(ty: FieldType, scalar: TypedScalar<'_>) -> ParsedScalar {
     match ty {
-        Type::Line => line(&scalar),
-        Type::Path => scalar::host_path(scalar.text).map(Value::from).map_err(|why| scalar.bad(why).into()),
-        Type::Mode => mode(&scalar),
-        Type::Bool => boolean(&scalar),
-        Type::Int { min, max } => int(&scalar, min, max),
-        Type::Version => version(&scalar),
-        Type::Duration | Type::Wait => match scalar::duration(scalar.text) {
-            Some(0) if ty == Type::Duration => Err(no_time(scalar.node, &quoted(scalar.path)).into()),
+        FieldType::Line => line(&scalar),
+        FieldType::Path => scalar::host_path(scalar.text).map(Value::from).map_err(|why| scalar.bad(why).into()),
+        FieldType::Mode => mode(&scalar),
+        FieldType::Bool => boolean(&scalar),
+        FieldType::Int { min, max } => int(&scalar, min, max),
+        FieldType::Version => version(&scalar),
+        FieldType::Duration | FieldType::Wait => match scalar::duration(scalar.text) {
+            Some(0) if ty == FieldType::Duration => Err(no_time(scalar.node, &quoted(scalar.path)).into()),
             Some(seconds) => Ok(Value::from(seconds)),
             None => Err(not_a_duration(scalar.node, &quoted(scalar.path)).into()),
         },
-        Type::Enum(known) => one_of(&scalar, known),
-        Type::Name => name(&scalar),
-        Type::Secret => secret(&scalar),
+        FieldType::Enum(known) => one_of(&scalar, known),
+        FieldType::Name => name(&scalar),
+        FieldType::Secret => secret(&scalar),
         _ => Ok(Value::from(scalar.text)),
     }
 }
 
-fn line(scalar: &Scalar<'_>) -> Typed {
+fn line(scalar: &TypedScalar<'_>) -> ParsedScalar {
     match scalar.text.contains(['\n', '\r']) {
         true => Err(Box::new(
             Diag::error(Code::BadValue, format!("`{}` must be a single line", scalar.path)).at(scalar.node.span),
@@ -283,7 +297,7 @@ fn line(scalar: &Scalar<'_>) -> Typed {
     }
 }
 
-fn mode(scalar: &Scalar<'_>) -> Typed {
+fn mode(scalar: &TypedScalar<'_>) -> ParsedScalar {
     let bits = scalar::mode(scalar.text);
     match (bits, scalar.quoted) {
         (Some(bits), true) => Ok(Value::from(bits)),
@@ -298,22 +312,22 @@ fn mode(scalar: &Scalar<'_>) -> Typed {
     }
 }
 
-fn boolean(scalar: &Scalar<'_>) -> Typed {
+fn boolean(scalar: &TypedScalar<'_>) -> ParsedScalar {
     match (scalar.quoted, scalar::boolean(scalar.text)) {
         (false, Some(value)) => Ok(Value::Bool(value)),
         _ => Err(Box::new(not_a_bool(scalar.node, &quoted(scalar.path)))),
     }
 }
 
-fn int(scalar: &Scalar<'_>, min: i64, max: i64) -> Typed {
+fn int(scalar: &TypedScalar<'_>, min: i64, max: i64) -> ParsedScalar {
     match scalar::int(scalar.text).filter(|_| !scalar.quoted) {
         Some(number) if (min..=max).contains(&number) => Ok(Value::from(number)),
         Some(number) => Err(Box::new(out_of_range(scalar.node, &quoted(scalar.path), number, min, max))),
-        None => Err(Box::new(scalar.wrong(Type::Int { min, max }))),
+        None => Err(Box::new(scalar.wrong(FieldType::Int { min, max }))),
     }
 }
 
-fn version(scalar: &Scalar<'_>) -> Typed {
+fn version(scalar: &TypedScalar<'_>) -> ParsedScalar {
     match is_version(scalar.text) {
         true => Ok(Value::from(scalar.text)),
         false => Err(Box::new(scalar.bad("must be a version"))),
@@ -327,7 +341,7 @@ pub(super) fn is_version(text: &str) -> bool {
     text.len() <= 128 && text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric()) && text.bytes().all(inner)
 }
 
-fn one_of(scalar: &Scalar<'_>, known: &[&str]) -> Typed {
+fn one_of(scalar: &TypedScalar<'_>, known: &[&str]) -> ParsedScalar {
     match known.contains(&scalar.text) {
         true => Ok(Value::from(scalar.text)),
         false => {
@@ -337,7 +351,7 @@ fn one_of(scalar: &Scalar<'_>, known: &[&str]) -> Typed {
     }
 }
 
-fn name(scalar: &Scalar<'_>) -> Typed {
+fn name(scalar: &TypedScalar<'_>) -> ParsedScalar {
     match scalar::is_name(scalar.text) {
         true => Ok(Value::from(scalar.text)),
         false => {
@@ -346,7 +360,7 @@ fn name(scalar: &Scalar<'_>) -> Typed {
     }
 }
 
-fn secret(scalar: &Scalar<'_>) -> Typed {
+fn secret(scalar: &TypedScalar<'_>) -> ParsedScalar {
     match SecretStore::mentions(scalar.text) {
         true => Ok(Value::from(scalar.text)),
         false => {
@@ -358,7 +372,7 @@ fn secret(scalar: &Scalar<'_>) -> Typed {
 }
 
 /// Describes the value of `node` for messages about parameters.
-pub(super) fn found(node: &Node) -> String {
+pub(super) fn found(node: &YamlNode) -> String {
     describe(node)
 }
 
@@ -369,7 +383,7 @@ mod tests {
 
     struct Nothing;
 
-    impl Local for Nothing {
+    impl FieldFileReader for Nothing {
         fn source(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
             Err(Box::new(Diag::error(Code::Unreadable, path.to_owned()).at(span)))
         }
@@ -378,28 +392,28 @@ mod tests {
             self.source(path, span)
         }
 
-        fn template(&self, _: &str, _: Span) -> Result<Rendered, Box<Diag>> {
-            Ok(Rendered::Waits(Need::Facts))
+        fn template(&self, _: &str, _: Span) -> Result<RenderedFile, Box<Diag>> {
+            Ok(RenderedFile::Waits(PendingInput::Facts))
         }
     }
 
-    const INNER: &[Field] = &[Field::required("key", Type::Line, "")];
-    const TABLE: &[Field] = &[
-        Field::required("path", Type::Path, ""),
-        Field::optional("mode", Type::Mode, ""),
-        Field::optional("backup", Type::Bool, ""),
-        Field::optional("count", Type::Int { min: 1, max: 9 }, ""),
-        Field::optional("version", Type::Version, ""),
-        Field::optional("wait", Type::Duration, ""),
-        Field::optional("state", Type::Enum(&["running", "stopped"]), ""),
-        Field::optional("names", Type::List(&Type::Name), ""),
-        Field::optional("env", Type::Map(&Type::Text), ""),
-        Field::optional("inner", Type::Table(INNER), ""),
-        Field::optional("password", Type::Secret, ""),
-        Field::optional("template", Type::LocalFile, ""),
+    const INNER: &[FieldSpec] = &[FieldSpec::required("key", FieldType::Line, "")];
+    const TABLE: &[FieldSpec] = &[
+        FieldSpec::required("path", FieldType::Path, ""),
+        FieldSpec::optional("mode", FieldType::Mode, ""),
+        FieldSpec::optional("backup", FieldType::Bool, ""),
+        FieldSpec::optional("count", FieldType::Int { min: 1, max: 9 }, ""),
+        FieldSpec::optional("version", FieldType::Version, ""),
+        FieldSpec::optional("wait", FieldType::Duration, ""),
+        FieldSpec::optional("state", FieldType::Enum(&["running", "stopped"]), ""),
+        FieldSpec::optional("names", FieldType::List(&FieldType::Name), ""),
+        FieldSpec::optional("env", FieldType::Map(&FieldType::Text), ""),
+        FieldSpec::optional("inner", FieldType::Table(INNER), ""),
+        FieldSpec::optional("password", FieldType::Secret, ""),
+        FieldSpec::optional("template", FieldType::LocalFile, ""),
     ];
 
-    fn checked(text: &str) -> Checked {
+    fn checked(text: &str) -> CheckedFields {
         let mut diags = Vec::new();
         let node = super::super::yaml::parse(FileId(0), text, &mut diags).unwrap();
         assert!(diags.is_empty(), "{diags:?}");
@@ -463,7 +477,7 @@ mod tests {
     #[test]
     fn what_waits_is_named() {
         let checked = checked("{path: /x, template: a.conf}");
-        assert_eq!(checked.deferred, [("template".to_owned(), Need::Facts)]);
+        assert_eq!(checked.deferred, [("template".to_owned(), PendingInput::Facts)]);
         assert!(checked.diags.is_empty());
     }
 }

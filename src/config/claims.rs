@@ -1,61 +1,62 @@
 //! Finds steps of one host that declare the same resource differently.
 
-use super::expand::{Expanded, Expander, State};
-use super::{Host, Instance, Step};
-use crate::diag::{Code, Diag, Diags, Span};
+use super::expand::{ExpandedStep, ExpansionState, StepExpander};
+use super::{Host, RecipeInstance, RecipeStep};
+use crate::diag::{Code, Diag, DiagList, Span};
 use crate::model::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Finds conflicts. Hosts with the same recipes and values are checked once.
 #[derive(Default)]
-pub(super) struct Claims {
+pub(super) struct ConflictFinder {
     seen: HashSet<Vec<usize>>,
 }
 
 /// All claims of the steps of one host.
 #[derive(Default)]
-struct Claimed {
-    whole: HashMap<Key, Claim>,
+struct HostClaims {
+    whole: HashMap<ClaimKey, StepClaim>,
     /// Claims on parts of a resource; of several parts, only the first.
-    parts: HashMap<Key, Claim>,
+    parts: HashMap<ClaimKey, StepClaim>,
 }
 
-type Key = (&'static str, String);
+type ClaimKey = (&'static str, String);
 
 #[derive(Clone)]
-struct Claim {
+struct StepClaim {
     step: String,
     span: Span,
     desired: Value,
     absent: bool,
 }
 
-impl Claims {
+impl ConflictFinder {
     /// Returns whether a host with the same recipes was checked before, provided that no step depends on the host.
-    pub fn looked_at(&mut self, expander: &Expander<'_>, own: &[Arc<Instance>]) -> bool {
-        let shared =
-            |instance: &Arc<Instance>| instance.recipe.steps.iter().all(|step| expander.is_shared(instance, step));
+    pub fn looked_at(&mut self, expander: &StepExpander<'_>, own: &[Arc<RecipeInstance>]) -> bool {
+        let shared = |instance: &Arc<RecipeInstance>| {
+            instance.recipe.steps.iter().all(|step| expander.is_shared(instance, step))
+        };
         own.iter().all(shared) && !self.seen.insert(own.iter().map(|instance| Arc::as_ptr(instance) as usize).collect())
     }
 
     /// Compares the claims of all steps of one host.
-    pub fn host(&self, host: &Host, turns: &[(&Arc<Step>, Arc<[Expanded]>)], diags: &mut Diags) {
-        let mut claims = Claimed::default();
+    pub fn host(&self, host: &Host, turns: &[(&Arc<RecipeStep>, Arc<[ExpandedStep]>)], diags: &mut DiagList) {
+        let mut claims = HostClaims::default();
         for (step, turns) in turns {
             turns.iter().for_each(|turn| claim(step, turn, host, &mut claims, diags));
         }
     }
 }
 
-impl Claim {
+impl StepClaim {
     /// Returns whether the claim removes the resource.
     fn goes(&self) -> bool {
         self.absent || self.desired["absent"] == true
     }
 
     /// Returns whether this claim and `other` conflict. Two removals of a path never conflict, whatever their kinds.
-    fn contradicts(&self, other: &Claim, kind: &str) -> bool {
+    fn contradicts(&self, other: &StepClaim, kind: &str) -> bool {
         match (self.goes(), other.goes()) {
             (true, true) => kind != "path" && self.desired != other.desired,
             (false, false) => self.desired != other.desired,
@@ -64,9 +65,10 @@ impl Claim {
     }
 }
 
-fn claim(step: &Step, turn: &Expanded, host: &Host, claims: &mut Claimed, diags: &mut Diags) {
-    let State::Resource(resource) = &turn.state else { return };
-    let own = Claim { step: turn.id.to_string(), span: step.span, desired: resource.claimed(), absent: turn.absent };
+fn claim(step: &RecipeStep, turn: &ExpandedStep, host: &Host, claims: &mut HostClaims, diags: &mut DiagList) {
+    let ExpansionState::Resource(resource) = &turn.state else { return };
+    let own =
+        StepClaim { step: turn.id.to_string(), span: step.span, desired: resource.claimed(), absent: turn.absent };
     for key in resource.claims() {
         match claims.whole.get(&key) {
             Some(first) if first.contradicts(&own, key.0) => diags.push(conflict(&key, first, &own, host)),
@@ -85,7 +87,7 @@ fn claim(step: &Step, turn: &Expanded, host: &Host, claims: &mut Claimed, diags:
     }
 }
 
-fn conflict((kind, title): &Key, first: &Claim, again: &Claim, host: &Host) -> Diag {
+fn conflict((kind, title): &ClaimKey, first: &StepClaim, again: &StepClaim, host: &Host) -> Diag {
     let message = format!("`{}` and `{}` declare the {kind} `{title}` differently", first.step, again.step);
     let diag = Diag::error(Code::Conflict, message)
         .at(again.span)
@@ -96,7 +98,7 @@ fn conflict((kind, title): &Key, first: &Claim, again: &Claim, host: &Host) -> D
 
 /// Reports a claim on a part of a resource that another step claims as a whole. `later` is the place of the claim that
 /// was read second.
-fn overlap((kind, title): &Key, part: &Claim, whole: &Claim, later: Span, host: &Host) -> Diag {
+fn overlap((kind, title): &ClaimKey, part: &StepClaim, whole: &StepClaim, later: Span, host: &Host) -> Diag {
     let message =
         format!("`{}` declares a part of the {kind} `{title}`, which `{}` declares entirely", part.step, whole.step);
     let other = if part.span == later { whole.span } else { part.span };

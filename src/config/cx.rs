@@ -1,8 +1,8 @@
 //! Shared state of a load: diagnostics, secrets, and the directory tree that files may come from.
 
-use super::notify::LateSecret;
-use super::{Data, LoadOptions, Node, table};
-use crate::diag::{Code, Diag, Diags, FileId, Sources, Span};
+use super::notify::DeferredSecret;
+use super::{LoadOptions, YamlData, YamlNode, table};
+use crate::diag::{Code, Diag, DiagList, FileId, SourceMap, Span};
 use crate::model::SecretStore;
 use camino::{Utf8Path, Utf8PathBuf};
 use secrecy::SecretString;
@@ -12,9 +12,9 @@ use std::io::Read;
 /// Files larger than this are not read. Bytes.
 const MAX_FILE: u64 = 64 << 20;
 
-pub(super) struct Cx<'o> {
-    pub diags: Diags,
-    pub sources: Sources,
+pub(super) struct LoadContext<'o> {
+    pub diags: DiagList,
+    pub sources: SourceMap,
     pub secrets: SecretStore,
     /// Environment variables that secrets were read from.
     pub secret_variables: BTreeSet<String>,
@@ -27,11 +27,11 @@ pub(super) struct Cx<'o> {
     pub unread: Vec<String>,
 }
 
-impl<'o> Cx<'o> {
+impl<'o> LoadContext<'o> {
     pub fn new(options: &'o LoadOptions<'o>, root: Utf8PathBuf) -> Self {
         Self {
-            diags: Diags::default(),
-            sources: Sources::default(),
+            diags: DiagList::default(),
+            sources: SourceMap::default(),
             secrets: SecretStore::default(),
             secret_variables: BTreeSet::new(),
             options,
@@ -46,7 +46,7 @@ impl<'o> Cx<'o> {
     }
 
     /// Reads a YAML file. Messages show it as `shown`.
-    pub fn read_yaml(&mut self, path: &Utf8Path, shown: &Utf8Path, span: Option<Span>) -> Option<(FileId, Node)> {
+    pub fn read_yaml(&mut self, path: &Utf8Path, shown: &Utf8Path, span: Option<Span>) -> Option<(FileId, YamlNode)> {
         match read_text(path) {
             Ok(text) => self.parse(shown, text),
             Err(why) => {
@@ -60,7 +60,7 @@ impl<'o> Cx<'o> {
         }
     }
 
-    pub fn parse(&mut self, shown: &Utf8Path, text: String) -> Option<(FileId, Node)> {
+    pub fn parse(&mut self, shown: &Utf8Path, text: String) -> Option<(FileId, YamlNode)> {
         let file = self.sources.add(shown, text.as_str());
         let node = super::yaml::parse(file, &text, &mut self.diags.0)?;
         Some((file, node))
@@ -76,14 +76,14 @@ impl<'o> Cx<'o> {
     }
 
     /// Reads a secret from `{ env: NAME }` or `{ file: PATH }` and returns its placeholder.
-    pub fn secret(&mut self, node: &Node, what: &str) -> Option<String> {
-        if !matches!(node.data, Data::Map(_)) {
+    pub fn secret(&mut self, node: &YamlNode, what: &str) -> Option<String> {
+        if !matches!(node.data, YamlData::Map(_)) {
             let message = format!("{what} is a secret and must not be in plain text");
             let diag = Diag::error(Code::BadValue, message).at(node.span);
             self.push(diag.hint("write `{ env: NAME }` or `{ file: PATH }`"));
             return None;
         }
-        let table = table::Table::open(node, "a secret", &["env", "file"], &mut self.diags)?;
+        let table = table::YamlTable::open(node, "a secret", &["env", "file"], &mut self.diags)?;
         match (table.get("env"), table.get("file")) {
             (Some(env), None) => self.secret_env(env),
             (None, Some(file)) => self.secret_file(file),
@@ -96,13 +96,13 @@ impl<'o> Cx<'o> {
 
     /// Like [`secret`](Self::secret), for a secret that is needed only to send notifications: if it is missing, that is
     /// reported when it is needed.
-    pub fn late_secret(&mut self, node: &Node, what: &str) -> Option<LateSecret> {
-        if !matches!(node.data, Data::Map(_)) {
+    pub fn late_secret(&mut self, node: &YamlNode, what: &str) -> Option<DeferredSecret> {
+        if !matches!(node.data, YamlData::Map(_)) {
             // Reports a secret in plain text with the same message as any other secret.
             self.secret(node, what);
             return None;
         }
-        let table = table::Table::open(node, "a secret", &["env", "file"], &mut self.diags)?;
+        let table = table::YamlTable::open(node, "a secret", &["env", "file"], &mut self.diags)?;
         match (table.get("env"), table.get("file")) {
             (Some(env), None) => {
                 let name = table::text(env, "env", &mut self.diags)?;
@@ -110,7 +110,7 @@ impl<'o> Cx<'o> {
                     Some(value) => Ok(self.keep(&name, value, env.span)?),
                     None => Err(format!("the environment variable `{name}` is not set")),
                 };
-                Some(LateSecret { label: format!("env {name}"), value })
+                Some(DeferredSecret { label: format!("env {name}"), value })
             }
             (None, Some(file)) => self.late_file(file),
             _ => {
@@ -120,7 +120,7 @@ impl<'o> Cx<'o> {
         }
     }
 
-    fn late_file(&mut self, node: &Node) -> Option<LateSecret> {
+    fn late_file(&mut self, node: &YamlNode) -> Option<DeferredSecret> {
         let text = table::text(node, "file", &mut self.diags)?;
         let failed = |why: String| Err(format!("the secret file `{text}` cannot be read: {why}"));
         let value = match self.secret_path(&text, node.span) {
@@ -134,10 +134,10 @@ impl<'o> Cx<'o> {
                 Err(why) => failed(why),
             },
         };
-        Some(LateSecret { label: format!("file {text}"), value })
+        Some(DeferredSecret { label: format!("file {text}"), value })
     }
 
-    fn secret_env(&mut self, node: &Node) -> Option<String> {
+    fn secret_env(&mut self, node: &YamlNode) -> Option<String> {
         let name = table::text(node, "env", &mut self.diags)?;
         match self.secret_variable(&name) {
             Some(value) => self.keep(&name, value, node.span),
@@ -155,7 +155,7 @@ impl<'o> Cx<'o> {
         (self.options.env)(name)
     }
 
-    fn secret_file(&mut self, node: &Node) -> Option<String> {
+    fn secret_file(&mut self, node: &YamlNode) -> Option<String> {
         let text = table::text(node, "file", &mut self.diags)?;
         let path = match self.secret_path(&text, node.span) {
             Ok(path) => path,

@@ -1,27 +1,27 @@
 //! Reads digests from the lock file next to the inventory, for steps that declare none.
 
-use crate::artifact::{Address, Lock, Sha256, lock_path};
-use crate::diag::{Code, Diag, Diags};
+use crate::artifact::{ArtifactLockFile, HttpUrl, Sha256Digest, lock_path};
+use crate::diag::{Code, Diag, DiagList};
 use crate::model::Value;
-use crate::resource::Fields;
+use crate::resource::FieldValues;
 use camino::{Utf8Path, Utf8PathBuf};
 
 /// The lock file, and whether this run computes missing digests.
 #[derive(Debug, Default)]
-pub(super) struct Digests {
-    lock: Lock,
+pub(super) struct LockedDigests {
+    lock: ArtifactLockFile,
     /// Canonical path of the inventory's folder. File names are relative to it.
     root: Utf8PathBuf,
     learn: bool,
 }
 
-impl Digests {
+impl LockedDigests {
     /// Reads the lock file of an inventory. A missing lock file has no digests.
-    pub fn read(inventory: &Utf8Path, root: &Utf8Path, learn: bool, diags: &mut Diags) -> Self {
-        let lock = Lock::read(&lock_path(inventory)).unwrap_or_else(|error| {
+    pub fn read(inventory: &Utf8Path, root: &Utf8Path, learn: bool, diags: &mut DiagList) -> Self {
+        let lock = ArtifactLockFile::read(&lock_path(inventory)).unwrap_or_else(|error| {
             let diag = Diag::error(Code::Unreadable, error.to_string());
             diags.push(diag.hint("remove it and run `forge fetch --lock` to create it again"));
-            Lock::default()
+            ArtifactLockFile::default()
         });
         Self { lock, root: root.to_owned(), learn }
     }
@@ -34,12 +34,12 @@ impl Digests {
     }
 
     /// Adds the digest from the lock file to an artifact's fields if they declare none.
-    pub fn complete(&self, fields: &mut Fields) {
+    pub fn complete(&self, fields: &mut FieldValues) {
         if fields.has("sha256") {
             return;
         }
         let known = name(fields, &self.root).and_then(|name| self.lock.get(&name));
-        let learned = self.learn.then(Sha256::unknown);
+        let learned = self.learn.then(Sha256Digest::unknown);
         if let Some(sha256) = known.or(learned) {
             fields.0.insert("sha256", Value::from(sha256.as_str()));
         }
@@ -47,9 +47,9 @@ impl Digests {
 }
 
 /// Returns the key of an artifact's source in the lock file.
-fn name(fields: &Fields, root: &Utf8Path) -> Option<String> {
+fn name(fields: &FieldValues, root: &Utf8Path) -> Option<String> {
     match (fields.text("url"), fields.text("file")) {
-        (Some(url), _) => Some(Address::parse(url).ok()?.to_string()),
+        (Some(url), _) => Some(HttpUrl::parse(url).ok()?.to_string()),
         (None, Some(file)) => Some(Utf8Path::new(file).strip_prefix(root).unwrap_or(file.into()).to_string()),
         (None, None) => None,
     }
@@ -59,9 +59,9 @@ fn name(fields: &Fields, root: &Utf8Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn completed(lock: &Lock, learn: bool, entries: &[(&'static str, &str)]) -> Option<String> {
-        let digests = Digests { lock: lock.clone(), root: "/srv/site".into(), learn };
-        let mut fields = Fields(entries.iter().map(|(key, value)| (*key, Value::from(*value))).collect());
+    fn completed(lock: &ArtifactLockFile, learn: bool, entries: &[(&'static str, &str)]) -> Option<String> {
+        let digests = LockedDigests { lock: lock.clone(), root: "/srv/site".into(), learn };
+        let mut fields = FieldValues(entries.iter().map(|(key, value)| (*key, Value::from(*value))).collect());
         digests.complete(&mut fields);
         fields.text("sha256").map(str::to_owned)
     }
@@ -70,7 +70,7 @@ mod tests {
     fn the_lock_file_gives_what_a_step_leaves_out() {
         let (one, two) = ("1".repeat(64), "2".repeat(64));
         let noted = [("https://h/x.run".to_owned(), one.clone()), ("files/y.tgz".to_owned(), two.clone())];
-        let lock = Lock { artifacts: noted.into_iter().collect(), ..Lock::default() };
+        let lock = ArtifactLockFile { artifacts: noted.into_iter().collect(), ..ArtifactLockFile::default() };
         assert_eq!(completed(&lock, false, &[("url", "https://H/x.run")]), Some(one));
         assert_eq!(completed(&lock, false, &[("file", "/srv/site/files/y.tgz")]), Some(two));
         assert_eq!(completed(&lock, false, &[("url", "https://h/z.run")]), None);

@@ -1,7 +1,7 @@
 //! The `drift:` settings: which findings drift ignores and until when, how long it keeps history, and what it may run.
 
-use super::filter::Pattern;
-use super::notify::Recipient;
+use super::filter::NamePattern;
+use super::notify::NotifyRecipient;
 use crate::diag::Span;
 use jiff::civil::Date;
 
@@ -11,7 +11,7 @@ pub const KEEP_DAYS: u32 = 90;
 /// `drift:`.
 #[derive(Clone, Debug)]
 pub struct DriftPolicy {
-    pub ignore: Vec<Ignore>,
+    pub ignore: Vec<DriftIgnoreRule>,
     /// Days to keep history on the controller.
     pub keep_days: u32,
     /// Whether a recipe's own checks run even if the host cannot prevent them from writing.
@@ -19,7 +19,7 @@ pub struct DriftPolicy {
     /// Whether each host stores when its findings were first seen.
     pub first_seen_on_host: bool,
     /// Recipients of a notification when the findings change.
-    pub notify: Vec<Recipient>,
+    pub notify: Vec<NotifyRecipient>,
     /// Whether similar hosts are compared with each other, and how outliers are reported.
     pub outliers: Option<OutlierMode>,
 }
@@ -68,30 +68,30 @@ impl Default for DriftPolicy {
 
 /// A path or step that drift ignores, with a reason and an expiry date.
 #[derive(Clone, Debug)]
-pub struct Ignore {
-    pub what: Ignored,
+pub struct DriftIgnoreRule {
+    pub what: DriftIgnoreKind,
     /// The pattern as declared: `/etc/motd`, `base/banner`.
     pub text: String,
     pub why: String,
     /// The last day on which the rule is effective.
     pub until: Date,
     pub span: Span,
-    pub(super) pattern: Pattern,
+    pub(super) pattern: NamePattern,
 }
 
 /// Whether the rule ignores paths or steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ignored {
+pub enum DriftIgnoreKind {
     Path,
     Step,
 }
 
-impl Ignore {
+impl DriftIgnoreRule {
     /// Returns whether the rule covers this step of the recipe, or one of the step's paths.
     pub fn covers<'p>(&self, recipe: &str, step: &str, paths: impl IntoIterator<Item = &'p str>) -> bool {
         match self.what {
-            Ignored::Path => paths.into_iter().any(|path| self.pattern.is_match(path)),
-            Ignored::Step => self.pattern.admits(recipe, step),
+            DriftIgnoreKind::Path => paths.into_iter().any(|path| self.pattern.is_match(path)),
+            DriftIgnoreKind::Step => self.pattern.admits(recipe, step),
         }
     }
 

@@ -13,19 +13,19 @@ const MAX: u64 = 16 << 20;
 
 /// Every local file that was read, by the recipe's folder and the file's name.
 #[derive(Debug, Default)]
-pub(super) struct Files {
+pub(super) struct LocalFileStore {
     root: Utf8PathBuf,
-    read: RwLock<BTreeMap<(Utf8PathBuf, String), Result<Value, Refusal>>>,
+    read: RwLock<BTreeMap<(Utf8PathBuf, String), Result<Value, FileRefusal>>>,
     /// Set at the end of a load: a plan does no file I/O.
     closed: AtomicBool,
     /// Canonical paths of files that are too large to be read at load.
-    found: RwLock<BTreeMap<(Utf8PathBuf, String), Result<Utf8PathBuf, Refusal>>>,
+    found: RwLock<BTreeMap<(Utf8PathBuf, String), Result<Utf8PathBuf, FileRefusal>>>,
 }
 
 /// An error without its place: several steps may refer to one file.
-type Refusal = Diag;
+type FileRefusal = Diag;
 
-impl Files {
+impl LocalFileStore {
     pub fn new(root: Utf8PathBuf) -> Self {
         Self { root, ..Self::default() }
     }

@@ -2,27 +2,27 @@
 
 use super::Project;
 use crate::diag::{Code, Diag};
-use crate::model::Level;
+use crate::model::VerifyLevel;
 use globset::{GlobBuilder, GlobMatcher};
 use std::sync::OnceLock;
 
 /// Selects steps on the command line (`--step`, `--skip`). A pattern is a recipe or `recipe/step`, with globs.
 #[derive(Clone, Debug, Default)]
 pub struct StepFilter {
-    only: Vec<Pattern>,
-    skip: Vec<Pattern>,
+    only: Vec<NamePattern>,
+    skip: Vec<NamePattern>,
     /// Deepest level to include; `None` for no limit.
-    deepest: Option<Level>,
+    deepest: Option<VerifyLevel>,
 }
 
 /// A name or a glob pattern over names.
 #[derive(Clone, Debug)]
-pub(super) struct Pattern {
+pub(super) struct NamePattern {
     text: String,
     matcher: OnceLock<Option<GlobMatcher>>,
 }
 
-impl Pattern {
+impl NamePattern {
     pub fn new(text: &str) -> Self {
         Self { text: text.to_owned(), matcher: OnceLock::new() }
     }
@@ -43,23 +43,23 @@ impl Pattern {
 
 impl StepFilter {
     pub fn new(only: &[String], skip: &[String]) -> Self {
-        let patterns = |list: &[String]| list.iter().map(|text| Pattern::new(text)).collect();
+        let patterns = |list: &[String]| list.iter().map(|text| NamePattern::new(text)).collect();
         Self { only: patterns(only), skip: patterns(skip), deepest: None }
     }
 
     /// Returns the same filter, limited to `level` and above.
-    pub fn down_to(&self, level: Level) -> Self {
+    pub fn down_to(&self, level: VerifyLevel) -> Self {
         Self { deepest: Some(level), ..self.clone() }
     }
 
     /// Returns whether the filter includes steps and verifications of that level.
-    pub fn admits_level(&self, level: Level) -> bool {
+    pub fn admits_level(&self, level: VerifyLevel) -> bool {
         self.deepest.is_none_or(|deepest| level <= deepest)
     }
 
     /// Returns the patterns as typed: those of `--step`, then those of `--skip`.
     pub fn patterns(&self) -> (Vec<String>, Vec<String>) {
-        let texts = |list: &[Pattern]| list.iter().map(|pattern| pattern.text.clone()).collect();
+        let texts = |list: &[NamePattern]| list.iter().map(|pattern| pattern.text.clone()).collect();
         (texts(&self.only), texts(&self.skip))
     }
 
@@ -70,13 +70,13 @@ impl StepFilter {
 
     /// Returns whether the filter includes the step.
     pub fn admits(&self, recipe: &str, step: &str) -> bool {
-        let any = |list: &[Pattern]| list.iter().any(|pattern| pattern.admits(recipe, step));
+        let any = |list: &[NamePattern]| list.iter().any(|pattern| pattern.admits(recipe, step));
         (self.only.is_empty() || any(&self.only)) && !any(&self.skip)
     }
 
     /// Returns whether the filter includes the recipe's verification, which is included only with the whole recipe.
     pub fn admits_recipe(&self, recipe: &str) -> bool {
-        let any = |list: &[Pattern]| list.iter().any(|pattern| pattern.is_match(recipe));
+        let any = |list: &[NamePattern]| list.iter().any(|pattern| pattern.is_match(recipe));
         (self.only.is_empty() || any(&self.only)) && !any(&self.skip)
     }
 
@@ -85,7 +85,7 @@ impl StepFilter {
     pub fn check(&self, project: &Project) -> Option<Diag> {
         let steps: Vec<(&str, &str)> =
             project.recipes.values().flat_map(|r| r.steps.iter().map(|s| (r.name.as_str(), s.name.as_str()))).collect();
-        let fits = |pattern: &Pattern| steps.iter().any(|(recipe, step)| pattern.admits(recipe, step));
+        let fits = |pattern: &NamePattern| steps.iter().any(|(recipe, step)| pattern.admits(recipe, step));
         if let Some(unused) = self.only.iter().chain(&self.skip).find(|pattern| !fits(pattern)) {
             return Some(unused.fits_nothing(&steps));
         }
@@ -94,7 +94,7 @@ impl StepFilter {
     }
 }
 
-impl Pattern {
+impl NamePattern {
     fn fits_nothing(&self, steps: &[(&str, &str)]) -> Diag {
         let diag = Diag::error(Code::EmptySelector, format!("`{}` matches no step of the inventory", self.text));
         if let Some((recipe, step)) = steps.iter().find(|(_, step)| *step == self.text) {

@@ -1,12 +1,14 @@
 //! Turns entries of `apply:` into recipes on hosts: expands stacks, resolves parameters and shares equal instances.
 
-use super::cx::Cx;
-use super::inventory::{Entry, Resolved, Var};
+use super::cx::LoadContext;
+use super::inventory::{ApplyEntry, HostVar, ResolvedInventory};
 use super::recipe::params::typed;
-use super::render::Renderer;
+use super::render::TreeRenderer;
 use super::statics::templates;
-use super::template::{Bindings, Eval, Form, Program, Programs, Root, plain, tree};
-use super::{Data, Instance, Key, Node, Recipe, Sourced, Through, Use, scalar};
+use super::template::{
+    EvalOutcome, ProgramCache, TemplateBindings, TemplateForm, TemplateProgram, TemplateRoot, plain, tree,
+};
+use super::{Recipe, RecipeInstance, SourcedValue, StackInstance, StackUse, YamlData, YamlKey, YamlNode, scalar};
 use crate::diag::{Code, Diag, Span};
 use crate::model::{HostName, Value};
 use indexmap::IndexMap;
@@ -14,7 +16,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Available recipes: those of the inventory and the built-in ones.
-pub(super) type Library = IndexMap<String, Arc<Recipe>>;
+pub(super) type RecipeLibrary = IndexMap<String, Arc<Recipe>>;
 
 /// Maximum number of uses after stacks are expanded. Recipes that each use the next one twice double the number per
 /// level.
@@ -23,26 +25,26 @@ const MAX_USES: usize = 10_000;
 const MAX_LEVELS: usize = 32;
 
 /// The applied recipes and their instances on hosts.
-pub(super) struct Applied {
-    pub instances: IndexMap<HostName, Vec<Arc<Instance>>>,
+pub(super) struct AppliedRecipes {
+    pub instances: IndexMap<HostName, Vec<Arc<RecipeInstance>>>,
     /// Applied recipes, without stacks, in order of their first declaration.
     pub recipes: IndexMap<String, Arc<Recipe>>,
 }
 
 /// Places every entry. Errors in values are reported once, regardless of how many hosts share them.
 pub(super) fn place(
-    resolved: &Resolved,
-    library: &Library,
-    programs: &Programs,
+    resolved: &ResolvedInventory,
+    library: &RecipeLibrary,
+    programs: &ProgramCache,
     broken: &HashSet<Span>,
-    cx: &mut Cx<'_>,
-) -> Applied {
-    let mut placing = Placing {
+    cx: &mut LoadContext<'_>,
+) -> AppliedRecipes {
+    let mut placing = RecipePlacer {
         resolved,
         library,
         programs,
         broken,
-        applied: Applied {
+        applied: AppliedRecipes {
             instances: resolved.hosts.keys().map(|host| (host.clone(), Vec::new())).collect(),
             recipes: IndexMap::new(),
         },
@@ -57,21 +59,21 @@ pub(super) fn place(
 }
 
 /// A recipe that is applied twice, with both places.
-type Overlap = (String, Span, Span);
+type ApplyOverlap = (String, Span, Span);
 
-struct Placing<'a> {
-    resolved: &'a Resolved,
-    library: &'a Library,
-    programs: &'a Programs,
+struct RecipePlacer<'a> {
+    resolved: &'a ResolvedInventory,
+    library: &'a RecipeLibrary,
+    programs: &'a ProgramCache,
     /// Templates whose errors are already reported.
     broken: &'a HashSet<Span>,
-    applied: Applied,
-    overlaps: IndexMap<Overlap, Vec<HostName>>,
+    applied: AppliedRecipes,
+    overlaps: IndexMap<ApplyOverlap, Vec<HostName>>,
     uses: usize,
 }
 
 /// One recipe that is being placed on some hosts.
-struct Job<'j> {
+struct PlacementJob<'j> {
     recipe: &'j Arc<Recipe>,
     /// The place of the recipe's name in the entry.
     span: Span,
@@ -79,29 +81,29 @@ struct Job<'j> {
     /// The stack that uses it.
     stack: Option<&'j str>,
     hosts: Vec<usize>,
-    with: &'j [(Key, Node)],
+    with: &'j [(YamlKey, YamlNode)],
     /// The stack with its parameters per host, for the templates of `with`.
-    outer: &'j [Arc<Through>],
+    outer: &'j [Arc<StackInstance>],
 }
 
-impl Job<'_> {
+impl PlacementJob<'_> {
     fn from(&self) -> String {
         self.stack.map_or_else(|| "with".to_owned(), |stack| format!("stack {stack}"))
     }
 
-    fn outer(&self, at: usize) -> Option<&BTreeMap<String, Sourced>> {
+    fn outer(&self, at: usize) -> Option<&BTreeMap<String, SourcedValue>> {
         self.outer.get(at).map(|outer| outer.params.as_ref())
     }
 }
 
-impl Placing<'_> {
-    fn entry(&mut self, entry: &Entry, cx: &mut Cx<'_>) {
+impl RecipePlacer<'_> {
+    fn entry(&mut self, entry: &ApplyEntry, cx: &mut LoadContext<'_>) {
         let (name, span) = &entry.raw.recipe;
         let Some(recipe) = self.library.get(name) else {
             cx.push(unknown_recipe(name, *span, self.library, cx.options.embedded));
             return;
         };
-        let job = Job {
+        let job = PlacementJob {
             recipe,
             span: *span,
             absent: entry.raw.absent,
@@ -113,7 +115,7 @@ impl Placing<'_> {
         self.job(&job, &mut Vec::new(), cx);
     }
 
-    fn job(&mut self, job: &Job<'_>, path: &mut Vec<String>, cx: &mut Cx<'_>) {
+    fn job(&mut self, job: &PlacementJob<'_>, path: &mut Vec<String>, cx: &mut LoadContext<'_>) {
         report_unknown_params(job, cx);
         let params = self.params(job, cx);
         if job.recipe.uses.is_empty() {
@@ -128,11 +130,11 @@ impl Placing<'_> {
 
     fn used(
         &mut self,
-        job: &Job<'_>,
-        used: &Use,
-        params: &[Arc<BTreeMap<String, Sourced>>],
+        job: &PlacementJob<'_>,
+        used: &StackUse,
+        params: &[Arc<BTreeMap<String, SourcedValue>>],
         path: &mut Vec<String>,
-        cx: &mut Cx<'_>,
+        cx: &mut LoadContext<'_>,
     ) {
         // `statics` reports unknown names and cycles, for recipes that are not used as well.
         let Some(recipe) = self.library.get(&used.recipe).filter(|recipe| !path.contains(&recipe.name)) else { return };
@@ -147,17 +149,22 @@ impl Placing<'_> {
                 hosts.push(*host);
                 let through = job.outer.get(at);
                 let key = (Arc::as_ptr(params) as usize, through.map(|outer| Arc::as_ptr(outer) as usize));
-                let new =
-                    || Arc::new(Through { stack: job.recipe.clone(), params: params.clone(), outer: through.cloned() });
+                let new = || {
+                    Arc::new(StackInstance {
+                        stack: job.recipe.clone(),
+                        params: params.clone(),
+                        outer: through.cloned(),
+                    })
+                };
                 outer.push(shared.entry(key).or_insert_with(new).clone());
             }
         }
-        let with: Vec<(Key, Node)> = used
+        let with: Vec<(YamlKey, YamlNode)> = used
             .with
             .iter()
-            .map(|(name, (node, span))| (Key { text: name.clone(), span: *span }, node.clone()))
+            .map(|(name, (node, span))| (YamlKey { text: name.clone(), span: *span }, node.clone()))
             .collect();
-        let inner = Job {
+        let inner = PlacementJob {
             recipe,
             span: job.span,
             absent: job.absent,
@@ -170,7 +177,7 @@ impl Placing<'_> {
     }
 
     /// Counts a use and reports the first one above the limit.
-    fn may_use(&mut self, used: &Use, path: &[String], cx: &mut Cx<'_>) -> bool {
+    fn may_use(&mut self, used: &StackUse, path: &[String], cx: &mut LoadContext<'_>) -> bool {
         let before = self.uses;
         let deep = path.len() > MAX_LEVELS;
         self.uses = if deep { MAX_USES + 1 } else { before + 1 };
@@ -185,25 +192,31 @@ impl Placing<'_> {
         self.uses <= MAX_USES
     }
 
-    fn is_used(&self, used: &Use, host: usize, params: &BTreeMap<String, Sourced>, cx: &mut Cx<'_>) -> bool {
+    fn is_used(
+        &self,
+        used: &StackUse,
+        host: usize,
+        params: &BTreeMap<String, SourcedValue>,
+        cx: &mut LoadContext<'_>,
+    ) -> bool {
         let Some(when) = &used.when else { return true };
-        let text = (when.source.as_str(), Form::Expression, when.span);
+        let text = (when.source.as_str(), TemplateForm::Expression, when.span);
         if self.broken.contains(&when.span) || self.lacks(&[text], params) {
             return false;
         }
         let bindings = self.bindings(host, Some(params));
-        let mut renderer = Renderer::new(self.programs, &cx.sources, &bindings);
+        let mut renderer = TreeRenderer::new(self.programs, &cx.sources, &bindings);
         let result = renderer.condition(when);
         let diags = renderer.diags;
         diags.into_iter().for_each(|diag| cx.push(diag));
-        matches!(result, Some(Eval::Known { value: true, .. }))
+        matches!(result, Some(EvalOutcome::Known { value: true, .. }))
     }
 
     /// Returns the parameters of each host of the job. Hosts with equal values and origins share them.
-    fn params(&self, job: &Job<'_>, cx: &mut Cx<'_>) -> Vec<Arc<BTreeMap<String, Sourced>>> {
+    fn params(&self, job: &PlacementJob<'_>, cx: &mut LoadContext<'_>) -> Vec<Arc<BTreeMap<String, SourcedValue>>> {
         let templates = job.with.iter().any(|(_, node)| has_template(node));
-        let mut shared: HashMap<Vec<usize>, Arc<BTreeMap<String, Sourced>>> = HashMap::new();
-        let mut equal: HashMap<String, Arc<BTreeMap<String, Sourced>>> = HashMap::new();
+        let mut shared: HashMap<Vec<usize>, Arc<BTreeMap<String, SourcedValue>>> = HashMap::new();
+        let mut equal: HashMap<String, Arc<BTreeMap<String, SourcedValue>>> = HashMap::new();
         let mut all = Vec::with_capacity(job.hosts.len());
         for (at, host) in job.hosts.iter().enumerate() {
             let key = (!templates).then(|| self.fingerprint(job.recipe, *host));
@@ -232,22 +245,28 @@ impl Placing<'_> {
             .collect()
     }
 
-    fn host_params(&self, job: &Job<'_>, at: usize, host: usize, cx: &mut Cx<'_>) -> BTreeMap<String, Sourced> {
+    fn host_params(
+        &self,
+        job: &PlacementJob<'_>,
+        at: usize,
+        host: usize,
+        cx: &mut LoadContext<'_>,
+    ) -> BTreeMap<String, SourcedValue> {
         let (with, failed) = self.rendered_with(job, at, host, cx);
         let vars = &self.resolved.vars[host];
         let mut params = BTreeMap::new();
         for param in job.recipe.params.values().filter(|param| !failed.contains(param.name.as_str())) {
-            let given = with.iter().find(|(key, node)| key.text == param.name && !matches!(node.data, Data::Null));
+            let given = with.iter().find(|(key, node)| key.text == param.name && !matches!(node.data, YamlData::Null));
             let found = match (given, vars.get(&param.name)) {
                 (Some((_, node)), _) => Some((node, job.from())),
-                (None, Some(Var { node, from })) => Some((node.as_ref(), from.to_string())),
+                (None, Some(HostVar { node, from })) => Some((node.as_ref(), from.to_string())),
                 (None, None) => None,
             };
             let value = match found {
                 Some((node, from)) => match typed(&param.ty, node, &param.name, cx) {
                     // A secret that cannot be read is already reported.
                     Ok(Value::Null) => continue,
-                    Ok(value) => Sourced { value, span: Some(node.span), from },
+                    Ok(value) => SourcedValue { value, span: Some(node.span), from },
                     Err(diag) => {
                         cx.push(diag.also(param.span, format!("declared in `{}`", job.recipe.name)));
                         continue;
@@ -255,7 +274,7 @@ impl Placing<'_> {
                 },
                 None => match &param.default {
                     Some(value) => {
-                        Sourced { value: value.clone(), span: Some(param.span), from: "recipe default".to_owned() }
+                        SourcedValue { value: value.clone(), span: Some(param.span), from: "recipe default".to_owned() }
                     }
                     None if param.unread => continue,
                     None => {
@@ -272,13 +291,13 @@ impl Placing<'_> {
     /// Renders `with`. The second part of the result names the parameters with errors.
     fn rendered_with<'j>(
         &self,
-        job: &Job<'j>,
+        job: &PlacementJob<'j>,
         at: usize,
         host: usize,
-        cx: &mut Cx<'_>,
-    ) -> (Vec<(Key, Node)>, HashSet<&'j str>) {
+        cx: &mut LoadContext<'_>,
+    ) -> (Vec<(YamlKey, YamlNode)>, HashSet<&'j str>) {
         let bindings = self.bindings(host, job.outer(at));
-        let mut renderer = Renderer::new(self.programs, &cx.sources, &bindings);
+        let mut renderer = TreeRenderer::new(self.programs, &cx.sources, &bindings);
         let mut failed = HashSet::new();
         let mut with = Vec::with_capacity(job.with.len());
         for (key, node) in job.with {
@@ -300,33 +319,34 @@ impl Placing<'_> {
 
     /// Returns whether templates read parameters for which a stack has no value. Missing values and unknown names are
     /// reported elsewhere.
-    fn lacks(&self, texts: &[(&str, Form, Span)], outer: &BTreeMap<String, Sourced>) -> bool {
+    fn lacks(&self, texts: &[(&str, TemplateForm, Span)], outer: &BTreeMap<String, SourcedValue>) -> bool {
         texts.iter().any(|(text, form, _)| {
             let program = self.programs.get(text, *form);
-            let mut reads = program.iter().flat_map(Program::reads).filter(|read| read.root == Root::Params);
+            let mut reads =
+                program.iter().flat_map(TemplateProgram::reads).filter(|read| read.root == TemplateRoot::Params);
             reads.any(|read| read.path.first().is_some_and(|name| !outer.contains_key(name)))
         })
     }
 
-    fn bindings(&self, host: usize, params: Option<&BTreeMap<String, Sourced>>) -> Bindings {
-        let Some((_, host)) = self.resolved.hosts.get_index(host) else { return Bindings::default() };
-        Bindings {
+    fn bindings(&self, host: usize, params: Option<&BTreeMap<String, SourcedValue>>) -> TemplateBindings {
+        let Some((_, host)) = self.resolved.hosts.get_index(host) else { return TemplateBindings::default() };
+        TemplateBindings {
             params: params.map(|params| sourced_tree("params", params)),
             vars: Some(sourced_tree("vars", &host.vars)),
             host: Some(host_tree(host)),
-            ..Bindings::default()
+            ..TemplateBindings::default()
         }
     }
 
-    fn instances(&mut self, job: &Job<'_>, params: &[Arc<BTreeMap<String, Sourced>>]) {
+    fn instances(&mut self, job: &PlacementJob<'_>, params: &[Arc<BTreeMap<String, SourcedValue>>]) {
         let name = |at: &usize| self.resolved.hosts.get_index(*at).map(|(name, _)| name.clone());
         let selection: Arc<Vec<HostName>> = Arc::new(job.hosts.iter().filter_map(name).collect());
-        let mut shared: HashMap<(usize, Option<usize>), Arc<Instance>> = HashMap::new();
+        let mut shared: HashMap<(usize, Option<usize>), Arc<RecipeInstance>> = HashMap::new();
         for (at, (host, params)) in selection.iter().zip(params).enumerate() {
             let through = job.outer.get(at);
             let key = (Arc::as_ptr(params) as usize, through.map(|outer| Arc::as_ptr(outer) as usize));
             let instance = shared.entry(key).or_insert_with(|| {
-                Arc::new(Instance {
+                Arc::new(RecipeInstance {
                     recipe: job.recipe.clone(),
                     absent: job.absent,
                     params: BTreeMap::clone(params),
@@ -343,7 +363,7 @@ impl Placing<'_> {
         }
     }
 
-    fn insert(&mut self, host: &HostName, instance: Arc<Instance>) {
+    fn insert(&mut self, host: &HostName, instance: Arc<RecipeInstance>) {
         let Some(own) = self.applied.instances.get_mut(host) else { return };
         match own.iter().find(|other| other.recipe.name == instance.recipe.name) {
             Some(first) => {
@@ -354,7 +374,7 @@ impl Placing<'_> {
         }
     }
 
-    fn report_overlaps(&mut self, cx: &mut Cx<'_>) {
+    fn report_overlaps(&mut self, cx: &mut LoadContext<'_>) {
         for ((recipe, first, again), hosts) in std::mem::take(&mut self.overlaps) {
             let message = format!("recipe `{recipe}` is applied twice to {}", names(&hosts));
             let diag = Diag::error(Code::EntryOverlap, message)
@@ -381,7 +401,7 @@ pub(super) fn names(hosts: &[HostName]) -> String {
 }
 
 /// Returns the error for an unknown recipe. Suggests a similar name, including built-in recipes that were not read.
-pub(super) fn unknown_recipe(name: &str, span: Span, library: &Library, built_in: &[(&str, &str)]) -> Diag {
+pub(super) fn unknown_recipe(name: &str, span: Span, library: &RecipeLibrary, built_in: &[(&str, &str)]) -> Diag {
     let diag = Diag::error(Code::UnknownRecipe, format!("recipe `{name}` not found")).at(span);
     let known = library.keys().map(String::as_str).chain(built_in.iter().map(|(name, _)| *name));
     match diag.suggest(name, known) {
@@ -392,7 +412,7 @@ pub(super) fn unknown_recipe(name: &str, span: Span, library: &Library, built_in
     }
 }
 
-fn report_unknown_params(job: &Job<'_>, cx: &mut Cx<'_>) {
+fn report_unknown_params(job: &PlacementJob<'_>, cx: &mut LoadContext<'_>) {
     // `statics` checks the parameters that a stack passes.
     if job.stack.is_some() {
         return;
@@ -402,7 +422,7 @@ fn report_unknown_params(job: &Job<'_>, cx: &mut Cx<'_>) {
     }
 }
 
-pub(super) fn unknown_param(key: &Key, recipe: &Recipe) -> Diag {
+pub(super) fn unknown_param(key: &YamlKey, recipe: &Recipe) -> Diag {
     let diag = Diag::error(Code::UnknownParam, format!("recipe `{}` has no parameter `{}`", recipe.name, key.text))
         .at(key.span);
     match recipe.params.is_empty() {
@@ -411,7 +431,7 @@ pub(super) fn unknown_param(key: &Key, recipe: &Recipe) -> Diag {
     }
 }
 
-fn missing(job: &Job<'_>, param: &super::Param) -> Diag {
+fn missing(job: &PlacementJob<'_>, param: &super::RecipeParam) -> Diag {
     let message = match job.stack {
         Some(stack) => format!("stack `{stack}` does not pass parameter `{}` of `{}`", param.name, job.recipe.name),
         None => format!("parameter `{}` of `{}` is required", param.name, job.recipe.name),
@@ -419,26 +439,26 @@ fn missing(job: &Job<'_>, param: &super::Param) -> Diag {
     Diag::error(Code::MissingParam, message).at(job.span).also(param.span, "declared here, without a default")
 }
 
-fn is_broken(node: &Node, broken: &HashSet<Span>) -> bool {
+fn is_broken(node: &YamlNode, broken: &HashSet<Span>) -> bool {
     match &node.data {
-        Data::Scalar { .. } => broken.contains(&node.span),
-        Data::Seq(items) => items.iter().any(|item| is_broken(item, broken)),
-        Data::Map(entries) => entries.iter().any(|(_, node)| is_broken(node, broken)),
+        YamlData::Scalar { .. } => broken.contains(&node.span),
+        YamlData::Seq(items) => items.iter().any(|item| is_broken(item, broken)),
+        YamlData::Map(entries) => entries.iter().any(|(_, node)| is_broken(node, broken)),
         _ => false,
     }
 }
 
-fn has_template(node: &Node) -> bool {
+fn has_template(node: &YamlNode) -> bool {
     match &node.data {
-        Data::Scalar { text, .. } => scalar::is_template(text),
-        Data::Seq(items) => items.iter().any(has_template),
-        Data::Map(entries) => entries.iter().any(|(_, node)| has_template(node)),
+        YamlData::Scalar { text, .. } => scalar::is_template(text),
+        YamlData::Seq(items) => items.iter().any(has_template),
+        YamlData::Map(entries) => entries.iter().any(|(_, node)| has_template(node)),
         _ => false,
     }
 }
 
 /// Builds the template tree of values with origins.
-pub(super) fn sourced_tree(name: &str, values: &BTreeMap<String, Sourced>) -> minijinja::Value {
+pub(super) fn sourced_tree(name: &str, values: &BTreeMap<String, SourcedValue>) -> minijinja::Value {
     plain(name, values.iter().map(|(key, sourced)| (key.clone(), tree(&format!("{name}.{key}"), &sourced.value))))
 }
 

@@ -1,16 +1,16 @@
 //! Turns declared edges into links of the graph: checks that their targets exist and are applied where needed.
 
-use super::instances::{Applied, Library, names};
+use super::instances::{AppliedRecipes, RecipeLibrary, names};
 use super::statics::exports_read;
-use super::{Edge, Project, Recipe, Step, member};
-use crate::diag::{Code, Diag, Diags, Span};
-use crate::graph::{Declared, Endpoint, Graph, Link, Why};
-use crate::model::{HostName, Phase, Scope};
+use super::{Project, Recipe, RecipeEdge, RecipeStep, member};
+use crate::diag::{Code, Diag, DiagList, Span};
+use crate::graph::{DependencyKind, DependencyLink, Graph, GraphEndpoint, GraphStep};
+use crate::model::{HostName, StepPhase, StepScope};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Reports edges of all recipes in the library whose targets do not exist.
-pub(super) fn check_targets(library: &Library, diags: &mut Diags) {
+pub(super) fn check_targets(library: &RecipeLibrary, diags: &mut DiagList) {
     for recipe in library.values() {
         for edge in edges(recipe) {
             target(edge, library, diags);
@@ -25,12 +25,12 @@ pub(super) fn check_targets(library: &Library, diags: &mut Diags) {
     }
 }
 
-fn edges(recipe: &Recipe) -> impl Iterator<Item = &Edge> {
+fn edges(recipe: &Recipe) -> impl Iterator<Item = &RecipeEdge> {
     let own = recipe.needs.iter().chain(&recipe.after);
     own.chain(recipe.steps.iter().flat_map(|step| step.needs.iter().chain(&step.after)))
 }
 
-fn target(edge: &Edge, library: &Library, diags: &mut Diags) {
+fn target(edge: &RecipeEdge, library: &RecipeLibrary, diags: &mut DiagList) {
     let Some(recipe) = library.get(&edge.recipe) else {
         return diags.push(no_recipe(&edge.recipe, edge.span, library));
     };
@@ -45,21 +45,21 @@ fn target(edge: &Edge, library: &Library, diags: &mut Diags) {
 }
 
 /// Reports a step that waits for the verification of its own recipe, which runs after the recipe's last step.
-fn own_verification(recipe: &Recipe, edge: &Edge, diags: &mut Diags) {
-    if edge.recipe == recipe.name && edge.phase == Phase::Verified {
+fn own_verification(recipe: &Recipe, edge: &RecipeEdge, diags: &mut DiagList) {
+    if edge.recipe == recipe.name && edge.phase == StepPhase::Verified {
         let message = format!("`{}` is verified after all of its steps: no step can wait for that", recipe.name);
         diags.push(Diag::error(Code::Cycle, message).at(edge.span).hint("use `@effective`"));
     }
 }
 
-fn step_target(recipe: &Recipe, step: &str, span: Span, diags: &mut Diags) {
+fn step_target(recipe: &Recipe, step: &str, span: Span, diags: &mut DiagList) {
     if !recipe.steps.iter().any(|other| other.name == step) && !recipe.unread.contains(step) {
         let diag = Diag::error(Code::UnknownEdge, format!("recipe `{}` has no step `{step}`", recipe.name)).at(span);
         diags.push(diag.suggest(step, recipe.steps.iter().map(|step| step.name.as_str())));
     }
 }
 
-fn restart_target(recipe: &Recipe, name: &str, span: Span, library: &Library, diags: &mut Diags) {
+fn restart_target(recipe: &Recipe, name: &str, span: Span, library: &RecipeLibrary, diags: &mut DiagList) {
     let (other, step) = split(recipe, name);
     match library.get(other) {
         Some(other) => step_target(other, step, span, diags),
@@ -67,7 +67,7 @@ fn restart_target(recipe: &Recipe, name: &str, span: Span, library: &Library, di
     }
 }
 
-fn no_recipe(name: &str, span: Span, library: &Library) -> Diag {
+fn no_recipe(name: &str, span: Span, library: &RecipeLibrary) -> Diag {
     let diag = Diag::error(Code::UnknownEdge, format!("recipe `{name}` not found")).at(span);
     diag.suggest(name, library.keys().map(String::as_str))
 }
@@ -77,10 +77,11 @@ fn split<'n>(recipe: &'n Recipe, name: &'n str) -> (&'n str, &'n str) {
 }
 
 /// Builds the dependency graph of the applied recipes.
-pub(super) fn graph(applied: &Applied, project: &Project, diags: &mut Diags) -> Graph {
-    let steps: Vec<Declared> =
+pub(super) fn graph(applied: &AppliedRecipes, project: &Project, diags: &mut DiagList) -> Graph {
+    let steps: Vec<GraphStep> =
         applied.recipes.values().flat_map(|recipe| recipe.steps.iter().map(|step| declared(recipe, step))).collect();
-    let links: Vec<Link> = applied.recipes.values().flat_map(|recipe| links(recipe, applied, project)).collect();
+    let links: Vec<DependencyLink> =
+        applied.recipes.values().flat_map(|recipe| links(recipe, applied, project)).collect();
     match Graph::build(&steps, &links) {
         Ok(graph) => graph,
         Err(cycles) => {
@@ -91,7 +92,7 @@ pub(super) fn graph(applied: &Applied, project: &Project, diags: &mut Diags) -> 
 }
 
 /// Returns the graphs of hosts from which recipes are removed. Hosts that lose the same recipes share a graph.
-pub(super) fn removals(applied: &Applied, graph: &Graph) -> HashMap<HostName, Arc<Graph>> {
+pub(super) fn removals(applied: &AppliedRecipes, graph: &Graph) -> HashMap<HostName, Arc<Graph>> {
     let mut shared: HashMap<BTreeSet<&str>, Arc<Graph>> = HashMap::new();
     let mut removals = HashMap::new();
     for (host, instances) in &applied.instances {
@@ -106,28 +107,28 @@ pub(super) fn removals(applied: &Applied, graph: &Graph) -> HashMap<HostName, Ar
 
 /// Orders a step after the recipes of its `during` entries: a service that stops while another recipe changes is
 /// started again after that change.
-fn meanwhile<'r>(recipe: &'r Recipe, step: &'r Step) -> impl Iterator<Item = Link> + 'r {
+fn meanwhile<'r>(recipe: &'r Recipe, step: &'r RecipeStep) -> impl Iterator<Item = DependencyLink> + 'r {
     let whole = recipe.during.iter().filter(|_| matches!(step.kind, "service" | "kernel_module"));
-    whole.chain(&step.during).filter(|during| during.recipe != recipe.name).map(|during| Link {
-        from: Endpoint { recipe: during.recipe.clone(), step: None },
-        phase: Phase::Configured,
-        to: Endpoint { recipe: recipe.name.clone(), step: Some(step.name.clone()) },
-        why: Why::After,
+    whole.chain(&step.during).filter(|during| during.recipe != recipe.name).map(|during| DependencyLink {
+        from: GraphEndpoint { recipe: during.recipe.clone(), step: None },
+        phase: StepPhase::Configured,
+        to: GraphEndpoint { recipe: recipe.name.clone(), step: Some(step.name.clone()) },
+        why: DependencyKind::After,
         span: during.span,
     })
 }
 
-fn declared(recipe: &Recipe, step: &Step) -> Declared {
-    Declared { recipe: recipe.name.clone(), step: step.name.clone(), span: step.span }
+fn declared(recipe: &Recipe, step: &RecipeStep) -> GraphStep {
+    GraphStep { recipe: recipe.name.clone(), step: step.name.clone(), span: step.span }
 }
 
-fn links(recipe: &Recipe, applied: &Applied, project: &Project) -> Vec<Link> {
-    let whole = Endpoint { recipe: recipe.name.clone(), step: None };
-    let mut links: Vec<Link> = recipe.needs.iter().map(|edge| link(edge, &whole, true)).collect();
+fn links(recipe: &Recipe, applied: &AppliedRecipes, project: &Project) -> Vec<DependencyLink> {
+    let whole = GraphEndpoint { recipe: recipe.name.clone(), step: None };
+    let mut links: Vec<DependencyLink> = recipe.needs.iter().map(|edge| link(edge, &whole, true)).collect();
     links.extend(recipe.after.iter().map(|edge| link(edge, &whole, false)));
     links.extend(recipe.steps.iter().flat_map(|step| meanwhile(recipe, step)));
     for step in &recipe.steps {
-        let to = Endpoint { recipe: recipe.name.clone(), step: Some(step.name.clone()) };
+        let to = GraphEndpoint { recipe: recipe.name.clone(), step: Some(step.name.clone()) };
         links.extend(step.needs.iter().map(|edge| link(edge, &to, true)));
         links.extend(step.after.iter().map(|edge| link(edge, &to, false)));
         links.extend(step.restart_on.iter().map(|(name, span)| restart(recipe, name, *span, &to)));
@@ -136,14 +137,14 @@ fn links(recipe: &Recipe, applied: &Applied, project: &Project) -> Vec<Link> {
     links
 }
 
-fn link(edge: &Edge, to: &Endpoint, needs: bool) -> Link {
+fn link(edge: &RecipeEdge, to: &GraphEndpoint, needs: bool) -> DependencyLink {
     let why = match (needs, edge.barrier) {
-        (false, _) => Why::After,
-        (true, Some(_)) => Why::Barrier,
-        (true, None) => Why::Needs,
+        (false, _) => DependencyKind::After,
+        (true, Some(_)) => DependencyKind::Barrier,
+        (true, None) => DependencyKind::Needs,
     };
-    Link {
-        from: Endpoint { recipe: edge.recipe.clone(), step: edge.step.clone() },
+    DependencyLink {
+        from: GraphEndpoint { recipe: edge.recipe.clone(), step: edge.step.clone() },
         phase: edge.phase,
         to: to.clone(),
         why,
@@ -151,27 +152,44 @@ fn link(edge: &Edge, to: &Endpoint, needs: bool) -> Link {
     }
 }
 
-fn restart(recipe: &Recipe, name: &str, span: Span, to: &Endpoint) -> Link {
+fn restart(recipe: &Recipe, name: &str, span: Span, to: &GraphEndpoint) -> DependencyLink {
     let (other, step) = split(recipe, name);
-    let from = Endpoint { recipe: other.to_owned(), step: Some(step.to_owned()) };
-    Link { from, phase: Phase::Configured, to: to.clone(), why: Why::Restart, span }
+    let from = GraphEndpoint { recipe: other.to_owned(), step: Some(step.to_owned()) };
+    DependencyLink { from, phase: StepPhase::Configured, to: to.clone(), why: DependencyKind::Restart, span }
 }
 
 /// Links a step that reads an exported value to the step that exports it.
-fn reads(recipe: &Recipe, step: &Arc<Step>, applied: &Applied, project: &Project, to: &Endpoint) -> Vec<Link> {
+fn reads(
+    recipe: &Recipe,
+    step: &Arc<RecipeStep>,
+    applied: &AppliedRecipes,
+    project: &Project,
+    to: &GraphEndpoint,
+) -> Vec<DependencyLink> {
     let mut links = Vec::new();
     for (other, name, span) in exports_read(recipe, step, project) {
         let Some(other) = applied.recipes.get(&other) else { continue };
         for made in other.steps.iter().filter(|made| made.exports.contains_key(&name)) {
-            let from = Endpoint { recipe: other.name.clone(), step: Some(made.name.clone()) };
-            links.push(Link { from, phase: Phase::Configured, to: to.clone(), why: Why::Export, span });
+            let from = GraphEndpoint { recipe: other.name.clone(), step: Some(made.name.clone()) };
+            links.push(DependencyLink {
+                from,
+                phase: StepPhase::Configured,
+                to: to.clone(),
+                why: DependencyKind::Export,
+                span,
+            });
         }
     }
     links
 }
 
 /// Reports reads of exported values whose recipe is not applied to any host.
-pub(super) fn check_exports(applied: &Applied, known: impl Fn(&str) -> bool, project: &Project, diags: &mut Diags) {
+pub(super) fn check_exports(
+    applied: &AppliedRecipes,
+    known: impl Fn(&str) -> bool,
+    project: &Project,
+    diags: &mut DiagList,
+) {
     for recipe in applied.recipes.values() {
         for (other, name, span) in recipe.steps.iter().flat_map(|step| exports_read(recipe, step, project)) {
             if !applied.recipes.contains_key(&other) && known(&other) {
@@ -183,7 +201,7 @@ pub(super) fn check_exports(applied: &Applied, known: impl Fn(&str) -> bool, pro
 }
 
 /// A recipe that another recipe needs on the same host, with the place of the declaration.
-pub(super) struct Need {
+pub(super) struct RecipeRequirement {
     pub recipe: String,
     pub span: Span,
     /// Label of the place: why it is needed.
@@ -191,7 +209,7 @@ pub(super) struct Need {
 }
 
 /// Hosts without a needed recipe, and the place that needs it.
-struct Lacking {
+struct MissingRequirement {
     span: Span,
     label: &'static str,
     hosts: Vec<HostName>,
@@ -200,19 +218,19 @@ struct Lacking {
 /// Reports recipes that are needed on hosts where they are not applied. Recipes that are not `known` are reported by
 /// [`check_targets`].
 pub(super) fn check_applied(
-    applied: &Applied,
+    applied: &AppliedRecipes,
     known: impl Fn(&str) -> bool,
-    needs: impl Fn(&Recipe) -> Vec<Need>,
-    diags: &mut Diags,
+    needs: impl Fn(&Recipe) -> Vec<RecipeRequirement>,
+    diags: &mut DiagList,
 ) {
-    let once = |needs: Vec<Need>| {
+    let once = |needs: Vec<RecipeRequirement>| {
         let mut seen = BTreeSet::new();
         needs.into_iter().filter(|need| known(&need.recipe) && seen.insert(need.recipe.clone())).collect()
     };
-    let by_recipe: BTreeMap<&str, Vec<Need>> =
+    let by_recipe: BTreeMap<&str, Vec<RecipeRequirement>> =
         applied.recipes.values().map(|recipe| (recipe.name.as_str(), once(needs(recipe)))).collect();
     let elsewhere: BTreeSet<&str> = present(applied).filter(|recipe| is_for_all(recipe)).map(|r| &*r.name).collect();
-    let mut lacking: BTreeMap<(Span, &str, &str, bool), Lacking> = BTreeMap::new();
+    let mut lacking: BTreeMap<(Span, &str, &str, bool), MissingRequirement> = BTreeMap::new();
     for (host, instances) in &applied.instances {
         let here: BTreeSet<&str> = instances.iter().filter(|i| !i.absent).map(|i| i.recipe.name.as_str()).collect();
         for instance in instances.iter().filter(|instance| !instance.absent) {
@@ -222,7 +240,7 @@ pub(super) fn check_applied(
                 }
                 let removed = instances.iter().any(|other| other.recipe.name == need.recipe);
                 let key = (instance.span, instance.recipe.name.as_str(), need.recipe.as_str(), removed);
-                let lacking = lacking.entry(key).or_insert_with(|| Lacking {
+                let lacking = lacking.entry(key).or_insert_with(|| MissingRequirement {
                     span: need.span,
                     label: need.label,
                     hosts: Vec::new(),
@@ -231,7 +249,7 @@ pub(super) fn check_applied(
             }
         }
     }
-    for ((entry, recipe, needed, removed), Lacking { span, label, hosts }) in lacking {
+    for ((entry, recipe, needed, removed), MissingRequirement { span, label, hosts }) in lacking {
         let what = if removed { "removed from" } else { "not applied to" };
         let message = format!("`{recipe}` needs `{needed}`, which is {what} {}", names(&hosts));
         diags.push(Diag::error(Code::EdgeNotApplied, message).at(entry).also(span, label));
@@ -239,27 +257,29 @@ pub(super) fn check_applied(
 }
 
 /// Returns every recipe that is applied to at least one host, excluding recipes that are only removed.
-fn present(applied: &Applied) -> impl Iterator<Item = &Arc<Recipe>> {
+fn present(applied: &AppliedRecipes) -> impl Iterator<Item = &Arc<Recipe>> {
     let instances = applied.instances.values().flatten().filter(|instance| !instance.absent);
     instances.map(|instance| &instance.recipe)
 }
 
 /// Returns whether a recipe serves hosts to which it is not applied: steps of scope `one` and `fleet` do.
 fn is_for_all(recipe: &Recipe) -> bool {
-    recipe.steps.iter().any(|step| step.scope != Scope::Host)
+    recipe.steps.iter().any(|step| step.scope != StepScope::Host)
 }
 
 /// Returns the needs of the steps of a recipe that run through the cluster's API.
-pub(super) fn edges_of(recipe: &Recipe) -> impl Iterator<Item = &Edge> {
+pub(super) fn edges_of(recipe: &Recipe) -> impl Iterator<Item = &RecipeEdge> {
     let whole = recipe.needs.iter().filter(|_| member::is_all_of_cluster(recipe));
     whole.chain(recipe.steps.iter().filter(|step| member::is_of_cluster(step)).flat_map(|step| &step.needs))
 }
 
 /// Returns the recipes that a recipe's `needs` require on the same host.
-pub(super) fn needed(recipe: &Recipe) -> Vec<Need> {
+pub(super) fn needed(recipe: &Recipe) -> Vec<RecipeRequirement> {
     let whole = recipe.needs.iter().filter(|_| !member::is_all_of_cluster(recipe));
     let on_hosts = recipe.steps.iter().filter(|step| !member::is_of_cluster(step));
     let own = whole.chain(on_hosts.flat_map(|step| &step.needs));
     let same_host = own.filter(|edge| edge.barrier.is_none() && !edge.optional && edge.recipe != recipe.name);
-    same_host.map(|edge| Need { recipe: edge.recipe.clone(), span: edge.span, label: "needed here" }).collect()
+    same_host
+        .map(|edge| RecipeRequirement { recipe: edge.recipe.clone(), span: edge.span, label: "needed here" })
+        .collect()
 }

@@ -1,18 +1,21 @@
 //! Loads a project: takes the path of an inventory, and returns a checked project or all errors.
 
 use super::catalog::BUILT_IN;
-use super::claims::Claims;
-use super::cx::{Cx, confined, plain, unreadable};
-use super::digests::Digests;
-use super::expand::{Expanded, Expander, Known, State};
-use super::files::Files;
-use super::instances::{self, Applied, Library};
-use super::inventory::{self, Inventory, Resolved};
-use super::statics::{self, Place, World};
-use super::template::Programs;
+use super::claims::ConflictFinder;
+use super::cx::{LoadContext, confined, plain, unreadable};
+use super::digests::LockedDigests;
+use super::expand::{ExpandedStep, ExpansionInputs, ExpansionState, StepExpander};
+use super::files::LocalFileStore;
+use super::instances::{self, AppliedRecipes, RecipeLibrary};
+use super::inventory::{self, RawInventory, ResolvedInventory};
+use super::statics::{self, TemplateChecker, TemplateLocation};
+use super::template::ProgramCache;
 use super::written::WrittenValues;
-use super::{Exports, FactSource, Instance, Judged, Project, Recipe, Rule, Step, links, member, recipe};
-use crate::diag::{Code, Diag, Diags, FileId, Severity, Sources, Span};
+use super::{
+    ConditionOutcome, ExportedValues, FactSource, Project, Recipe, RecipeInstance, RecipeRule, RecipeStep, links,
+    member, recipe,
+};
+use crate::diag::{Code, Diag, DiagList, DiagSeverity, FileId, SourceMap, Span};
 use crate::graph::Graph;
 use camino::{Utf8Path, Utf8PathBuf};
 use indexmap::IndexMap;
@@ -32,17 +35,17 @@ pub struct LoadOptions<'a> {
 
 /// Reads an inventory and its recipes. Finds all errors and warnings of all files, sorted by place. Returns a project
 /// only if there are no errors.
-pub fn load(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, Diags, Sources) {
-    with(path, Cx::new(options, root_of(path)))
+pub fn load(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, DiagList, SourceMap) {
+    with(path, LoadContext::new(options, root_of(path)))
 }
 
 /// Like [`load`], to compute digests: artifacts without a digest have
 /// [`Sha256::unknown`](crate::artifact::Sha256::unknown).
-pub fn load_to_learn(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, Diags, Sources) {
-    with(path, Cx { learn: true, ..Cx::new(options, root_of(path)) })
+pub fn load_to_learn(path: &Utf8Path, options: &LoadOptions<'_>) -> (Option<Project>, DiagList, SourceMap) {
+    with(path, LoadContext { learn: true, ..LoadContext::new(options, root_of(path)) })
 }
 
-fn with(path: &Utf8Path, mut cx: Cx<'_>) -> (Option<Project>, Diags, Sources) {
+fn with(path: &Utf8Path, mut cx: LoadContext<'_>) -> (Option<Project>, DiagList, SourceMap) {
     let project = read(path, &mut cx);
     let diags = settle(without_missing(cx.diags, &cx.unread));
     match project {
@@ -70,30 +73,30 @@ fn root_of(path: &Utf8Path) -> Utf8PathBuf {
 }
 
 /// Drops "not found" errors of recipes whose files could not be read: the read error is already reported.
-fn without_missing(mut diags: Diags, unread: &[String]) -> Diags {
+fn without_missing(mut diags: DiagList, unread: &[String]) -> DiagList {
     let missing: Vec<String> = unread.iter().map(|name| format!("recipe `{name}` not found")).collect();
     diags.0.retain(|diag| diag.code != Code::UnknownRecipe || !missing.contains(&diag.message));
     diags
 }
 
 /// Sorts by place and drops duplicates: several hosts report the same error.
-fn settle(diags: Diags) -> Diags {
+fn settle(diags: DiagList) -> DiagList {
     let mut seen = HashSet::new();
     let mut diags: Vec<Diag> =
         diags.0.into_iter().filter(|diag| seen.insert((diag.code, diag.span, diag.message.clone()))).collect();
-    diags.sort_by_key(|diag| (diag.span.is_some(), diag.span, diag.severity == Severity::Warning));
-    Diags(diags)
+    diags.sort_by_key(|diag| (diag.span.is_some(), diag.span, diag.severity == DiagSeverity::Warning));
+    DiagList(diags)
 }
 
 /// Adds a hint for users of tools that take host names in place of the inventory.
-fn advise(path: &Utf8Path, diags: &mut Diags) {
+fn advise(path: &Utf8Path, diags: &mut DiagList) {
     let like_hosts = path.extension().is_none() && !path.as_str().contains('/') && !path.exists();
     if let Some(diag) = diags.0.pop_if(|_| like_hosts) {
         diags.0.push(diag.hint(format!("to select hosts, use `--on {path}`")));
     }
 }
 
-fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
+fn read(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
     let Some((_, node)) = cx.read_yaml(path, path, None) else {
         advise(path, &mut cx.diags);
         return None;
@@ -105,7 +108,7 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
     let (kubernetes, named_api) = (inventory.kubernetes.take(), inventory.names_api);
     let resolved = inventory::resolve(inventory, cx);
     rollout.iter().for_each(|rollout| inventory::check_rollout(rollout, resolved.groups.keys(), cx));
-    let programs = Programs::default();
+    let programs = ProgramCache::default();
     let broken = look(&library, &resolved, &programs, cx);
     let idle = idle(&library, &resolved);
     cx.diags.0.retain(|diag| diag.span.is_none_or(|span| !idle.contains(&span.file)));
@@ -120,7 +123,7 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
         drift,
         kubernetes,
         programs,
-        digests: Digests::read(path, &cx.root, cx.learn, &mut cx.diags),
+        digests: LockedDigests::read(path, &cx.root, cx.learn, &mut cx.diags),
         ..blank(path, cx)
     };
     connect(&mut project, applied, &library, named_api, &mut cx.diags);
@@ -130,7 +133,7 @@ fn read(path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Project> {
 }
 
 /// Returns a project without any declarations.
-pub(super) fn blank(path: &Utf8Path, cx: &Cx<'_>) -> Project {
+pub(super) fn blank(path: &Utf8Path, cx: &LoadContext<'_>) -> Project {
     Project {
         sources: cx.sources.clone(),
         inventory: path.to_owned(),
@@ -138,7 +141,7 @@ pub(super) fn blank(path: &Utf8Path, cx: &Cx<'_>) -> Project {
         hosts: IndexMap::new(),
         groups: IndexMap::new(),
         group_vars: IndexMap::new(),
-        library: Library::new(),
+        library: RecipeLibrary::new(),
         recipes: IndexMap::new(),
         instances: IndexMap::new(),
         graph: Graph::default(),
@@ -149,15 +152,15 @@ pub(super) fn blank(path: &Utf8Path, cx: &Cx<'_>) -> Project {
         kubernetes: None,
         secrets: Default::default(),
         secret_variables: Default::default(),
-        programs: Programs::default(),
-        files: Files::new(cx.root.clone()),
+        programs: ProgramCache::default(),
+        files: LocalFileStore::new(cx.root.clone()),
         digests: Default::default(),
     }
 }
 
 /// Reads the recipes of the inventory's tree, and the built-in recipes that any file names.
-fn library(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Library {
-    let mut library = Library::new();
+fn library(inventory: &RawInventory, path: &Utf8Path, cx: &mut LoadContext<'_>) -> RecipeLibrary {
+    let mut library = RecipeLibrary::new();
     for (file, shown) in recipe_files(inventory, path, cx) {
         let node = cx.read_yaml(&file, &shown, None);
         match node.and_then(|(_, node)| recipe::read(&node, &file, cx)) {
@@ -185,7 +188,7 @@ pub(super) fn mentioned<'e>(text: &str, embedded: &[(&'e str, &'e str)]) -> Vec<
 }
 
 /// Reads a built-in recipe.
-pub(super) fn built_in(name: &str, text: &str, library: &mut Library, cx: &mut Cx<'_>) {
+pub(super) fn built_in(name: &str, text: &str, library: &mut RecipeLibrary, cx: &mut LoadContext<'_>) {
     let shown = Utf8PathBuf::from(format!("{BUILT_IN}/{name}.yaml"));
     match cx.parse(&shown, text.to_owned()).and_then(|(_, node)| recipe::read(&node, &shown, cx)) {
         Some(recipe) => add(recipe, library, cx),
@@ -193,7 +196,7 @@ pub(super) fn built_in(name: &str, text: &str, library: &mut Library, cx: &mut C
     }
 }
 
-fn add(recipe: Recipe, library: &mut Library, cx: &mut Cx<'_>) {
+fn add(recipe: Recipe, library: &mut RecipeLibrary, cx: &mut LoadContext<'_>) {
     match library.get(&recipe.name) {
         Some(first) => {
             let diag =
@@ -207,7 +210,11 @@ fn add(recipe: Recipe, library: &mut Library, cx: &mut Cx<'_>) {
 }
 
 /// Returns the files of recipes, sorted, each with the path that messages show.
-fn recipe_files(inventory: &Inventory, path: &Utf8Path, cx: &mut Cx<'_>) -> Vec<(Utf8PathBuf, Utf8PathBuf)> {
+fn recipe_files(
+    inventory: &RawInventory,
+    path: &Utf8Path,
+    cx: &mut LoadContext<'_>,
+) -> Vec<(Utf8PathBuf, Utf8PathBuf)> {
     let beside = path.parent().unwrap_or(Utf8Path::new(""));
     let folders: Vec<(String, Option<Span>)> = match &inventory.recipes {
         Some(named) => named.iter().map(|(name, span)| (name.clone(), Some(*span))).collect(),
@@ -253,14 +260,20 @@ pub(super) fn yaml_files(folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, String> 
 }
 
 /// Checks all declarations without the values of any host. Returns the places of templates with errors.
-pub(super) fn look(library: &Library, resolved: &Resolved, programs: &Programs, cx: &mut Cx<'_>) -> HashSet<Span> {
+pub(super) fn look(
+    library: &RecipeLibrary,
+    resolved: &ResolvedInventory,
+    programs: &ProgramCache,
+    cx: &mut LoadContext<'_>,
+) -> HashSet<Span> {
     let vars: BTreeSet<String> = resolved.hosts.values().flat_map(|host| host.vars.keys().cloned()).collect();
-    let mut diags = Diags::default();
+    let mut diags = DiagList::default();
     let built_in = cx.options.embedded;
-    let world = World { library, built_in, vars: &vars, programs, sources: &cx.sources, broken: Default::default() };
+    let world =
+        TemplateChecker { library, built_in, vars: &vars, programs, sources: &cx.sources, broken: Default::default() };
     library.values().for_each(|recipe| world.recipe(recipe, &mut diags));
     for (_, node) in resolved.entries.iter().flat_map(|entry| &entry.raw.with) {
-        world.node(node, Place::Entry, &mut diags);
+        world.node(node, TemplateLocation::Entry, &mut diags);
     }
     statics::check_circles(library, &mut diags);
     statics::check_bodies(library, &mut diags);
@@ -272,7 +285,7 @@ pub(super) fn look(library: &Library, resolved: &Resolved, programs: &Programs, 
 
 /// Returns the files of built-in recipes that no entry applies. They are read because some text names them. Their
 /// errors are dropped: for example, an inventory may override a recipe with one that lacks a parameter which they pass.
-fn idle(library: &Library, resolved: &Resolved) -> HashSet<FileId> {
+fn idle(library: &RecipeLibrary, resolved: &ResolvedInventory) -> HashSet<FileId> {
     let mut open: Vec<&str> = resolved.entries.iter().map(|entry| entry.raw.recipe.0.as_str()).collect();
     let mut applied: HashSet<&str> = HashSet::new();
     while let Some(name) = open.pop() {
@@ -286,7 +299,13 @@ fn idle(library: &Library, resolved: &Resolved) -> HashSet<FileId> {
 }
 
 /// Builds the dependency graph and sorts the instances of each host by it.
-fn connect(project: &mut Project, applied: Applied, library: &Library, named_api: bool, diags: &mut Diags) {
+fn connect(
+    project: &mut Project,
+    applied: AppliedRecipes,
+    library: &RecipeLibrary,
+    named_api: bool,
+    diags: &mut DiagList,
+) {
     project.recipes = applied.recipes.clone();
     let known = |name: &str| library.get(name).is_some_and(|recipe| recipe.uses.is_empty());
     links::check_applied(&applied, known, links::needed, diags);
@@ -310,11 +329,11 @@ fn connect(project: &mut Project, applied: Applied, library: &Library, named_api
 
 /// Expands every step and evaluates every rule without facts, to report errors that do not depend on a host's state.
 /// Also reads every local file, so that later stages do no file I/O.
-fn rehearse(project: &Project, broken: &HashSet<Span>, diags: &mut Diags) {
-    let expander = Expander::new(project);
-    let exports = Exports::new();
-    let known = Known { facts: FactSource::NotYet, exports: &exports };
-    let mut claims = Claims::default();
+fn rehearse(project: &Project, broken: &HashSet<Span>, diags: &mut DiagList) {
+    let expander = StepExpander::new(project);
+    let exports = ExportedValues::new();
+    let known = ExpansionInputs { facts: FactSource::NotYet, exports: &exports };
+    let mut claims = ConflictFinder::default();
     let mut written = WrittenValues::new(project);
     for (name, own) in &project.instances {
         let Some(host) = project.hosts.get(name) else { continue };
@@ -334,13 +353,19 @@ fn rehearse(project: &Project, broken: &HashSet<Span>, diags: &mut Diags) {
     }
 }
 
-fn mistakes(turn: &Expanded, instance: &Instance, step: &Step, written: &mut WrittenValues<'_>, diags: &mut Diags) {
-    if let State::Resource(resource) = &turn.state
+fn mistakes(
+    turn: &ExpandedStep,
+    instance: &RecipeInstance,
+    step: &RecipeStep,
+    written: &mut WrittenValues<'_>,
+    diags: &mut DiagList,
+) {
+    if let ExpansionState::Resource(resource) = &turn.state
         && let Some(caution) = resource.caution()
     {
         diags.push(applied_at(&caution.at(step.body.span), instance));
     }
-    if let State::Invalid(found) = &turn.state {
+    if let ExpansionState::Invalid(found) = &turn.state {
         // `recipe::step` already reports a command without a check.
         let new = found.iter().filter(|diag| diag.code != Code::CommandWithoutCheck);
         diags
@@ -350,7 +375,7 @@ fn mistakes(turn: &Expanded, instance: &Instance, step: &Step, written: &mut Wri
 }
 
 /// Adds the place where the recipe is applied: its own text is valid, but the values of that entry are not.
-fn applied_at(diag: &Diag, instance: &Instance) -> Diag {
+fn applied_at(diag: &Diag, instance: &RecipeInstance) -> Diag {
     let known = diag.span == Some(instance.span) || diag.others.iter().any(|(span, _)| *span == instance.span);
     match known {
         true => diag.clone(),
@@ -359,27 +384,27 @@ fn applied_at(diag: &Diag, instance: &Instance) -> Diag {
 }
 
 fn rules(
-    expander: &Expander<'_>,
+    expander: &StepExpander<'_>,
     host: &super::Host,
-    instance: &Arc<Instance>,
+    instance: &Arc<RecipeInstance>,
     broken: &HashSet<Span>,
-    known: &Known<'_>,
-    diags: &mut Diags,
+    known: &ExpansionInputs<'_>,
+    diags: &mut DiagList,
 ) {
     if instance.absent {
         return;
     }
-    let whole = |rule: &&Rule| rule.when.iter().chain([&rule.require]).all(|expr| !broken.contains(&expr.span));
+    let whole = |rule: &&RecipeRule| rule.when.iter().chain([&rule.require]).all(|expr| !broken.contains(&expr.span));
     for rule in instance.recipe.rules.iter().filter(whole) {
         let (judged, mistakes) = expander.judge_rule(host, instance, rule, known);
         mistakes.into_iter().for_each(|diag| diags.push(diag));
-        if matches!(judged, Judged::Fails { .. }) {
+        if matches!(judged, ConditionOutcome::Fails { .. }) {
             diags.push(broken_rule(rule, instance));
         }
     }
 }
 
-fn broken_rule(rule: &Rule, instance: &Instance) -> Diag {
+fn broken_rule(rule: &RecipeRule, instance: &RecipeInstance) -> Diag {
     let (diag, says) = match rule.class {
         Some(_) => (Diag::error(Code::RuleFailed, rule.otherwise.clone()), "required by"),
         None => (Diag::warning(Code::RuleFailed, rule.otherwise.clone()), "recommended by"),

@@ -3,19 +3,19 @@
 //! Steps of scope `cluster` run once, through the API. A recipe with such steps, rules or verifications is therefore
 //! split into two instances: one on its hosts and one on the API, each with its own parts.
 
-use super::instances::Library;
+use super::instances::RecipeLibrary;
 use super::links::edges_of;
 use super::statics::templates;
-use super::template::{Form, Program, Programs, Read, Root};
-use super::{Connect, Host, Instance, Project, Recipe, Rule, Step, Verify};
-use crate::diag::{Code, Diag, Diags, Sources, Span};
-use crate::model::{HostName, Scope};
+use super::template::{ProgramCache, TemplateForm, TemplateProgram, TemplateRead, TemplateRoot};
+use super::{ConnectSettings, Host, Project, Recipe, RecipeInstance, RecipeRule, RecipeStep, RecipeVerification};
+use crate::diag::{Code, Diag, DiagList, SourceMap, Span};
+use crate::model::{HostName, StepScope};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Returns whether a step runs through the API.
-pub(super) fn is_of_cluster(step: &Step) -> bool {
-    step.scope == Scope::Cluster
+pub(super) fn is_of_cluster(step: &RecipeStep) -> bool {
+    step.scope == StepScope::Cluster
 }
 
 /// Returns whether a recipe has steps and all of them run through the API.
@@ -28,7 +28,7 @@ fn has_any(recipe: &Recipe) -> bool {
 }
 
 /// Returns the parts of a recipe that run on the API.
-fn parts(recipe: &Recipe) -> impl Iterator<Item = Part<'_>> {
+fn parts(recipe: &Recipe) -> impl Iterator<Item = ClusterPart<'_>> {
     let steps = recipe.steps.iter().filter(|step| is_of_cluster(step));
     let rules = recipe.rules.iter().filter(|rule| rule.of_cluster);
     let verify = recipe.verify.iter().filter(|verify| verify.of_cluster);
@@ -36,24 +36,24 @@ fn parts(recipe: &Recipe) -> impl Iterator<Item = Part<'_>> {
 }
 
 /// A step, rule or verification of the cluster, with its name for messages, its place and its templates.
-struct Part<'r> {
+struct ClusterPart<'r> {
     name: String,
     span: Span,
-    texts: Vec<(&'r str, Form, Span)>,
+    texts: Vec<(&'r str, TemplateForm, Span)>,
 }
 
-fn of_step(step: &Step) -> Part<'_> {
-    Part { name: format!("step `{}`", step.name), span: step.span, texts: texts(step) }
+fn of_step(step: &RecipeStep) -> ClusterPart<'_> {
+    ClusterPart { name: format!("step `{}`", step.name), span: step.span, texts: texts(step) }
 }
 
-fn of_rule(rule: &Rule) -> Part<'_> {
+fn of_rule(rule: &RecipeRule) -> ClusterPart<'_> {
     let exprs = rule.when.iter().chain([&rule.require]);
-    let texts = exprs.map(|expr| (expr.source.as_str(), Form::Expression, expr.span)).collect();
-    Part { name: "a rule of the cluster".to_owned(), span: rule.span, texts }
+    let texts = exprs.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span)).collect();
+    ClusterPart { name: "a rule of the cluster".to_owned(), span: rule.span, texts }
 }
 
-fn of_verify(verify: &Verify) -> Part<'_> {
-    Part {
+fn of_verify(verify: &RecipeVerification) -> ClusterPart<'_> {
+    ClusterPart {
         name: format!("verification `{}`", verify.name),
         span: verify.span,
         texts: super::statics::texts_of_verify(verify),
@@ -62,7 +62,7 @@ fn of_verify(verify: &Verify) -> Part<'_> {
 
 /// Adds the API to the hosts if a recipe has parts for it. `named` is whether the inventory declares the API: if that
 /// declaration is invalid, its error is already reported, and a missing API is not reported as well.
-pub(super) fn place(project: &mut Project, named: bool, diags: &mut Diags) {
+pub(super) fn place(project: &mut Project, named: bool, diags: &mut DiagList) {
     let recipes: Vec<Arc<Recipe>> = project.recipes.values().filter(|recipe| has_any(recipe)).cloned().collect();
     let Some(first) = recipes.first() else { return };
     if project.kubernetes.is_none() && !named {
@@ -84,10 +84,16 @@ pub(super) fn place(project: &mut Project, named: bool, diags: &mut Diags) {
 }
 
 fn member(span: Span) -> Host {
-    Host { name: HostName::cluster(), connect: Connect::default(), vars: BTreeMap::new(), groups: Vec::new(), span }
+    Host {
+        name: HostName::cluster(),
+        connect: ConnectSettings::default(),
+        vars: BTreeMap::new(),
+        groups: Vec::new(),
+        span,
+    }
 }
 
-fn homeless(recipe: &Recipe, diags: &mut Diags) {
+fn homeless(recipe: &Recipe, diags: &mut DiagList) {
     for part in parts(recipe) {
         let message = format!("{} runs through the cluster's API, but the inventory declares none", part.name);
         let hint = "declare it: `kubernetes: { kubeconfig: ~/.kube/config, context: NAME }`";
@@ -97,9 +103,9 @@ fn homeless(recipe: &Recipe, diags: &mut Diags) {
 
 /// Returns the API's single instance of a recipe. If the recipe is applied to some hosts and removed from others, the
 /// API's instance is applied.
-fn instance(project: &Project, recipe: &Arc<Recipe>, diags: &mut Diags) -> Option<Arc<Instance>> {
+fn instance(project: &Project, recipe: &Arc<Recipe>, diags: &mut DiagList) -> Option<Arc<RecipeInstance>> {
     let all = project.instances.values().flatten().filter(|own| own.recipe.name == recipe.name);
-    let mut distinct: Vec<&Arc<Instance>> = Vec::new();
+    let mut distinct: Vec<&Arc<RecipeInstance>> = Vec::new();
     all.for_each(|own| {
         if !distinct.iter().any(|known| Arc::ptr_eq(known, own)) {
             distinct.push(own);
@@ -116,7 +122,7 @@ fn instance(project: &Project, recipe: &Arc<Recipe>, diags: &mut Diags) -> Optio
     // Parameters that differ and are read are already reported. They are kept to avoid follow-up errors.
     let kept = |name: &&String| same(name) || read.contains(*name);
     let names: BTreeSet<String> = first.params.keys().filter(kept).cloned().collect();
-    Some(Arc::new(Instance {
+    Some(Arc::new(RecipeInstance {
         recipe: Arc::new(part(recipe, true, &names)),
         absent: first.absent,
         params: first
@@ -132,27 +138,34 @@ fn instance(project: &Project, recipe: &Arc<Recipe>, diags: &mut Diags) -> Optio
     }))
 }
 
-fn value<'i>(instance: &'i Instance, name: &str) -> Option<&'i crate::model::Value> {
+fn value<'i>(instance: &'i RecipeInstance, name: &str) -> Option<&'i crate::model::Value> {
     instance.params.get(name).map(|param| &param.value)
 }
 
-fn differing(recipe: &Recipe, first: &Instance, other: &Instance, read: &BTreeSet<String>, diags: &mut Diags) {
+fn differing(
+    recipe: &Recipe,
+    first: &RecipeInstance,
+    other: &RecipeInstance,
+    read: &BTreeSet<String>,
+    diags: &mut DiagList,
+) {
     for name in read.iter().filter(|name| value(first, name) != value(other, name)) {
         let message = format!("`{name}` of `{}` differs between hosts, but steps of the cluster read it", recipe.name);
         let place =
-            |instance: &Instance| instance.params.get(name).and_then(|param| param.span).unwrap_or(instance.span);
+            |instance: &RecipeInstance| instance.params.get(name).and_then(|param| param.span).unwrap_or(instance.span);
         let diag = Diag::error(Code::EntryOverlap, message).at(place(other)).label("one value here");
         diags.push(diag.also(place(first), "a different value here").hint("set the same value for all hosts"));
     }
 }
 
 /// Returns the parameters that the recipe's parts for the cluster read.
-fn parameters_read(recipe: &Recipe, programs: &Programs) -> BTreeSet<String> {
+fn parameters_read(recipe: &Recipe, programs: &ProgramCache) -> BTreeSet<String> {
     let mut read = BTreeSet::new();
     for part in parts(recipe) {
         for (text, form, _) in part.texts {
             let program = programs.get(text, form);
-            let reads = program.iter().flat_map(Program::reads).filter(|read| read.root == Root::Params);
+            let reads =
+                program.iter().flat_map(TemplateProgram::reads).filter(|read| read.root == TemplateRoot::Params);
             read.extend(
                 reads.filter_map(|read| read.path.first()).filter(|name| recipe.params.contains_key(*name)).cloned(),
             );
@@ -161,9 +174,9 @@ fn parameters_read(recipe: &Recipe, programs: &Programs) -> BTreeSet<String> {
     read
 }
 
-fn texts(step: &Step) -> Vec<(&str, Form, Span)> {
+fn texts(step: &RecipeStep) -> Vec<(&str, TemplateForm, Span)> {
     let exprs = step.when.iter().chain(&step.each).chain(&step.key);
-    let mut texts: Vec<_> = exprs.map(|expr| (expr.source.as_str(), Form::Expression, expr.span)).collect();
+    let mut texts: Vec<_> = exprs.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span)).collect();
     templates(&step.body, &mut texts);
     texts
 }
@@ -172,10 +185,10 @@ fn texts(step: &Step) -> Vec<(&str, Form, Span)> {
 fn leave_to_hosts(project: &mut Project, recipe: &Arc<Recipe>) {
     let names = recipe.params.keys().cloned().collect();
     let view = Arc::new(part(recipe, false, &names));
-    let mut shared: HashMap<usize, Arc<Instance>> = HashMap::new();
+    let mut shared: HashMap<usize, Arc<RecipeInstance>> = HashMap::new();
     for own in project.instances.values_mut().flatten().filter(|own| own.recipe.name == recipe.name) {
         let new = shared.entry(Arc::as_ptr(own) as usize).or_insert_with(|| {
-            Arc::new(Instance {
+            Arc::new(RecipeInstance {
                 recipe: view.clone(),
                 absent: own.absent,
                 params: own.params.clone(),
@@ -216,11 +229,11 @@ fn part(recipe: &Recipe, of_cluster: bool, params: &BTreeSet<String>) -> Recipe 
 }
 
 /// Reports templates in parts for the cluster that read values that only hosts have.
-pub(super) fn check_names(recipe: &Recipe, programs: &Programs, sources: &Sources, diags: &mut Diags) {
+pub(super) fn check_names(recipe: &Recipe, programs: &ProgramCache, sources: &SourceMap, diags: &mut DiagList) {
     for part in parts(recipe) {
         for (text, form, span) in &part.texts {
             let program = programs.get(text, *form);
-            for read in program.iter().flat_map(Program::reads) {
+            for read in program.iter().flat_map(TemplateProgram::reads) {
                 if let Some(diag) = of_host(read, &part.name) {
                     diags.push(diag.at(super::render::place(&read.range, text, *span, sources)));
                 }
@@ -229,12 +242,12 @@ pub(super) fn check_names(recipe: &Recipe, programs: &Programs, sources: &Source
     }
 }
 
-fn of_host(read: &Read, part: &str) -> Option<Diag> {
+fn of_host(read: &TemplateRead, part: &str) -> Option<Diag> {
     const HINT: &str = "read parameters, `hosts`, or exports of steps on hosts";
     let root = match read.root {
-        Root::Host => "host",
-        Root::Facts if read.path.first().is_none_or(|name| !crate::facts::is_of_cluster(name)) => "facts",
-        Root::Vars => "vars",
+        TemplateRoot::Host => "host",
+        TemplateRoot::Facts if read.path.first().is_none_or(|name| !crate::facts::is_of_cluster(name)) => "facts",
+        TemplateRoot::Vars => "vars",
         _ => return None,
     };
     let own: Vec<String> = crate::facts::of_cluster().iter().map(|fact| format!("`facts.{}`", fact.name)).collect();
@@ -247,7 +260,11 @@ fn of_host(read: &Read, part: &str) -> Option<Diag> {
 }
 
 /// Reports steps of the cluster that need a recipe which is not applied to any host.
-pub(super) fn check_needs(recipes: &indexmap::IndexMap<String, Arc<Recipe>>, library: &Library, diags: &mut Diags) {
+pub(super) fn check_needs(
+    recipes: &indexmap::IndexMap<String, Arc<Recipe>>,
+    library: &RecipeLibrary,
+    diags: &mut DiagList,
+) {
     for recipe in recipes.values().filter(|recipe| has_any(recipe)) {
         for edge in edges_of(recipe).filter(|edge| !edge.optional && !recipes.contains_key(&edge.recipe)) {
             if library.get(&edge.recipe).is_some_and(|other| other.uses.is_empty()) {

@@ -37,24 +37,32 @@ mod unknown;
 mod written;
 mod yaml;
 
-pub use ansible::{Converted, Difference, from_ansible};
-pub use catalog::{ParamLine, RecipeLine, RecipePage, RuleLine, StepLine, VerifyLine, catalog, recipe_page};
-pub use chart::{Chart, ChartEdge, ChartEnd, ChartStep, chart};
-pub use drift::{DriftPolicy, Ignore, Ignored, OutlierMode};
-pub use expand::{Deferred, Expanded, Expander, Exports, Judged, Known, SharedTurn, State};
-pub use explain::{Input, OnHosts, Origin, Rendered, StepPage, ValueName, ValuePage, explain_step, explain_value};
+pub use ansible::{AnsibleConversion, AnsibleDifference, from_ansible};
+pub use catalog::{
+    ParamDetails, RecipeDetails, RecipeSummary, RuleDetails, StepDetails, VerifyDetails, catalog, recipe_page,
+};
+pub use chart::{ChartEdge, ChartEndpoint, ChartStep, DependencyChart, chart};
+pub use drift::{DriftIgnoreKind, DriftIgnoreRule, DriftPolicy, OutlierMode};
+pub use expand::{
+    ConditionOutcome, DeferredStep, ExpandedStep, ExpansionInputs, ExpansionState, ExportedValues, SharedExpandedStep,
+    StepExpander,
+};
+pub use explain::{
+    RenderedStep, SharedByHosts, StepExplanation, StepInput, ValueExplanation, ValueName, ValueOrigin, explain_step,
+    explain_value,
+};
 pub use filter::StepFilter;
 pub use inputs::{InputFile, changed_inputs};
-use instances::Library;
+use instances::RecipeLibrary;
 pub use load::{LoadOptions, load, load_to_learn};
 pub use names::{DeclaredNames, DeclaredRecipe, declared_names};
-pub use notify::{LateSecret, Recipient, Service};
+pub use notify::{DeferredSecret, NotifyRecipient, NotifyService};
 pub use project::*;
-pub use rollout::{Hours, NodeDrain, Offer, Reboots, Returns, Rollout};
+pub use rollout::{NodeDrain, NodeReturnCondition, RebootPolicy, ResourceOffer, RolloutHours, RolloutPolicy};
 pub use schema::{inventory_schema, recipe_schema};
 pub use shelf::shelf;
-pub use starting::{Settings, Starting, StartingGroup, StartingHost, cluster_name};
-pub use template::{Eval, FactSource, Need, TemplateError};
+pub use starting::{StarterConnect, StarterGroup, StarterHost, StarterInventory, cluster_name};
+pub use template::{EvalOutcome, FactSource, PendingInput, TemplateError};
 pub use written::WrittenValues;
 
 /// Returns the hosts that `selector` selects, in inventory order.
@@ -62,7 +70,7 @@ pub use written::WrittenValues;
 /// # Errors
 /// The selector is malformed, names an unknown host or group, or selects no host.
 pub fn select(project: &Project, selector: &str) -> Result<Vec<crate::model::HostName>, Box<crate::diag::Diag>> {
-    let universe = inventory::selector::Universe::of(&project.hosts, &project.groups);
+    let universe = inventory::selector::SelectorUniverse::of(&project.hosts, &project.groups);
     let picked = universe.select(selector, None)?;
     Ok(picked.into_iter().filter_map(|at| project.hosts.get_index(at)).map(|(name, _)| name.clone()).collect())
 }

@@ -2,9 +2,9 @@
 //! errors.
 
 use super::cx::{confined, read_text};
-use super::inventory::range::Pattern;
+use super::inventory::range::RangePattern;
 use super::load::{mentioned, yaml_files};
-use super::{Data, Node, scalar, yaml};
+use super::{YamlData, YamlNode, scalar, yaml};
 use crate::diag::{FileId, Span};
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -54,54 +54,54 @@ pub fn declared_names(inventory: &Utf8Path, built_in: &[(&str, &str)]) -> Declar
     names
 }
 
-fn read(path: &Utf8Path) -> Option<(String, Node)> {
+fn read(path: &Utf8Path) -> Option<(String, YamlNode)> {
     let small = fs_err::metadata(path).is_ok_and(|about| about.is_file() && about.len() <= LARGEST);
     let text = small.then(|| read_text(path).ok())??;
     let tree = parse(&text)?;
     Some((text, tree))
 }
 
-fn parse(text: &str) -> Option<Node> {
+fn parse(text: &str) -> Option<YamlNode> {
     yaml::parse(FileId(0), text, &mut Vec::new())
 }
 
-fn keys(node: Option<&Node>) -> impl Iterator<Item = &str> {
+fn keys(node: Option<&YamlNode>) -> impl Iterator<Item = &str> {
     let entries = match node.map(|node| &node.data) {
-        Some(Data::Map(entries)) => entries.as_slice(),
+        Some(YamlData::Map(entries)) => entries.as_slice(),
         _ => &[],
     };
     entries.iter().map(|(key, _)| key.text.as_str())
 }
 
-fn items(node: Option<&Node>) -> &[Node] {
+fn items(node: Option<&YamlNode>) -> &[YamlNode] {
     match node.map(|node| &node.data) {
-        Some(Data::Seq(items)) => items,
+        Some(YamlData::Seq(items)) => items,
         _ => &[],
     }
 }
 
-fn text(node: &Node) -> Option<&str> {
+fn text(node: &YamlNode) -> Option<&str> {
     match &node.data {
-        Data::Scalar { text, .. } => Some(text),
+        YamlData::Scalar { text, .. } => Some(text),
         _ => None,
     }
 }
 
-fn hosts(inventory: &Node) -> Vec<String> {
+fn hosts(inventory: &YamlNode) -> Vec<String> {
     let node = inventory.get("hosts");
     let mut found = Vec::new();
     for pattern in keys(node).chain(items(node).iter().filter_map(text)) {
         if found.len() >= MOST {
             break;
         }
-        found.extend(Pattern::parse(pattern).map(|pattern| pattern.expand()).unwrap_or_default());
+        found.extend(RangePattern::parse(pattern).map(|pattern| pattern.expand()).unwrap_or_default());
     }
     found.truncate(MOST);
     found
 }
 
 /// Returns the files of the folders of recipes, in the inventory's tree.
-fn recipe_files(inventory: &Utf8Path, tree: &Node) -> Vec<Utf8PathBuf> {
+fn recipe_files(inventory: &Utf8Path, tree: &YamlNode) -> Vec<Utf8PathBuf> {
     let beside = inventory.parent().filter(|folder| !folder.as_str().is_empty()).unwrap_or(Utf8Path::new("."));
     let Ok(root) = beside.canonicalize_utf8() else { return Vec::new() };
     let named: Vec<&str> = match tree.get("recipes") {
@@ -115,7 +115,7 @@ fn recipe_files(inventory: &Utf8Path, tree: &Node) -> Vec<Utf8PathBuf> {
     files.filter_map(|file| confined(&root, file.as_str(), nowhere).ok()).take(RECIPES).collect()
 }
 
-fn recipe(tree: &Node) -> Option<DeclaredRecipe> {
+fn recipe(tree: &YamlNode) -> Option<DeclaredRecipe> {
     let name = text(tree.get("recipe")?)?.to_owned();
     let steps = items(tree.get("steps")).iter().filter_map(|step| text(step.get("name")?));
     Some(DeclaredRecipe { name, steps: steps.filter(|step| !scalar::is_template(step)).map(str::to_owned).collect() })

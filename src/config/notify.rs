@@ -7,33 +7,33 @@ pub const SENDMAIL: &str = "/usr/sbin/sendmail";
 
 /// A recipient of notifications.
 #[derive(Clone, Debug)]
-pub struct Recipient {
+pub struct NotifyRecipient {
     /// Unique name; defaults to the name of the service.
     pub name: String,
-    pub service: Service,
+    pub service: NotifyService,
 }
 
 /// The service that delivers notifications.
 #[derive(Clone, Debug)]
-pub enum Service {
-    Webhook { url: LateSecret, token: Option<LateSecret> },
-    Slack { url: LateSecret },
-    Feishu { url: LateSecret, secret: Option<LateSecret> },
-    DingTalk { url: LateSecret, secret: Option<LateSecret> },
-    WeCom { url: LateSecret },
+pub enum NotifyService {
+    Webhook { url: DeferredSecret, token: Option<DeferredSecret> },
+    Slack { url: DeferredSecret },
+    Feishu { url: DeferredSecret, secret: Option<DeferredSecret> },
+    DingTalk { url: DeferredSecret, secret: Option<DeferredSecret> },
+    WeCom { url: DeferredSecret },
     Email { to: Vec<String>, from: Option<String>, sendmail: Utf8PathBuf },
 }
 
 /// A secret that is needed only to send notifications. If it is missing, everything else still works.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LateSecret {
+pub struct DeferredSecret {
     /// Its label in a dry run: `env SLACK_URL`.
     pub label: String,
     /// Its placeholder, or why it could not be read.
     pub value: Result<String, String>,
 }
 
-impl Service {
+impl NotifyService {
     /// Returns the key that declares the service.
     pub fn name(&self) -> &'static str {
         match self {

@@ -1,9 +1,9 @@
 //! The result of a load: all declarations, resolved per host, with their places.
 
-use crate::diag::{Sources, Span};
+use crate::diag::{SourceMap, Span};
 use crate::graph::Graph;
-use crate::model::{BlockClass, Disruption, HostName, Level, Phase, Scope, SecretStore, Value};
-use crate::transport::Board;
+use crate::model::{BlockClass, DisruptionClass, HostName, SecretStore, StepPhase, StepScope, Value, VerifyLevel};
+use crate::transport::HardwareBoard;
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// An inventory with its recipes, read and checked. No host has been contacted.
 #[derive(Debug)]
 pub struct Project {
-    pub sources: Sources,
+    pub sources: SourceMap,
     pub inventory: Utf8PathBuf,
     pub cluster: String,
     pub hosts: IndexMap<HostName, Host>,
@@ -25,26 +25,26 @@ pub struct Project {
     /// Every applied recipe, after stacks are expanded, by name.
     pub recipes: IndexMap<String, Arc<Recipe>>,
     /// The recipes applied to each host, in graph order.
-    pub instances: IndexMap<HostName, Vec<Arc<Instance>>>,
+    pub instances: IndexMap<HostName, Vec<Arc<RecipeInstance>>>,
     /// The dependency graph of hosts from which nothing is removed.
     pub graph: Graph,
     /// Applied recipes, with the recipes whose version they read and with which they must change together.
     pub ties: BTreeMap<String, BTreeSet<String>>,
     /// Dependency graphs of hosts from which recipes are removed, shared between hosts.
     pub(super) removals: HashMap<HostName, Arc<Graph>>,
-    pub rollout: super::Rollout,
+    pub rollout: super::RolloutPolicy,
     pub drift: super::DriftPolicy,
     /// The cluster's API, if one is declared.
-    pub kubernetes: Option<crate::kube::Access>,
+    pub kubernetes: Option<crate::kube::ClusterAccess>,
     pub secrets: SecretStore,
     /// Environment variables that secrets were read from. forge does not pass them to child processes.
     pub secret_variables: Arc<BTreeSet<String>>,
     /// Compiled templates.
-    pub(super) programs: super::template::Programs,
+    pub(super) programs: super::template::ProgramCache,
     /// Local files that recipes refer to.
-    pub(super) files: super::files::Files,
+    pub(super) files: super::files::LocalFileStore,
     /// Digests in the lock file, for steps that declare none.
-    pub(super) digests: super::digests::Digests,
+    pub(super) digests: super::digests::LockedDigests,
 }
 
 impl Project {
@@ -84,15 +84,15 @@ impl Project {
 #[derive(Clone, Debug)]
 pub struct Host {
     pub name: HostName,
-    pub connect: Connect,
-    pub vars: BTreeMap<String, Sourced>,
+    pub connect: ConnectSettings,
+    pub vars: BTreeMap<String, SourcedValue>,
     pub groups: Vec<String>,
     pub span: Span,
 }
 
 /// A value with its origin, for `explain`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sourced {
+pub struct SourcedValue {
     pub value: Value,
     /// `None` for a built-in default.
     pub span: Option<Span>,
@@ -102,7 +102,7 @@ pub struct Sourced {
 
 /// Connection settings of a host.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Connect {
+pub struct ConnectSettings {
     pub transport: TransportKind,
     /// Host name, address or `~/.ssh/config` alias; defaults to the host's name.
     pub address: String,
@@ -115,9 +115,9 @@ pub struct Connect {
     /// Jump hosts, first hop first.
     pub jump: Vec<String>,
     pub host_key: HostKeyPolicy,
-    pub sudo: Sudo,
+    pub sudo: SudoMode,
     /// The board whose devices a sandbox simulates.
-    pub hardware: Option<Board>,
+    pub hardware: Option<HardwareBoard>,
     /// Connection timeout; 0 if none is declared. Seconds.
     pub timeout_s: u64,
     /// How long to keep a session open for the next run; 0 to close it. Seconds.
@@ -153,7 +153,7 @@ pub enum HostKeyPolicy {
 
 /// How forge becomes root.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Sudo {
+pub enum SudoMode {
     /// Without sudo: the login user is root or does not need root.
     #[default]
     None,
@@ -171,21 +171,21 @@ pub struct Recipe {
     /// Its file; below `<built in>/` for a built-in recipe.
     pub path: Utf8PathBuf,
     pub span: Span,
-    pub params: IndexMap<String, Param>,
+    pub params: IndexMap<String, RecipeParam>,
     /// Edges of the recipe, which apply to each of its steps.
-    pub needs: Vec<Edge>,
-    pub after: Vec<Edge>,
+    pub needs: Vec<RecipeEdge>,
+    pub after: Vec<RecipeEdge>,
     /// Units that must be stopped and modules that must be unloaded while other recipes change.
-    pub during: Vec<During>,
-    pub rules: Vec<Rule>,
-    pub steps: Vec<Arc<Step>>,
+    pub during: Vec<DuringRequirement>,
+    pub rules: Vec<RecipeRule>,
+    pub steps: Vec<Arc<RecipeStep>>,
     /// Names of steps that could not be read. Their errors are already reported.
     pub unread: BTreeSet<String>,
-    pub verify: Vec<Verify>,
+    pub verify: Vec<RecipeVerification>,
     /// For a stack: the recipes it uses. A stack has no steps.
-    pub uses: Vec<Use>,
+    pub uses: Vec<StackUse>,
     /// Known failure messages of its programs, with their causes.
-    pub fails_as: Vec<FailsAs>,
+    pub fails_as: Vec<FailurePattern>,
 }
 
 impl Recipe {
@@ -197,23 +197,23 @@ impl Recipe {
 
 /// One recipe that a stack uses, with the parameters it passes on.
 #[derive(Clone, Debug)]
-pub struct Use {
+pub struct StackUse {
     pub recipe: String,
     pub span: Span,
-    pub when: Option<Expr>,
-    pub with: IndexMap<String, (Node, Span)>,
+    pub when: Option<SourceExpr>,
+    pub with: IndexMap<String, (YamlNode, Span)>,
 }
 
 impl Recipe {
     /// Returns the `during` entries of the recipe and its steps.
-    pub fn needs_during(&self) -> impl Iterator<Item = &During> {
+    pub fn needs_during(&self) -> impl Iterator<Item = &DuringRequirement> {
         self.during.iter().chain(self.steps.iter().flat_map(|step| &step.during))
     }
 }
 
 /// A typed parameter.
 #[derive(Clone, Debug)]
-pub struct Param {
+pub struct RecipeParam {
     pub name: String,
     pub ty: ParamType,
     pub default: Option<Value>,
@@ -244,32 +244,32 @@ pub enum ParamType {
 
 /// A dependency as declared: `needs: [nouveau]`, `after: [nvidia-gsp@configured]`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Edge {
+pub struct RecipeEdge {
     pub recipe: String,
     /// `None` for all steps of the recipe.
     pub step: Option<String>,
-    pub phase: Phase,
+    pub phase: StepPhase,
     /// Whether it applies only if that recipe is applied (`nouveau?`).
     pub optional: bool,
     /// For `needs` across hosts: how many of the selected hosts must have reached the phase.
-    pub barrier: Option<Barrier>,
+    pub barrier: Option<HostBarrier>,
     pub span: Span,
 }
 
 /// A barrier across hosts: `{ of: selected, least: 100% }`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Barrier {
-    pub least: Share,
+pub struct HostBarrier {
+    pub least: HostShare,
 }
 
 /// A count or a percentage of the selected hosts; percentages are rounded down, at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
+pub enum HostShare {
     Count(u32),
     Percent(u32),
 }
 
-impl Share {
+impl HostShare {
     /// Returns the share of `total` as a count.
     pub fn of(self, total: usize) -> usize {
         match self {
@@ -281,18 +281,18 @@ impl Share {
 
 /// An expression and its place.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Expr {
+pub struct SourceExpr {
     pub source: String,
     pub span: Span,
 }
 
 /// `rules:` — conditions on parameters (checked by `validate`) or facts (checked per host).
 #[derive(Clone, Debug)]
-pub struct Rule {
+pub struct RecipeRule {
     /// Whether it is evaluated on the cluster instead of on hosts.
     pub of_cluster: bool,
-    pub when: Option<Expr>,
-    pub require: Expr,
+    pub when: Option<SourceExpr>,
+    pub require: SourceExpr,
     pub otherwise: String,
     /// Why a host that breaks the rule is blocked: the host's state, the declaration, or the hardware. `None` if the
     /// rule only warns.
@@ -302,7 +302,7 @@ pub struct Rule {
 
 /// A row of `fails_as:` — a failure message of a program and its cause.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FailsAs {
+pub struct FailurePattern {
     /// Text that the program prints; `…` matches any text on the same line.
     pub text: String,
     /// The cause of the failure, and how to fix it.
@@ -310,7 +310,7 @@ pub struct FailsAs {
     pub span: Span,
 }
 
-impl FailsAs {
+impl FailurePattern {
     /// Returns whether one line of `output` contains all parts of the text, in order.
     pub fn matches(&self, output: &str) -> bool {
         output.lines().any(|line| {
@@ -323,37 +323,37 @@ impl FailsAs {
 
 /// `verify:` — a check that must pass once the recipe is applied.
 #[derive(Clone, Debug)]
-pub struct Verify {
+pub struct RecipeVerification {
     pub name: String,
     /// Whether it is evaluated on the cluster instead of on hosts.
     pub of_cluster: bool,
-    pub when: Option<Expr>,
+    pub when: Option<SourceExpr>,
     /// Objects of the cluster that `expect` reads.
-    pub about: Option<About>,
+    pub about: Option<VerifyTarget>,
     /// Either an expression over facts …
-    pub expect: Option<Expr>,
+    pub expect: Option<SourceExpr>,
     /// … or a read-only command that must exit 0.
-    pub check: Option<Node>,
+    pub check: Option<YamlNode>,
     /// A template that shows the relevant values if the verification fails.
     pub shows: Option<(String, Span)>,
     /// How long an apply waits for it to pass. Seconds.
     pub within_s: Option<u64>,
-    pub level: Level,
+    pub level: VerifyLevel,
     pub span: Span,
 }
 
 /// The objects of the cluster that a verification reads.
 #[derive(Clone, Debug)]
-pub enum About {
+pub enum VerifyTarget {
     /// `object`: one object, by name.
-    One(Node),
+    One(YamlNode),
     /// `objects`: all objects of a kind, or those with certain labels.
-    All(Node),
+    All(YamlNode),
 }
 
-impl About {
+impl VerifyTarget {
     /// Returns the query, with its templates unrendered.
-    pub fn node(&self) -> &Node {
+    pub fn node(&self) -> &YamlNode {
         match self {
             Self::One(node) | Self::All(node) => node,
         }
@@ -362,62 +362,62 @@ impl About {
 
 /// A step as declared. Its resource stays a tree until a host's values are known.
 #[derive(Debug)]
-pub struct Step {
+pub struct RecipeStep {
     pub name: String,
     pub span: Span,
-    pub when: Option<Expr>,
+    pub when: Option<SourceExpr>,
     /// `otherwise: absent`: when `when` is false the resource is removed.
     pub otherwise_absent: bool,
-    pub each: Option<Expr>,
-    pub key: Option<Expr>,
-    pub needs: Vec<Edge>,
-    pub after: Vec<Edge>,
-    pub effective: Option<Effective>,
+    pub each: Option<SourceExpr>,
+    pub key: Option<SourceExpr>,
+    pub needs: Vec<RecipeEdge>,
+    pub after: Vec<RecipeEdge>,
+    pub effective: Option<StepActivation>,
     /// Units that must be stopped and modules that must be unloaded while other recipes change.
-    pub during: Vec<During>,
+    pub during: Vec<DuringRequirement>,
     /// Names of steps (same recipe) or `recipe/step` whose change restarts this service, or reboots the host.
     pub restart_on: Vec<(String, Span)>,
-    pub provides: Vec<crate::resource::Provision>,
-    pub exports: IndexMap<String, Export>,
-    pub disruption: Option<Disruption>,
-    pub scope: Scope,
-    pub level: Level,
+    pub provides: Vec<crate::resource::ProvidedItem>,
+    pub exports: IndexMap<String, StepExport>,
+    pub disruption: Option<DisruptionClass>,
+    pub scope: StepScope,
+    pub level: VerifyLevel,
     /// Seconds.
     pub timeout_s: Option<u64>,
     pub retries: u32,
     pub long: bool,
     /// The resource's kind and its tree.
     pub kind: &'static str,
-    pub body: Node,
+    pub body: YamlNode,
 }
 
-impl Step {
+impl RecipeStep {
     /// Returns the unrendered value of a field of its resource.
-    pub fn field(&self, name: &str) -> Option<&Node> {
+    pub fn field(&self, name: &str) -> Option<&YamlNode> {
         self.body.get(name)
     }
 }
 
-impl Node {
+impl YamlNode {
     /// Returns the value of a key, if this is a map that contains it.
-    pub fn get(&self, name: &str) -> Option<&Node> {
-        let Data::Map(entries) = &self.data else { return None };
+    pub fn get(&self, name: &str) -> Option<&YamlNode> {
+        let YamlData::Map(entries) = &self.data else { return None };
         entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node)
     }
 }
 
 /// How a configured step takes effect, and how that is verified.
 #[derive(Clone, Debug)]
-pub struct Effective {
+pub struct StepActivation {
     pub by: Vec<String>,
-    pub expect: Option<Expr>,
-    pub check: Option<Node>,
+    pub expect: Option<SourceExpr>,
+    pub check: Option<YamlNode>,
     pub span: Span,
 }
 
 /// Requirements of a recipe on its host while another recipe changes in a window.
 #[derive(Clone, Debug, PartialEq)]
-pub struct During {
+pub struct DuringRequirement {
     /// The recipe that changes.
     pub recipe: String,
     /// Units that must be stopped, with their type suffix.
@@ -429,53 +429,53 @@ pub struct During {
 
 /// A value that a step publishes.
 #[derive(Clone, Debug)]
-pub struct Export {
+pub struct StepExport {
     pub name: String,
     /// A read-only command whose stdout is the value; works in a plan too.
     pub read: Option<String>,
     /// The stdout of the step's own action; unknown until it ran.
     pub stdout: bool,
     /// An expression over facts of the host, of any type.
-    pub value: Option<Expr>,
+    pub value: Option<SourceExpr>,
     pub secret: bool,
     pub span: Span,
 }
 
 /// A YAML tree with places. Scalars keep their text as typed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Node {
+pub struct YamlNode {
     pub span: Span,
-    pub data: Data,
+    pub data: YamlData,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Data {
+pub enum YamlData {
     Null,
     /// A plain scalar keeps its text (`560.10`). `quoted` is true for quoted and block scalars.
     Scalar {
         text: String,
         quoted: bool,
     },
-    Seq(Vec<Node>),
+    Seq(Vec<YamlNode>),
     /// Keys with their places, in order. The parser rejects duplicates.
-    Map(Vec<(Key, Node)>),
+    Map(Vec<(YamlKey, YamlNode)>),
     /// A value that is not known yet. Only rendering creates it, never the parser.
-    Unknown(super::Need),
+    Unknown(super::PendingInput),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Key {
+pub struct YamlKey {
     pub text: String,
     pub span: Span,
 }
 
 /// A recipe on one host, with its parameters.
 #[derive(Debug)]
-pub struct Instance {
+pub struct RecipeInstance {
     pub recipe: Arc<Recipe>,
     /// Whether the recipe is removed (`ensure: absent`).
     pub absent: bool,
-    pub params: BTreeMap<String, Sourced>,
+    pub params: BTreeMap<String, SourcedValue>,
     /// The entry of `apply:` (or the stack's line) that declares it.
     pub span: Span,
     /// The hosts of the entry, for scopes and barriers. Shared by all instances of the entry.
@@ -483,22 +483,22 @@ pub struct Instance {
     /// The stack that uses it.
     pub stack: Option<String>,
     /// That stack with its own parameters.
-    pub through: Option<Arc<Through>>,
+    pub through: Option<Arc<StackInstance>>,
 }
 
 /// A stack on one host, with its parameters.
 #[derive(Debug)]
-pub struct Through {
+pub struct StackInstance {
     pub stack: Arc<Recipe>,
-    pub params: Arc<BTreeMap<String, Sourced>>,
+    pub params: Arc<BTreeMap<String, SourcedValue>>,
     /// The stack that uses this one.
-    pub outer: Option<Arc<Through>>,
+    pub outer: Option<Arc<StackInstance>>,
 }
 
 /// Variables that a group sets for its hosts.
 #[derive(Clone, Debug, Default)]
 pub struct GroupVars {
-    pub vars: BTreeMap<String, Sourced>,
+    pub vars: BTreeMap<String, SourcedValue>,
     /// How many groups contain it, directly or indirectly. Of two groups of a host, the one with the higher depth is
     /// the inner one.
     pub depth: usize,

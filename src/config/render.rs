@@ -1,43 +1,43 @@
 //! Renders the templates of a tree. Values that are not known yet are marked, and errors get their place in the file.
 
 use super::scalar::is_template;
-use super::template::{Bindings, Eval, Form, Programs, TemplateError};
-use super::{Data, Expr, Key, Need, Node};
-use crate::diag::{Code, Diag, Sources, Span};
+use super::template::{EvalOutcome, ProgramCache, TemplateBindings, TemplateError, TemplateForm};
+use super::{PendingInput, SourceExpr, YamlData, YamlKey, YamlNode};
+use crate::diag::{Code, Diag, SourceMap, Span};
 use crate::model::Value;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Renders trees with one set of bindings, and collects the facts that were read and the errors.
-pub(super) struct Renderer<'r> {
-    pub programs: &'r Programs,
-    pub sources: &'r Sources,
-    pub bindings: &'r Bindings,
+pub(super) struct TreeRenderer<'r> {
+    pub programs: &'r ProgramCache,
+    pub sources: &'r SourceMap,
+    pub bindings: &'r TemplateBindings,
     pub reads: BTreeSet<String>,
     pub diags: Vec<Diag>,
 }
 
-impl<'r> Renderer<'r> {
-    pub fn new(programs: &'r Programs, sources: &'r Sources, bindings: &'r Bindings) -> Self {
+impl<'r> TreeRenderer<'r> {
+    pub fn new(programs: &'r ProgramCache, sources: &'r SourceMap, bindings: &'r TemplateBindings) -> Self {
         Self { programs, sources, bindings, reads: BTreeSet::new(), diags: Vec::new() }
     }
 
     /// Returns the tree with every template replaced by its value. A template that fails becomes null, with an error in
     /// `diags`.
-    pub fn tree(&mut self, node: &Node) -> Node {
+    pub fn tree(&mut self, node: &YamlNode) -> YamlNode {
         let data = match &node.data {
-            Data::Scalar { text, .. } if is_template(text) => return self.text(text, node.span),
-            Data::Seq(items) => Data::Seq(items.iter().map(|item| self.tree(item)).collect()),
-            Data::Map(entries) => {
-                Data::Map(entries.iter().map(|(key, node)| (self.key(key), self.tree(node))).collect())
+            YamlData::Scalar { text, .. } if is_template(text) => return self.text(text, node.span),
+            YamlData::Seq(items) => YamlData::Seq(items.iter().map(|item| self.tree(item)).collect()),
+            YamlData::Map(entries) => {
+                YamlData::Map(entries.iter().map(|(key, node)| (self.key(key), self.tree(node))).collect())
             }
             other => other.clone(),
         };
-        Node { span: node.span, data }
+        YamlNode { span: node.span, data }
     }
 
     /// Reports a template in a key: keys must be known at load.
-    fn key(&mut self, key: &Key) -> Key {
+    fn key(&mut self, key: &YamlKey) -> YamlKey {
         if is_template(&key.text) {
             let diag = Diag::error(Code::BadTemplate, "a key is literal and cannot contain a template");
             self.diags.push(diag.at(key.span));
@@ -46,43 +46,43 @@ impl<'r> Renderer<'r> {
     }
 
     /// Renders the template at `span`.
-    pub fn text(&mut self, text: &str, span: Span) -> Node {
-        let program = self.programs.get(text, Form::Template);
+    pub fn text(&mut self, text: &str, span: Span) -> YamlNode {
+        let program = self.programs.get(text, TemplateForm::Template);
         let result = program.as_ref().as_ref().map_err(Clone::clone).and_then(|program| program.run(self.bindings));
         match result {
-            Ok(Eval::Known { value, reads }) => {
+            Ok(EvalOutcome::Known { value, reads }) => {
                 self.reads.extend(reads);
                 node_of(&value, span)
             }
-            Ok(Eval::Deferred(need)) => Node { span, data: Data::Unknown(need) },
+            Ok(EvalOutcome::Deferred(need)) => YamlNode { span, data: YamlData::Unknown(need) },
             Err(error) => {
                 self.diags.push(diagnose(&error, text, span, self.sources));
-                Node { span, data: Data::Null }
+                YamlNode { span, data: YamlData::Null }
             }
         }
     }
 
     /// Evaluates a condition; `None` after an error.
-    pub fn condition(&mut self, expr: &Expr) -> Option<Eval<bool>> {
+    pub fn condition(&mut self, expr: &SourceExpr) -> Option<EvalOutcome<bool>> {
         self.evaluate(expr, |program, bindings| program.test(bindings))
     }
 
     /// Evaluates an expression; `None` after an error.
-    pub fn value(&mut self, expr: &Expr) -> Option<Eval<Value>> {
+    pub fn value(&mut self, expr: &SourceExpr) -> Option<EvalOutcome<Value>> {
         self.evaluate(expr, |program, bindings| program.run(bindings))
     }
 
     fn evaluate<T>(
         &mut self,
-        expr: &Expr,
-        run: impl Fn(&super::template::Program, &Bindings) -> Result<Eval<T>, TemplateError>,
-    ) -> Option<Eval<T>> {
-        let program = self.programs.get(&expr.source, Form::Expression);
+        expr: &SourceExpr,
+        run: impl Fn(&super::template::TemplateProgram, &TemplateBindings) -> Result<EvalOutcome<T>, TemplateError>,
+    ) -> Option<EvalOutcome<T>> {
+        let program = self.programs.get(&expr.source, TemplateForm::Expression);
         let result = program.as_ref().as_ref().map_err(Clone::clone).and_then(|program| run(program, self.bindings));
         match result {
-            Ok(Eval::Known { value, reads }) => {
+            Ok(EvalOutcome::Known { value, reads }) => {
                 self.reads.extend(reads.iter().cloned());
-                Some(Eval::Known { value, reads })
+                Some(EvalOutcome::Known { value, reads })
             }
             Ok(deferred) => Some(deferred),
             Err(error) => {
@@ -94,33 +94,33 @@ impl<'r> Renderer<'r> {
 }
 
 /// Converts a value to a tree at `span`. Text counts as quoted.
-pub(super) fn node_of(value: &Value, span: Span) -> Node {
+pub(super) fn node_of(value: &Value, span: Span) -> YamlNode {
     let data = match value {
-        Value::Null => Data::Null,
-        Value::Bool(flag) => Data::Scalar { text: flag.to_string(), quoted: false },
-        Value::Number(number) => Data::Scalar { text: number.to_string(), quoted: false },
-        Value::String(text) => Data::Scalar { text: text.clone(), quoted: true },
-        Value::Array(items) => Data::Seq(items.iter().map(|item| node_of(item, span)).collect()),
+        Value::Null => YamlData::Null,
+        Value::Bool(flag) => YamlData::Scalar { text: flag.to_string(), quoted: false },
+        Value::Number(number) => YamlData::Scalar { text: number.to_string(), quoted: false },
+        Value::String(text) => YamlData::Scalar { text: text.clone(), quoted: true },
+        Value::Array(items) => YamlData::Seq(items.iter().map(|item| node_of(item, span)).collect()),
         Value::Object(map) => {
-            let pair = |(key, value): (&String, &Value)| (Key { text: key.clone(), span }, node_of(value, span));
-            Data::Map(map.iter().map(pair).collect())
+            let pair = |(key, value): (&String, &Value)| (YamlKey { text: key.clone(), span }, node_of(value, span));
+            YamlData::Map(map.iter().map(pair).collect())
         }
     };
-    Node { span, data }
+    YamlNode { span, data }
 }
 
 /// Returns the first unknown value that a tree waits for.
-pub(super) fn first_need(node: &Node) -> Option<Need> {
+pub(super) fn first_need(node: &YamlNode) -> Option<PendingInput> {
     match &node.data {
-        Data::Unknown(need) => Some(need.clone()),
-        Data::Seq(items) => items.iter().find_map(first_need),
-        Data::Map(entries) => entries.iter().find_map(|(_, node)| first_need(node)),
+        YamlData::Unknown(need) => Some(need.clone()),
+        YamlData::Seq(items) => items.iter().find_map(first_need),
+        YamlData::Map(entries) => entries.iter().find_map(|(_, node)| first_need(node)),
         _ => None,
     }
 }
 
 /// Converts an error of the template at `span` to a diagnostic.
-pub(super) fn diagnose(error: &TemplateError, source: &str, span: Span, sources: &Sources) -> Diag {
+pub(super) fn diagnose(error: &TemplateError, source: &str, span: Span, sources: &SourceMap) -> Diag {
     let code = if error.undefined { Code::UnknownName } else { Code::BadTemplate };
     let place = error.range.as_ref().map_or(span, |range| place(range, source, span, sources));
     let diag = Diag::error(code, error.message.clone()).at(place);
@@ -135,7 +135,7 @@ pub(super) fn diagnose(error: &TemplateError, source: &str, span: Span, sources:
 
 /// Finds the part of a file that a range of a template came from. YAML may have folded or escaped the text, so the
 /// excerpt is searched in the scalar as typed; the fallback is the whole scalar.
-pub(super) fn place(range: &Range<usize>, source: &str, span: Span, sources: &Sources) -> Span {
+pub(super) fn place(range: &Range<usize>, source: &str, span: Span, sources: &SourceMap) -> Span {
     let typed = sources.text(span.file).get(span.start as usize..span.end as usize).unwrap_or("");
     let Some(excerpt) = source.get(range.clone()).filter(|excerpt| !excerpt.is_empty()) else { return span };
     let verbatim = typed.find(source).map(|start| start + range.start);
@@ -156,13 +156,14 @@ mod tests {
 
     #[test]
     fn mistakes_are_placed_inside_their_scalar() {
-        let mut sources = Sources::default();
+        let mut sources = SourceMap::default();
         let text = "path: \"/etc/{{ params.nmae }}\"\ncontent: |\n  a\n  {{ params.nmae }}\n";
         let file = sources.add("r.yaml", text);
         let node = super::super::yaml::parse(file, text, &mut Vec::new()).unwrap();
-        let bindings = Bindings { params: Some(tree("params", &json!({"name": "x"}))), ..Bindings::default() };
-        let programs = Programs::default();
-        let mut renderer = Renderer::new(&programs, &sources, &bindings);
+        let bindings =
+            TemplateBindings { params: Some(tree("params", &json!({"name": "x"}))), ..TemplateBindings::default() };
+        let programs = ProgramCache::default();
+        let mut renderer = TreeRenderer::new(&programs, &sources, &bindings);
         renderer.tree(&node);
         let places: Vec<_> =
             renderer.diags.iter().map(|d| (sources.line_col(d.span.unwrap()), d.message.as_str())).collect();
@@ -171,19 +172,19 @@ mod tests {
 
     #[test]
     fn known_and_unknown_parts() {
-        let mut sources = Sources::default();
+        let mut sources = SourceMap::default();
         let text = "list: \"{{ params.list }}\"\nfact: \"{{ facts.os.id }}\"\nplain: 560.10\n";
         let file = sources.add("r.yaml", text);
         let node = super::super::yaml::parse(file, text, &mut Vec::new()).unwrap();
-        let bindings = Bindings {
+        let bindings = TemplateBindings {
             params: Some(tree("params", &json!({"list": ["a", 1]}))),
             facts: Some(crate::config::template::facts(crate::config::FactSource::NotYet)),
-            ..Bindings::default()
+            ..TemplateBindings::default()
         };
-        let programs = Programs::default();
-        let mut renderer = Renderer::new(&programs, &sources, &bindings);
+        let programs = ProgramCache::default();
+        let mut renderer = TreeRenderer::new(&programs, &sources, &bindings);
         let tree = renderer.tree(&node);
-        assert_eq!(first_need(&tree), Some(Need::Facts));
+        assert_eq!(first_need(&tree), Some(PendingInput::Facts));
         assert_eq!(super::super::scalar::value(&tree), json!({"list": ["a", 1], "fact": null, "plain": "560.10"}));
     }
 }

@@ -1,8 +1,8 @@
 //! The `rollout:` settings: batch sizes, time windows, and how much disruption changes may cause.
 
-use super::Share;
+use super::HostShare;
 use crate::diag::Span;
-use crate::kube::Manner;
+use crate::kube::DrainAllowedLosses;
 use std::fmt;
 
 /// Default timeout for a host to return from a reboot: the self-test of servers with much memory and many devices takes
@@ -11,22 +11,22 @@ pub const REBOOT_LIMIT_S: u64 = 30 * 60;
 
 /// `rollout:`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rollout {
+pub struct RolloutPolicy {
     /// How many hosts receive all their changes first; `None` for no canary.
-    pub canary: Option<Share>,
+    pub canary: Option<HostShare>,
     /// How many hosts may fail before no new host starts; `None` for any number.
-    pub max_failed: Option<Share>,
+    pub max_failed: Option<HostShare>,
     /// How many hosts may be out of service at once.
-    pub max_unavailable: Share,
+    pub max_unavailable: HostShare,
     /// How many hosts may restart one service at once; `None` for any number.
-    pub max_restarting: Option<Share>,
+    pub max_restarting: Option<HostShare>,
     /// Groups of which no two hosts may be out of service at once.
     pub quorum: Vec<(String, Span)>,
-    pub reboot: Reboots,
+    pub reboot: RebootPolicy,
     /// Timeout for a host to return from a reboot. Seconds.
     pub reboot_timeout_s: u64,
     /// Time of day at which windows may open, by the controller's clock; `None` for always.
-    pub hours: Option<Hours>,
+    pub hours: Option<RolloutHours>,
     /// How long a window waits for processes that use the host's devices; `None` to not wait. Seconds.
     pub busy_wait_s: Option<u64>,
     /// The group whose hosts are Slurm nodes.
@@ -36,16 +36,16 @@ pub struct Rollout {
     pub span: Option<Span>,
 }
 
-impl Default for Rollout {
+impl Default for RolloutPolicy {
     /// Allows a quarter of the hosts at once and no reboots. Anything more must be declared.
     fn default() -> Self {
         Self {
             canary: None,
             max_failed: None,
-            max_unavailable: Share::Percent(25),
+            max_unavailable: HostShare::Percent(25),
             max_restarting: None,
             quorum: Vec::new(),
-            reboot: Reboots::default(),
+            reboot: RebootPolicy::default(),
             reboot_timeout_s: REBOOT_LIMIT_S,
             hours: None,
             busy_wait_s: None,
@@ -66,35 +66,35 @@ pub struct NodeDrain {
     /// Grace period of each pod; `None` for the pod's own. Seconds.
     pub grace_s: Option<u64>,
     /// Which pods may be deleted although nothing recreates them or their data.
-    pub manner: Manner,
+    pub manner: DrainAllowedLosses,
     /// Resources that a node must offer before it is uncordoned; `None` to uncordon it at once.
-    pub returns: Option<Returns>,
+    pub returns: Option<NodeReturnCondition>,
 }
 
 /// Resources that a node must offer before it takes pods again, in addition to being ready.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Returns {
+pub struct NodeReturnCondition {
     /// Required amounts, by resource name.
-    pub offers: Vec<(String, Offer)>,
+    pub offers: Vec<(String, ResourceOffer)>,
     /// How long to wait for them. Seconds.
     pub within_s: u64,
 }
 
 /// How much of a resource the node must offer to pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offer {
+pub enum ResourceOffer {
     /// At least this amount.
     Count(i64),
     /// The node's full capacity, which must not be zero.
     Capacity,
 }
 
-impl Returns {
+impl NodeReturnCondition {
     /// Returns each offer as text: `nvidia.com/gpu 8`.
     pub fn told(&self) -> Vec<String> {
-        let one = |(name, offer): &(String, Offer)| match offer {
-            Offer::Count(count) => format!("{name} {count}"),
-            Offer::Capacity => format!("{name} all of its capacity"),
+        let one = |(name, offer): &(String, ResourceOffer)| match offer {
+            ResourceOffer::Count(count) => format!("{name} {count}"),
+            ResourceOffer::Capacity => format!("{name} all of its capacity"),
         };
         self.offers.iter().map(one).collect()
     }
@@ -108,7 +108,7 @@ pub const RETURN_LIMIT_S: u64 = 10 * 60;
 
 /// Whether hosts may reboot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reboots {
+pub enum RebootPolicy {
     /// Hosts reboot if the plan includes a reboot.
     Allow,
     /// Changes that need a reboot stay pending.
@@ -116,7 +116,7 @@ pub enum Reboots {
     Never,
 }
 
-impl Reboots {
+impl RebootPolicy {
     pub const ALL: [Self; 2] = [Self::Allow, Self::Never];
 
     pub fn name(self) -> &'static str {
@@ -134,12 +134,12 @@ impl Reboots {
 
 /// A time range of the day, in minutes since midnight. A range that ends before it begins spans midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hours {
+pub struct RolloutHours {
     from: u16,
     to: u16,
 }
 
-impl Hours {
+impl RolloutHours {
     /// Parses `22:00-05:00`. The end is exclusive.
     pub fn parse(text: &str) -> Option<Self> {
         let (from, to) = text.split_once('-')?;
@@ -164,7 +164,7 @@ fn minute(text: &str) -> Option<u16> {
     (hour < 24 && minute < 60).then_some(hour * 60 + minute)
 }
 
-impl fmt::Display for Hours {
+impl fmt::Display for RolloutHours {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { from, to } = self;
         write!(f, "{:02}:{:02}-{:02}:{:02}", from / 60, from % 60, to / 60, to % 60)
@@ -177,13 +177,13 @@ mod tests {
 
     #[test]
     fn hours_go_over_midnight() {
-        let night = Hours::parse("22:00-05:00").unwrap();
+        let night = RolloutHours::parse("22:00-05:00").unwrap();
         let at = |hour: u16, minute: u16| night.holds(hour * 60 + minute);
         assert_eq!(
             (at(21, 59), at(22, 0), at(23, 59), at(0, 0), at(4, 59), at(5, 0)),
             (false, true, true, true, true, false)
         );
-        let noon = Hours::parse("11:30 - 12:30").unwrap();
+        let noon = RolloutHours::parse("11:30 - 12:30").unwrap();
         assert_eq!(
             (noon.holds(11 * 60 + 29), noon.holds(11 * 60 + 30), noon.holds(12 * 60 + 30)),
             (false, true, false)
@@ -196,7 +196,7 @@ mod tests {
         for text in
             ["", "22:00", "22:00-", "22-05", "24:00-05:00", "22:60-05:00", "1:00-2:00", "03:00-03:00", "+1:00-02:00"]
         {
-            assert_eq!(Hours::parse(text), None, "{text}");
+            assert_eq!(RolloutHours::parse(text), None, "{text}");
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Parsers for the text of scalars: one per type, shared by inventory, recipes and checks.
 
-use super::{Data, Node};
+use super::{YamlData, YamlNode};
 use crate::model::Value;
 
 /// Describes the value of `node`, for "expected …, found …".
-pub(super) fn describe(node: &Node) -> String {
+pub(super) fn describe(node: &YamlNode) -> String {
     match &node.data {
-        Data::Null => "nothing".to_owned(),
-        Data::Seq(_) => "a list".to_owned(),
-        Data::Map(_) => "a map".to_owned(),
-        Data::Unknown(_) => "a value that is not known yet".to_owned(),
-        Data::Scalar { text, quoted } => describe_scalar(text, *quoted),
+        YamlData::Null => "nothing".to_owned(),
+        YamlData::Seq(_) => "a list".to_owned(),
+        YamlData::Map(_) => "a map".to_owned(),
+        YamlData::Unknown(_) => "a value that is not known yet".to_owned(),
+        YamlData::Scalar { text, quoted } => describe_scalar(text, *quoted),
     }
 }
 
@@ -107,13 +107,13 @@ pub(super) fn is_template(text: &str) -> bool {
 }
 
 /// Returns the value of a tree as typed, for variables and defaults.
-pub(super) fn value(node: &Node) -> Value {
+pub(super) fn value(node: &YamlNode) -> Value {
     match &node.data {
-        Data::Null | Data::Unknown(_) => Value::Null,
-        Data::Scalar { text, quoted: true } => Value::from(text.as_str()),
-        Data::Scalar { text, quoted: false } => plain(text),
-        Data::Seq(items) => items.iter().map(value).collect(),
-        Data::Map(entries) => {
+        YamlData::Null | YamlData::Unknown(_) => Value::Null,
+        YamlData::Scalar { text, quoted: true } => Value::from(text.as_str()),
+        YamlData::Scalar { text, quoted: false } => plain(text),
+        YamlData::Seq(items) => items.iter().map(value).collect(),
+        YamlData::Map(entries) => {
             Value::Object(entries.iter().map(|(key, node)| (key.text.clone(), value(node))).collect())
         }
     }

@@ -5,8 +5,8 @@ use super::inventory::{
     CONNECT_KEYS, DRAIN_KEYS, DRIFT_KEYS, IGNORE_KEYS, KEYS as INVENTORY_KEYS, KUBERNETES_KEYS, NODE_KEYS, ROLLOUT_KEYS,
 };
 use super::recipe::{COMMON as STEP_KEYS, KEY_TYPES, KEYS as RECIPE_KEYS, TYPES};
-use super::rollout::Reboots;
-use crate::model::{DURATION_PATTERN, Phase, Scope, Value};
+use super::rollout::RebootPolicy;
+use crate::model::{DURATION_PATTERN, StepPhase, StepScope, Value};
 use crate::resource::{kinds, schema::kind_schema};
 use crate::transport::BOARDS;
 use serde_json::{Map, json};
@@ -168,7 +168,7 @@ fn rollout(key: &str) -> Value {
         "quorum" => said("Groups of which no two hosts may be out of service at once.", texts()),
         "reboot" => said(
             "Whether hosts reboot if the plan requires it. Default: `never`.",
-            json!({ "enum": Reboots::ALL.map(Reboots::name) }),
+            json!({ "enum": RebootPolicy::ALL.map(RebootPolicy::name) }),
         ),
         "reboot_timeout" => said("Timeout for a host to return from a reboot. Default: 30m.", duration()),
         "hours" => said(
@@ -464,7 +464,7 @@ fn edge(key: &str) -> Value {
     match key {
         "recipe" => said("Name of a recipe.", text()),
         "step" => said("One of its steps. Default: all steps.", text()),
-        "phase" => said("Phase to wait for.", json!({ "enum": Phase::ALL.map(Phase::name) })),
+        "phase" => said("Phase to wait for.", json!({ "enum": StepPhase::ALL.map(StepPhase::name) })),
         "optional" => said("Ignore the edge if that recipe is not applied (`name?`).", json!({ "type": "boolean" })),
         "of" => said("Makes the edge a barrier across hosts.", json!({ "enum": ["selected"] })),
         "least" => said("How many of the hosts must have reached the phase.", share()),
@@ -511,7 +511,7 @@ fn step_key(key: &str) -> Value {
             said("Values that other steps read.", map_of(object(&["read", "stdout", "value", "secret"], export, &[])))
         }
         "disruption" => said("Maximum disruption class.", json!({ "enum": ["D0", "D1", "D2", "D3"] })),
-        "scope" => said("Where the step runs.", json!({ "enum": Scope::ALL.map(Scope::name) })),
+        "scope" => said("Where the step runs.", json!({ "enum": StepScope::ALL.map(StepScope::name) })),
         "level" => said("Verification level of the step.", json!({ "enum": ["L0", "L1", "L2", "L3", "L4", "L5"] })),
         "timeout" => said("Timeout of its commands.", duration()),
         "retries" => said(

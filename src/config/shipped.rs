@@ -1,7 +1,7 @@
 //! Built-in files: recipes that every inventory can use, and compatibility tables that rules read.
 
 use super::template::tree;
-use super::{Data, Node, scalar};
+use super::{YamlData, YamlNode, scalar};
 use crate::diag::FileId;
 use crate::model::Value;
 use std::collections::BTreeMap;
@@ -84,7 +84,7 @@ const TABLES: &[(&str, &str)] = files!("recipes/data":
 
 /// A built-in table.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Table {
+pub struct CompatibilityTable {
     pub name: &'static str,
     /// Description of the table.
     pub about: String,
@@ -95,7 +95,8 @@ pub struct Table {
     pub rows: Value,
 }
 
-static READ: LazyLock<Vec<Table>> = LazyLock::new(|| TABLES.iter().map(|(name, text)| table(name, text)).collect());
+static READ: LazyLock<Vec<CompatibilityTable>> =
+    LazyLock::new(|| TABLES.iter().map(|(name, text)| table(name, text)).collect());
 
 /// The rows as template values.
 static SEEN: LazyLock<BTreeMap<&'static str, minijinja::Value>> = LazyLock::new(|| {
@@ -103,7 +104,7 @@ static SEEN: LazyLock<BTreeMap<&'static str, minijinja::Value>> = LazyLock::new(
 });
 
 /// Returns every table.
-pub fn tables() -> &'static [Table] {
+pub fn tables() -> &'static [CompatibilityTable] {
     &READ
 }
 
@@ -113,11 +114,11 @@ pub(super) fn rows(name: &str) -> Option<minijinja::Value> {
 }
 
 /// Reads a table. A table that cannot be read is empty; a test ensures that none is.
-fn table(name: &'static str, text: &str) -> Table {
+fn table(name: &'static str, text: &str) -> CompatibilityTable {
     let node = super::yaml::parse(FileId(0), text, &mut Vec::new());
     let of = |key: &str| node.as_ref().and_then(|node| entry(node, key));
     let words = |key: &str| of(key).map(value).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
-    Table {
+    CompatibilityTable {
         name,
         about: words("about"),
         source: words("source"),
@@ -126,14 +127,14 @@ fn table(name: &'static str, text: &str) -> Table {
     }
 }
 
-fn entry<'n>(node: &'n Node, key: &str) -> Option<&'n Node> {
+fn entry<'n>(node: &'n YamlNode, key: &str) -> Option<&'n YamlNode> {
     match &node.data {
-        Data::Map(entries) => entries.iter().find(|(own, _)| own.text == key).map(|(_, node)| node),
+        YamlData::Map(entries) => entries.iter().find(|(own, _)| own.text == key).map(|(_, node)| node),
         _ => None,
     }
 }
 
-fn value(node: &Node) -> Value {
+fn value(node: &YamlNode) -> Value {
     scalar::value(node)
 }
 

@@ -1,6 +1,6 @@
 //! An initial inventory as a value, which `forge init` creates from host names or from an Ansible inventory.
 
-use super::inventory::range::Pattern;
+use super::inventory::range::RangePattern;
 use super::inventory::{is_address, is_label};
 use super::scalar;
 use crate::model::Value;
@@ -8,30 +8,30 @@ use indexmap::IndexMap;
 use std::collections::{BTreeMap, HashSet};
 
 /// Settings of `connect`, by key.
-pub type Settings = BTreeMap<&'static str, Value>;
+pub type StarterConnect = BTreeMap<&'static str, Value>;
 
 /// Hosts and groups to write to the inventory.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Starting {
+pub struct StarterInventory {
     pub cluster: String,
     /// Hosts by name or by pattern.
-    pub hosts: IndexMap<String, StartingHost>,
-    pub groups: IndexMap<String, StartingGroup>,
+    pub hosts: IndexMap<String, StarterHost>,
+    pub groups: IndexMap<String, StarterGroup>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct StartingHost {
+pub struct StarterHost {
     /// The address, with ranges if the name has ranges.
     pub address: Option<String>,
-    pub connect: Settings,
+    pub connect: StarterConnect,
     pub vars: IndexMap<String, Value>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct StartingGroup {
+pub struct StarterGroup {
     pub hosts: Vec<String>,
     pub groups: Vec<String>,
-    pub connect: Settings,
+    pub connect: StarterConnect,
     pub vars: IndexMap<String, Value>,
 }
 
@@ -43,7 +43,7 @@ pub fn cluster_name(text: &str) -> String {
     if name.is_empty() { "cluster".to_owned() } else { name }
 }
 
-impl Starting {
+impl StarterInventory {
     /// Parses host arguments: `gpu01`, `gpu[01:08]`, `admin@gpu01:2222`, `gpu[1:4]=10.0.0.[11:14]`.
     ///
     /// # Errors
@@ -65,13 +65,13 @@ impl Starting {
 
     /// Returns the number of hosts, after ranges are expanded.
     pub fn host_count(&self) -> usize {
-        let names = |pattern: &String| Pattern::parse(pattern).map_or(1, |pattern| pattern.expand().len());
+        let names = |pattern: &String| RangePattern::parse(pattern).map_or(1, |pattern| pattern.expand().len());
         self.hosts.keys().map(names).sum()
     }
 }
 
 /// Parses one argument. Returns the names as typed, the expanded names, and the settings of the hosts.
-fn typed_hosts(text: &str) -> Result<(String, Vec<String>, StartingHost), String> {
+fn typed_hosts(text: &str) -> Result<(String, Vec<String>, StarterHost), String> {
     let (user, rest) = match text.split_once('@') {
         Some((user, _)) if !scalar::is_name(user) => return Err(format!("`{user}` is not a valid user name")),
         Some((user, rest)) => (Some(user), rest),
@@ -83,13 +83,13 @@ fn typed_hosts(text: &str) -> Result<(String, Vec<String>, StartingHost), String
     };
     let (last, port) = port_of(address.unwrap_or(names))?;
     let (names, address) = if address.is_some() { (names, Some(last)) } else { (last, None) };
-    let mut connect = Settings::new();
+    let mut connect = StarterConnect::new();
     connect.extend(user.map(|user| ("user", Value::from(user))));
     connect.extend(port.map(|port| ("port", Value::from(port))));
-    let all = Pattern::parse(names)?.expand();
-    let addresses = address.map(|text| Pattern::parse(text).map(|p| p.expand())).transpose()?;
+    let all = RangePattern::parse(names)?.expand();
+    let addresses = address.map(|text| RangePattern::parse(text).map(|p| p.expand())).transpose()?;
     checked(&all, addresses.as_deref())?;
-    Ok((names.to_owned(), all, StartingHost { address: address.map(str::to_owned), connect, vars: IndexMap::new() }))
+    Ok((names.to_owned(), all, StarterHost { address: address.map(str::to_owned), connect, vars: IndexMap::new() }))
 }
 
 /// Splits `host:22`. A colon inside a range does not start a port, and several colons outside are an IPv6 address.
@@ -125,8 +125,8 @@ mod tests {
 
     fn hosts(typed: &[&str]) -> Result<Vec<String>, String> {
         let typed: Vec<String> = typed.iter().map(|text| (*text).to_owned()).collect();
-        let starting = Starting::of_hosts("c".into(), &typed)?;
-        let show = |(name, host): (&String, &StartingHost)| {
+        let starting = StarterInventory::of_hosts("c".into(), &typed)?;
+        let show = |(name, host): (&String, &StarterHost)| {
             let connect: Vec<String> = host.connect.iter().map(|(key, value)| format!("{key}={value}")).collect();
             format!("{name} {} {}", host.address.as_deref().unwrap_or("-"), connect.join(" ")).trim_end().to_owned()
         };

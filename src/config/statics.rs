@@ -1,48 +1,50 @@
 //! Checks recipes without hosts: every template compiles and reads only existing names, stacks pass only existing
 //! parameters, and bodies match their kinds.
 
-use super::check::{Local, Rendered, check};
-use super::instances::{Library, unknown_param, unknown_recipe};
-use super::links::Need;
+use super::check::{FieldFileReader, RenderedFile, check};
+use super::instances::{RecipeLibrary, unknown_param, unknown_recipe};
+use super::links::RecipeRequirement;
 use super::render::{diagnose, place};
-use super::template::{Form, Program, Programs, Read, Root};
-use super::{About, Data, Expr, Key, Node, Recipe, Step, Use, Verify, scalar};
-use crate::diag::{Code, Diag, Diags, Sources, Span};
-use crate::facts::Shape;
+use super::template::{ProgramCache, TemplateForm, TemplateProgram, TemplateRead, TemplateRoot};
+use super::{
+    Recipe, RecipeStep, RecipeVerification, SourceExpr, StackUse, VerifyTarget, YamlData, YamlKey, YamlNode, scalar,
+};
+use crate::diag::{Code, Diag, DiagList, SourceMap, Span};
+use crate::facts::FactShape;
 use indexmap::IndexMap;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// Resolves the names that templates read.
-pub(super) struct World<'w> {
-    pub library: &'w Library,
+pub(super) struct TemplateChecker<'w> {
+    pub library: &'w RecipeLibrary,
     /// Names and texts of all built-in recipes, including those that no text names.
     pub built_in: &'w [(&'w str, &'w str)],
     /// Variables of all hosts and groups.
     pub vars: &'w BTreeSet<String>,
-    pub programs: &'w Programs,
-    pub sources: &'w Sources,
+    pub programs: &'w ProgramCache,
+    pub sources: &'w SourceMap,
     /// Places of templates with errors. They are not run: that would only repeat the errors.
     pub broken: RefCell<HashSet<Span>>,
 }
 
 /// The context of a template, which decides what it may read.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'p> {
+pub(super) enum TemplateLocation<'p> {
     /// `with` of an entry of the inventory.
     Entry,
     /// `uses` of a stack.
     Stack(&'p Recipe),
     /// Rules and verification.
-    Recipe(&'p Recipe, Of),
+    Recipe(&'p Recipe, TemplateSubject),
     /// A step, with or without `each`.
-    Step(&'p Recipe, bool, Of),
+    Step(&'p Recipe, bool, TemplateSubject),
 }
 
 /// The target that is evaluated or changed there.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Of {
+pub(super) enum TemplateSubject {
     Hosts,
     Cluster,
     /// The cluster, with the one object of a verification.
@@ -51,11 +53,11 @@ pub(super) enum Of {
     Objects,
 }
 
-impl Of {
-    fn verify(verify: &Verify) -> Self {
+impl TemplateSubject {
+    fn verify(verify: &RecipeVerification) -> Self {
         match &verify.about {
-            Some(About::One(_)) => Self::Object,
-            Some(About::All(_)) => Self::Objects,
+            Some(VerifyTarget::One(_)) => Self::Object,
+            Some(VerifyTarget::All(_)) => Self::Objects,
             None => Self::realm(verify.of_cluster),
         }
     }
@@ -65,12 +67,12 @@ impl Of {
     }
 }
 
-impl World<'_> {
+impl TemplateChecker<'_> {
     /// Checks every template of a recipe.
-    pub fn recipe(&self, recipe: &Recipe, diags: &mut Diags) {
+    pub fn recipe(&self, recipe: &Recipe, diags: &mut DiagList) {
         super::member::check_names(recipe, self.programs, self.sources, diags);
         for rule in &recipe.rules {
-            let at = Place::Recipe(recipe, Of::realm(rule.of_cluster));
+            let at = TemplateLocation::Recipe(recipe, TemplateSubject::realm(rule.of_cluster));
             rule.when.iter().chain([&rule.require]).for_each(|expr| self.expr(expr, at, diags));
         }
         for verify in &recipe.verify {
@@ -82,9 +84,12 @@ impl World<'_> {
     }
 
     /// Checks a verification. `when` and the object's own fields are evaluated before the object is available.
-    fn verify(&self, recipe: &Recipe, verify: &Verify, diags: &mut Diags) {
-        let (before, at) = (Of::realm(verify.of_cluster), Place::Recipe(recipe, Of::verify(verify)));
-        let before = Place::Recipe(recipe, before);
+    fn verify(&self, recipe: &Recipe, verify: &RecipeVerification, diags: &mut DiagList) {
+        let (before, at) = (
+            TemplateSubject::realm(verify.of_cluster),
+            TemplateLocation::Recipe(recipe, TemplateSubject::verify(verify)),
+        );
+        let before = TemplateLocation::Recipe(recipe, before);
         verify.when.iter().for_each(|expr| self.expr(expr, before, diags));
         verify.about.iter().for_each(|about| self.node(about.node(), before, diags));
         verify.expect.iter().for_each(|expr| self.expr(expr, at, diags));
@@ -92,9 +97,10 @@ impl World<'_> {
         verify.shows.iter().for_each(|(text, span)| self.text(text, *span, at, diags));
     }
 
-    fn step(&self, recipe: &Recipe, step: &Step, diags: &mut Diags) {
-        let of = Of::realm(super::member::is_of_cluster(step));
-        let (once, turn) = (Place::Step(recipe, false, of), Place::Step(recipe, step.each.is_some(), of));
+    fn step(&self, recipe: &Recipe, step: &RecipeStep, diags: &mut DiagList) {
+        let of = TemplateSubject::realm(super::member::is_of_cluster(step));
+        let (once, turn) =
+            (TemplateLocation::Step(recipe, false, of), TemplateLocation::Step(recipe, step.each.is_some(), of));
         step.each.iter().for_each(|expr| self.expr(expr, once, diags));
         step.when.iter().chain(&step.key).for_each(|expr| self.expr(expr, turn, diags));
         self.node(&step.body, turn, diags);
@@ -108,48 +114,48 @@ impl World<'_> {
         }
     }
 
-    fn used(&self, recipe: &Recipe, used: &Use, diags: &mut Diags) {
-        let at = Place::Stack(recipe);
+    fn used(&self, recipe: &Recipe, used: &StackUse, diags: &mut DiagList) {
+        let at = TemplateLocation::Stack(recipe);
         used.when.iter().for_each(|expr| self.expr(expr, at, diags));
         used.with.values().for_each(|(node, _)| self.node(node, at, diags));
         match self.library.get(&used.recipe) {
             None => diags.push(unknown_recipe(&used.recipe, used.span, self.library, self.built_in)),
             Some(other) => {
                 for (name, (_, span)) in used.with.iter().filter(|(name, _)| !other.params.contains_key(*name)) {
-                    diags.push(unknown_param(&Key { text: name.clone(), span: *span }, other));
+                    diags.push(unknown_param(&YamlKey { text: name.clone(), span: *span }, other));
                 }
             }
         }
     }
 
     /// Checks the templates of a tree.
-    pub fn node(&self, node: &Node, at: Place<'_>, diags: &mut Diags) {
+    pub fn node(&self, node: &YamlNode, at: TemplateLocation<'_>, diags: &mut DiagList) {
         match &node.data {
-            Data::Scalar { text, .. } if scalar::is_template(text) => self.text(text, node.span, at, diags),
-            Data::Seq(items) => items.iter().for_each(|item| self.node(item, at, diags)),
-            Data::Map(entries) => entries.iter().for_each(|(_, node)| self.node(node, at, diags)),
+            YamlData::Scalar { text, .. } if scalar::is_template(text) => self.text(text, node.span, at, diags),
+            YamlData::Seq(items) => items.iter().for_each(|item| self.node(item, at, diags)),
+            YamlData::Map(entries) => entries.iter().for_each(|(_, node)| self.node(node, at, diags)),
             _ => {}
         }
     }
 
-    fn expr(&self, expr: &Expr, at: Place<'_>, diags: &mut Diags) {
-        let program = self.programs.get(&expr.source, Form::Expression);
+    fn expr(&self, expr: &SourceExpr, at: TemplateLocation<'_>, diags: &mut DiagList) {
+        let program = self.programs.get(&expr.source, TemplateForm::Expression);
         self.program(&program, &expr.source, expr.span, at, diags);
     }
 
     /// Checks one template.
-    pub fn text(&self, text: &str, span: Span, at: Place<'_>, diags: &mut Diags) {
-        let program = self.programs.get(text, Form::Template);
+    pub fn text(&self, text: &str, span: Span, at: TemplateLocation<'_>, diags: &mut DiagList) {
+        let program = self.programs.get(text, TemplateForm::Template);
         self.program(&program, text, span, at, diags);
     }
 
     fn program(
         &self,
-        program: &Arc<Result<Program, super::TemplateError>>,
+        program: &Arc<Result<TemplateProgram, super::TemplateError>>,
         source: &str,
         span: Span,
-        at: Place<'_>,
-        diags: &mut Diags,
+        at: TemplateLocation<'_>,
+        diags: &mut DiagList,
     ) {
         let before = diags.0.len();
         match program.as_ref() {
@@ -161,7 +167,14 @@ impl World<'_> {
         }
     }
 
-    fn names(&self, program: &Program, source: &str, span: Span, at: Place<'_>, diags: &mut Diags) {
+    fn names(
+        &self,
+        program: &TemplateProgram,
+        source: &str,
+        span: Span,
+        at: TemplateLocation<'_>,
+        diags: &mut DiagList,
+    ) {
         program.mistakes().iter().for_each(|error| diags.push(diagnose(error, source, span, self.sources)));
         for read in program.reads() {
             if let Some(diag) = self.read(read, at) {
@@ -171,41 +184,50 @@ impl World<'_> {
     }
 
     /// Returns the error of one path, without its place.
-    fn read(&self, read: &Read, at: Place<'_>) -> Option<Diag> {
+    fn read(&self, read: &TemplateRead, at: TemplateLocation<'_>) -> Option<Diag> {
         if let Some(why) = refused(read.root, at) {
             return Some(why);
         }
         match (read.root, at) {
-            (Root::Params, Place::Stack(recipe) | Place::Recipe(recipe, _) | Place::Step(recipe, ..)) => {
-                known(read, 0, recipe.params.keys().map(String::as_str)).or_else(|| self.inside_param(recipe, read))
-            }
-            (Root::Vars, _) if read.optional => None,
-            (Root::Vars, _) => {
+            (
+                TemplateRoot::Params,
+                TemplateLocation::Stack(recipe)
+                | TemplateLocation::Recipe(recipe, _)
+                | TemplateLocation::Step(recipe, ..),
+            ) => known(read, 0, recipe.params.keys().map(String::as_str)).or_else(|| self.inside_param(recipe, read)),
+            (TemplateRoot::Vars, _) if read.optional => None,
+            (TemplateRoot::Vars, _) => {
                 let diag = known(read, 0, self.vars.iter().map(String::as_str))?;
                 Some(if self.vars.is_empty() { diag.hint("no host or group has variables") } else { diag })
             }
-            (Root::Host, _) => known(read, 0, ["name", "address", "groups"]),
-            (Root::Recipes, _) => self.of_recipe(read, |recipe| recipe.params.keys().map(String::as_str).collect()),
-            (Root::Exports, _) if read.path.len() < 2 => {
+            (TemplateRoot::Host, _) => known(read, 0, ["name", "address", "groups"]),
+            (TemplateRoot::Recipes, _) => {
+                self.of_recipe(read, |recipe| recipe.params.keys().map(String::as_str).collect())
+            }
+            (TemplateRoot::Exports, _) if read.path.len() < 2 => {
                 let diag = Diag::error(Code::UnknownName, "`exports` needs a recipe and the name of an export");
                 Some(diag.hint("write both as literals: `exports[\"kube-control\"].join`"))
             }
-            (Root::Exports, _) => self.of_recipe(read, export_names),
-            (Root::Facts, Place::Recipe(_, Of::Hosts) | Place::Step(_, _, Of::Hosts)) => facts(read),
-            (Root::Facts, _) => facts_of_cluster(read),
+            (TemplateRoot::Exports, _) => self.of_recipe(read, export_names),
+            (
+                TemplateRoot::Facts,
+                TemplateLocation::Recipe(_, TemplateSubject::Hosts)
+                | TemplateLocation::Step(_, _, TemplateSubject::Hosts),
+            ) => facts(read),
+            (TemplateRoot::Facts, _) => facts_of_cluster(read),
             _ => None,
         }
     }
 
     /// Reports a field access on a parameter that is neither a map nor a list.
-    fn inside_param(&self, recipe: &Recipe, read: &Read) -> Option<Diag> {
+    fn inside_param(&self, recipe: &Recipe, read: &TemplateRead) -> Option<Diag> {
         use super::ParamType::{List, Map};
         let param = recipe.params.get(read.path.first()?)?;
         let deeper = read.path.len() > 1 && !matches!(param.ty, List(_) | Map { .. });
         deeper.then(|| Diag::error(Code::UnknownName, format!("parameter `{}` has no fields", param.name)))
     }
 
-    fn of_recipe<'s>(&'s self, read: &Read, names: impl Fn(&'s Recipe) -> Vec<&'s str>) -> Option<Diag> {
+    fn of_recipe<'s>(&'s self, read: &TemplateRead, names: impl Fn(&'s Recipe) -> Vec<&'s str>) -> Option<Diag> {
         let missing = known(read, 0, self.library.keys().map(String::as_str));
         if missing.is_some() {
             return missing;
@@ -216,24 +238,26 @@ impl World<'_> {
 }
 
 /// Returns the error if `root` is not available at `at`.
-fn refused(root: Root, at: Place<'_>) -> Option<Diag> {
+fn refused(root: TemplateRoot, at: TemplateLocation<'_>) -> Option<Diag> {
     let (message, hint) = match (root, at) {
-        (Root::Params, Place::Entry) => {
+        (TemplateRoot::Params, TemplateLocation::Entry) => {
             ("`params` is not available here", "read `vars` or `host`: an entry of `apply` sets parameters")
         }
-        (Root::Facts, Place::Entry | Place::Stack(_)) => {
+        (TemplateRoot::Facts, TemplateLocation::Entry | TemplateLocation::Stack(_)) => {
             ("parameters cannot read facts", "read facts in the steps of a recipe")
         }
-        (Root::Recipes | Root::Exports | Root::Hosts, Place::Entry | Place::Stack(_)) => {
-            ("parameters cannot read `recipes`, `exports` or `hosts`", "read them in the steps of a recipe")
-        }
-        (Root::Object, Place::Recipe(_, Of::Object)) | (Root::Objects, Place::Recipe(_, Of::Objects)) => return None,
-        (Root::Object | Root::Objects, _) => (
+        (
+            TemplateRoot::Recipes | TemplateRoot::Exports | TemplateRoot::Hosts,
+            TemplateLocation::Entry | TemplateLocation::Stack(_),
+        ) => ("parameters cannot read `recipes`, `exports` or `hosts`", "read them in the steps of a recipe"),
+        (TemplateRoot::Object, TemplateLocation::Recipe(_, TemplateSubject::Object))
+        | (TemplateRoot::Objects, TemplateLocation::Recipe(_, TemplateSubject::Objects)) => return None,
+        (TemplateRoot::Object | TemplateRoot::Objects, _) => (
             "`object` and `objects` are available only in a verification that declares them",
             "declare it: `object: { api_version: …, kind: …, name: … }`",
         ),
-        (Root::Item | Root::Key, Place::Step(_, true, _)) => return None,
-        (Root::Item | Root::Key, _) => {
+        (TemplateRoot::Item | TemplateRoot::Key, TemplateLocation::Step(_, true, _)) => return None,
+        (TemplateRoot::Item | TemplateRoot::Key, _) => {
             ("`item` and `key` are available only in a step with `each`", "add `each` to the step")
         }
         _ => return None,
@@ -242,7 +266,7 @@ fn refused(root: Root, at: Place<'_>) -> Option<Diag> {
 }
 
 /// Returns an error if the name at `depth` of the path is not in `names`.
-fn known<'n>(read: &Read, depth: usize, names: impl IntoIterator<Item = &'n str>) -> Option<Diag> {
+fn known<'n>(read: &TemplateRead, depth: usize, names: impl IntoIterator<Item = &'n str>) -> Option<Diag> {
     let name = read.path.get(depth)?;
     let names: Vec<&str> = names.into_iter().collect();
     if names.contains(&name.as_str()) {
@@ -259,7 +283,7 @@ fn subscript(part: &str) -> String {
     }
 }
 
-fn facts(read: &Read) -> Option<Diag> {
+fn facts(read: &TemplateRead) -> Option<Diag> {
     if read.path.is_empty() {
         let diag = Diag::error(Code::UnknownName, "`facts` needs the name of a fact");
         return Some(diag.hint("write the name as a literal: `facts.os`"));
@@ -276,20 +300,20 @@ fn facts(read: &Read) -> Option<Diag> {
 }
 
 /// Checks a fact of the cluster. `member::check_names` reports facts that only hosts have.
-fn facts_of_cluster(read: &Read) -> Option<Diag> {
+fn facts_of_cluster(read: &TemplateRead) -> Option<Diag> {
     let fact =
         crate::facts::of_cluster().iter().find(|fact| Some(fact.name) == read.path.first().map(String::as_str))?;
     field(read, fact.shape, fact.fields)
 }
 
 /// Returns an error if the fact does not have the field.
-fn field(read: &Read, shape: Shape, fields: &[(&'static str, &str)]) -> Option<Diag> {
+fn field(read: &TemplateRead, shape: FactShape, fields: &[(&'static str, &str)]) -> Option<Diag> {
     let depth = match shape {
-        Shape::Map => 1,
+        FactShape::Map => 1,
         // A list may be indexed; the template engine reports any other access.
-        Shape::List if read.path.get(1).is_some_and(|part| part.parse::<usize>().is_ok()) => 2,
-        Shape::ByName => 2,
-        Shape::List | Shape::Value => return None,
+        FactShape::List if read.path.get(1).is_some_and(|part| part.parse::<usize>().is_ok()) => 2,
+        FactShape::ByName => 2,
+        FactShape::List | FactShape::Value => return None,
     };
     known(read, depth, fields.iter().map(|(name, _)| *name))
 }
@@ -298,7 +322,7 @@ fn export_names(recipe: &Recipe) -> Vec<&str> {
     recipe.steps.iter().flat_map(|step| step.exports.keys().map(String::as_str)).collect()
 }
 
-fn report_exports(recipe: &Recipe, diags: &mut Diags) {
+fn report_exports(recipe: &Recipe, diags: &mut DiagList) {
     let mut seen: IndexMap<&str, Span> = IndexMap::new();
     for export in recipe.steps.iter().flat_map(|step| step.exports.values()) {
         if let Some(first) = seen.insert(&export.name, export.span) {
@@ -313,7 +337,7 @@ fn report_exports(recipe: &Recipe, diags: &mut Diags) {
 const MAX_CIRCLES: usize = 20;
 
 /// Reports stacks that use themselves, directly or through other stacks.
-pub(super) fn check_circles(library: &Library, diags: &mut Diags) {
+pub(super) fn check_circles(library: &RecipeLibrary, diags: &mut DiagList) {
     let mut told: BTreeSet<BTreeSet<&str>> = BTreeSet::new();
     let closing = recipes_closing_circles(library);
     for recipe in library.values().filter(|recipe| closing.contains(recipe.name.as_str())).take(MAX_CIRCLES) {
@@ -335,7 +359,7 @@ pub(super) fn check_circles(library: &Library, diags: &mut Diags) {
 
 /// Returns both ends of each use that closes a cycle, which means that it leads back to a recipe whose uses are still
 /// being followed. Visits each recipe once.
-fn recipes_closing_circles(library: &Library) -> BTreeSet<&str> {
+fn recipes_closing_circles(library: &RecipeLibrary) -> BTreeSet<&str> {
     let mut closing = BTreeSet::new();
     // Whether all uses of a recipe were followed to the end.
     let mut is_done: BTreeMap<&str, bool> = BTreeMap::new();
@@ -368,7 +392,7 @@ fn recipes_closing_circles(library: &Library) -> BTreeSet<&str> {
 }
 
 /// Returns the shortest path from a recipe back to itself: each recipe on it with the place of its use.
-fn circle<'l>(start: &'l Recipe, library: &'l Library) -> Option<Vec<(&'l str, Span)>> {
+fn circle<'l>(start: &'l Recipe, library: &'l RecipeLibrary) -> Option<Vec<(&'l str, Span)>> {
     let mut came: IndexMap<&str, (&str, Span)> = IndexMap::new();
     let mut open = std::collections::VecDeque::from([start.name.as_str()]);
     while let Some(name) = open.pop_front() {
@@ -394,7 +418,7 @@ fn circle<'l>(start: &'l Recipe, library: &'l Library) -> Option<Vec<(&'l str, S
 
 /// Checks the body of every step without rendering its templates: keys and literal values are valid or invalid
 /// regardless of the parameters.
-pub(super) fn check_bodies(library: &Library, diags: &mut Diags) {
+pub(super) fn check_bodies(library: &RecipeLibrary, diags: &mut DiagList) {
     for step in library.values().flat_map(|recipe| &recipe.steps) {
         let Some(kind) = crate::resource::kind(step.kind) else { continue };
         let checked = check(&open(&step.body), kind.fields, &format!("`{}`", kind.name), &NoFiles);
@@ -405,7 +429,7 @@ pub(super) fn check_bodies(library: &Library, diags: &mut Diags) {
 /// Skips local files: they are read only for recipes that are applied.
 struct NoFiles;
 
-impl Local for NoFiles {
+impl FieldFileReader for NoFiles {
     fn source(&self, _: &str, _: Span) -> Result<crate::model::Value, Box<Diag>> {
         Ok(crate::model::Value::Null)
     }
@@ -414,64 +438,70 @@ impl Local for NoFiles {
         Ok(crate::model::Value::Null)
     }
 
-    fn template(&self, _: &str, _: Span) -> Result<Rendered, Box<Diag>> {
-        Ok(Rendered::Waits(super::Need::Facts))
+    fn template(&self, _: &str, _: Span) -> Result<RenderedFile, Box<Diag>> {
+        Ok(RenderedFile::Waits(super::PendingInput::Facts))
     }
 }
 
-fn open(node: &Node) -> Node {
+fn open(node: &YamlNode) -> YamlNode {
     let data = match &node.data {
-        Data::Scalar { text, .. } if scalar::is_template(text) => Data::Unknown(super::Need::Facts),
-        Data::Seq(items) => Data::Seq(items.iter().map(open).collect()),
-        Data::Map(entries) => Data::Map(entries.iter().map(|(key, node)| (key.clone(), open(node))).collect()),
+        YamlData::Scalar { text, .. } if scalar::is_template(text) => YamlData::Unknown(super::PendingInput::Facts),
+        YamlData::Seq(items) => YamlData::Seq(items.iter().map(open).collect()),
+        YamlData::Map(entries) => YamlData::Map(entries.iter().map(|(key, node)| (key.clone(), open(node))).collect()),
         other => other.clone(),
     };
-    Node { span: node.span, data }
+    YamlNode { span: node.span, data }
 }
 
 /// Returns every template of a step with its form and place.
-pub(super) fn texts(step: &Step) -> Vec<(&str, Form, Span)> {
+pub(super) fn texts(step: &RecipeStep) -> Vec<(&str, TemplateForm, Span)> {
     let mut texts = Vec::new();
     let exprs = step.when.iter().chain(&step.each).chain(&step.key);
     let exprs = exprs.chain(step.effective.iter().flat_map(|e| &e.expect));
     let exprs = exprs.chain(step.exports.values().flat_map(|export| &export.value));
-    texts.extend(exprs.map(|expr| (expr.source.as_str(), Form::Expression, expr.span)));
+    texts.extend(exprs.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span)));
     templates(&step.body, &mut texts);
     step.effective.iter().flat_map(|e| &e.check).for_each(|node| templates(node, &mut texts));
     texts.extend(
-        step.exports.values().filter_map(|export| Some((export.read.as_deref()?, Form::Template, export.span))),
+        step.exports.values().filter_map(|export| Some((export.read.as_deref()?, TemplateForm::Template, export.span))),
     );
     texts
 }
 
 /// Returns every template of a verification with its form and place.
-pub(super) fn texts_of_verify(verify: &Verify) -> Vec<(&str, Form, Span)> {
+pub(super) fn texts_of_verify(verify: &RecipeVerification) -> Vec<(&str, TemplateForm, Span)> {
     let exprs = verify.when.iter().chain(&verify.expect);
-    let mut texts: Vec<_> = exprs.map(|expr| (expr.source.as_str(), Form::Expression, expr.span)).collect();
-    verify.check.iter().chain(verify.about.iter().map(About::node)).for_each(|node| templates(node, &mut texts));
-    texts.extend(verify.shows.iter().map(|(text, span)| (text.as_str(), Form::Template, *span)));
+    let mut texts: Vec<_> = exprs.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span)).collect();
+    verify.check.iter().chain(verify.about.iter().map(VerifyTarget::node)).for_each(|node| templates(node, &mut texts));
+    texts.extend(verify.shows.iter().map(|(text, span)| (text.as_str(), TemplateForm::Template, *span)));
     texts
 }
 
 /// Collects the templates of a tree.
-pub(super) fn templates<'n>(node: &'n Node, into: &mut Vec<(&'n str, Form, Span)>) {
+pub(super) fn templates<'n>(node: &'n YamlNode, into: &mut Vec<(&'n str, TemplateForm, Span)>) {
     match &node.data {
-        Data::Scalar { text, .. } if scalar::is_template(text) => into.push((text, Form::Template, node.span)),
-        Data::Seq(items) => items.iter().for_each(|item| templates(item, into)),
-        Data::Map(entries) => entries.iter().for_each(|(_, node)| templates(node, into)),
+        YamlData::Scalar { text, .. } if scalar::is_template(text) => {
+            into.push((text, TemplateForm::Template, node.span))
+        }
+        YamlData::Seq(items) => items.iter().for_each(|item| templates(item, into)),
+        YamlData::Map(entries) => entries.iter().for_each(|(_, node)| templates(node, into)),
         _ => {}
     }
 }
 
 /// Returns the exports that a step reads: recipe, name and place.
-pub(super) fn exports_read(recipe: &Recipe, step: &Step, project: &super::Project) -> Vec<(String, String, Span)> {
+pub(super) fn exports_read(
+    recipe: &Recipe,
+    step: &RecipeStep,
+    project: &super::Project,
+) -> Vec<(String, String, Span)> {
     let mut found = Vec::new();
     let file = super::expand::template_text(project, recipe, step).flatten();
     let mut texts = texts(step);
-    texts.extend(file.iter().map(|text| (text.as_str(), Form::Template, step.span)));
+    texts.extend(file.iter().map(|text| (text.as_str(), TemplateForm::Template, step.span)));
     for (text, form, span) in texts {
         if let Ok(program) = project.programs.get(text, form).as_ref() {
-            let reads = program.reads().iter().filter(|read| read.root == Root::Exports);
+            let reads = program.reads().iter().filter(|read| read.root == TemplateRoot::Exports);
             found.extend(reads.filter_map(|read| Some((read.path.first()?.clone(), read.path.get(1)?.clone(), span))));
         }
     }
@@ -480,18 +510,18 @@ pub(super) fn exports_read(recipe: &Recipe, step: &Step, project: &super::Projec
 
 /// Returns the other recipes whose parameters a recipe reads: they must be applied to the same host. A template that
 /// tests `recipes["other"] is defined` does not require the recipe.
-pub(super) fn parameters_read(recipe: &Recipe, programs: &Programs) -> Vec<Need> {
-    let mut all: Vec<(&str, Form, Span)> = recipe.steps.iter().flat_map(|step| texts(step)).collect();
+pub(super) fn parameters_read(recipe: &Recipe, programs: &ProgramCache) -> Vec<RecipeRequirement> {
+    let mut all: Vec<(&str, TemplateForm, Span)> = recipe.steps.iter().flat_map(|step| texts(step)).collect();
     let rules = recipe.rules.iter().flat_map(|rule| rule.when.iter().chain([&rule.require]));
-    all.extend(rules.map(|expr| (expr.source.as_str(), Form::Expression, expr.span)));
+    all.extend(rules.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span)));
     all.extend(recipe.verify.iter().flat_map(texts_of_verify));
     let mut needs = Vec::new();
     for (text, form, span) in all {
         if let Ok(program) = programs.get(text, form).as_ref() {
-            let reads = || program.reads().iter().filter(|read| read.root == Root::Recipes);
+            let reads = || program.reads().iter().filter(|read| read.root == TemplateRoot::Recipes);
             let asked = |recipe: &String| reads().any(|read| read.optional && read.path.first() == Some(recipe));
             let bare = reads().filter(|read| !read.optional).filter_map(|read| read.path.first());
-            needs.extend(bare.filter(|recipe| !asked(recipe)).map(|recipe| Need {
+            needs.extend(bare.filter(|recipe| !asked(recipe)).map(|recipe| RecipeRequirement {
                 recipe: recipe.clone(),
                 span,
                 label: "its parameter is read here",
@@ -502,8 +532,8 @@ pub(super) fn parameters_read(recipe: &Recipe, programs: &Programs) -> Vec<Need>
 }
 
 /// Returns the other recipes whose version a recipe's steps read: the rendered values must equal that version.
-pub(super) fn versions_read(recipe: &Recipe, library: &Library, programs: &Programs) -> BTreeSet<String> {
-    let is_version = |read: &Read| {
+pub(super) fn versions_read(recipe: &Recipe, library: &RecipeLibrary, programs: &ProgramCache) -> BTreeSet<String> {
+    let is_version = |read: &TemplateRead| {
         let other = library.get(read.path.first()?)?;
         // A read of the whole recipe may include its version.
         let param = |name: &String| other.params.get(name).is_some_and(|p| p.ty == super::ParamType::Version);
@@ -512,7 +542,9 @@ pub(super) fn versions_read(recipe: &Recipe, library: &Library, programs: &Progr
     let mut found = BTreeSet::new();
     for (text, form, _) in recipe.steps.iter().flat_map(|step| texts(step)) {
         if let Ok(program) = programs.get(text, form).as_ref() {
-            found.extend(program.reads().iter().filter(|read| read.root == Root::Recipes).filter_map(is_version));
+            found.extend(
+                program.reads().iter().filter(|read| read.root == TemplateRoot::Recipes).filter_map(is_version),
+            );
         }
     }
     found.remove(&recipe.name);

@@ -1,6 +1,6 @@
 //! Reports unknown keys, with a hint where the intended key can be guessed.
 
-use super::{Data, Key, Node};
+use super::{YamlData, YamlKey, YamlNode};
 use crate::diag::{Code, Diag, did_you_mean};
 
 /// Keys of Ansible and similar tools, with the keys of forge. The first one that the kind has is suggested.
@@ -45,7 +45,7 @@ pub(super) fn meant<'k>(typed: &str, known: &[&'k str]) -> Option<&'k str> {
 }
 
 /// Returns the error for an unknown key of `what`.
-pub(super) fn key(key: &Key, value: &Node, what: &str, known: &[&str]) -> Diag {
+pub(super) fn key(key: &YamlKey, value: &YamlNode, what: &str, known: &[&str]) -> Diag {
     let diag = Diag::error(Code::UnknownKey, format!("unknown key `{}` in {what}", key.text)).at(key.span);
     if let Some(hint) = elsewhere(what, &key.text, known).or_else(|| cut(key, value)) {
         return diag.hint(hint);
@@ -152,7 +152,7 @@ fn elsewhere(what: &str, typed: &str, known: &[&str]) -> Option<String> {
 
 /// Detects unquoted text with a comma inside braces: YAML ends a plain value at the first comma and reads the rest as a
 /// key without a value.
-fn cut(key: &Key, value: &Node) -> Option<String> {
-    let prose = key.text.contains(' ') && matches!(value.data, Data::Null);
+fn cut(key: &YamlKey, value: &YamlNode) -> Option<String> {
+    let prose = key.text.contains(' ') && matches!(value.data, YamlData::Null);
     prose.then(|| "inside braces a comma ends a value: quote the whole text".to_owned())
 }

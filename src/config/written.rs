@@ -1,8 +1,8 @@
 //! Finds where the value of a templated field was written, through parameters and stacks to the text of an inventory.
 
 use super::scalar::is_template;
-use super::template::{Form, Root};
-use super::{Data, Instance, Node, Project, Recipe, Sourced, Step, Through, yaml};
+use super::template::{TemplateForm, TemplateRoot};
+use super::{Project, Recipe, RecipeInstance, RecipeStep, SourcedValue, StackInstance, YamlData, YamlNode, yaml};
 use crate::diag::{Diag, FileId, Span};
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 #[derive(Debug)]
 pub struct WrittenValues<'p> {
     project: &'p Project,
-    trees: HashMap<FileId, Option<Node>>,
+    trees: HashMap<FileId, Option<YamlNode>>,
 }
 
 impl<'p> WrittenValues<'p> {
@@ -20,14 +20,14 @@ impl<'p> WrittenValues<'p> {
 
     /// Returns the place, `file:line:col`, of the value of a step's field on the hosts of `instance`: the place of the
     /// parameter's value if a parameter decides it, otherwise the field's own place.
-    pub fn place_of_field(&mut self, instance: &Instance, step: &Step, field: &str) -> Option<String> {
+    pub fn place_of_field(&mut self, instance: &RecipeInstance, step: &RecipeStep, field: &str) -> Option<String> {
         let node = step.field(field)?;
         let span = self.origin(instance, step, node.span).unwrap_or(node.span);
         Some(self.project.sources.place(span))
     }
 
     /// Moves an error of a field to the parameter that gave the value; `None` if the value is in the step itself.
-    pub(super) fn moved(&mut self, diag: &Diag, instance: &Instance, step: &Step) -> Option<Diag> {
+    pub(super) fn moved(&mut self, diag: &Diag, instance: &RecipeInstance, step: &RecipeStep) -> Option<Diag> {
         let field = diag.span?;
         let span = self.origin(instance, step, field)?;
         Some(diag.clone().at(span).also(field, format!("used here by `{}/{}`", instance.recipe.name, step.name)))
@@ -35,7 +35,7 @@ impl<'p> WrittenValues<'p> {
 
     /// Returns the place of the parameter's value that decides the field at `field`. `None` if several parameters
     /// decide it, or if the parameter has its default value.
-    fn origin(&mut self, instance: &Instance, step: &Step, field: Span) -> Option<Span> {
+    fn origin(&mut self, instance: &RecipeInstance, step: &RecipeStep, field: Span) -> Option<Span> {
         let path = self.only_param(scalar_at(&step.body, field)?)?;
         self.param(&path, &instance.recipe, &instance.params, instance.through.as_deref())
     }
@@ -44,8 +44,8 @@ impl<'p> WrittenValues<'p> {
         &mut self,
         path: &[String],
         recipe: &Recipe,
-        params: &BTreeMap<String, Sourced>,
-        through: Option<&Through>,
+        params: &BTreeMap<String, SourcedValue>,
+        through: Option<&StackInstance>,
     ) -> Option<Span> {
         let (name, inner) = path.split_first()?;
         let default = recipe.params.get(name)?.span;
@@ -57,7 +57,7 @@ impl<'p> WrittenValues<'p> {
             (node, rest) = (value, after);
         }
         let span = node.span;
-        let Data::Scalar { text, .. } = &node.data else { return Some(span) };
+        let YamlData::Scalar { text, .. } = &node.data else { return Some(span) };
         if !is_template(text) {
             return Some(span);
         }
@@ -72,16 +72,16 @@ impl<'p> WrittenValues<'p> {
 
     /// Returns the path of the parameter if a template reads nothing else.
     fn only_param(&self, text: &str) -> Option<Vec<String>> {
-        let program = self.project.programs.get(text, Form::Template);
+        let program = self.project.programs.get(text, TemplateForm::Template);
         let reads = program.as_ref().as_ref().ok()?.reads();
         let (first, others) = reads.split_first()?;
-        let only = first.root == Root::Params
+        let only = first.root == TemplateRoot::Params
             && others.iter().all(|read| (&read.root, &read.path) == (&first.root, &first.path));
         only.then(|| first.path.clone())
     }
 
     /// Returns the node at `span`.
-    fn node(&mut self, span: Span) -> Option<&Node> {
+    fn node(&mut self, span: Span) -> Option<&YamlNode> {
         let sources = &self.project.sources;
         let tree = self.trees.entry(span.file).or_insert_with(|| {
             // Its errors were reported when it was read.
@@ -91,20 +91,20 @@ impl<'p> WrittenValues<'p> {
     }
 }
 
-fn scalar_at(tree: &Node, span: Span) -> Option<&str> {
+fn scalar_at(tree: &YamlNode, span: Span) -> Option<&str> {
     match &node_at(tree, span)?.data {
-        Data::Scalar { text, .. } if is_template(text) => Some(text),
+        YamlData::Scalar { text, .. } if is_template(text) => Some(text),
         _ => None,
     }
 }
 
-fn node_at(tree: &Node, span: Span) -> Option<&Node> {
+fn node_at(tree: &YamlNode, span: Span) -> Option<&YamlNode> {
     if tree.span == span {
         return Some(tree);
     }
     match &tree.data {
-        Data::Seq(items) => items.iter().find_map(|item| node_at(item, span)),
-        Data::Map(entries) => entries.iter().find_map(|(_, node)| node_at(node, span)),
+        YamlData::Seq(items) => items.iter().find_map(|item| node_at(item, span)),
+        YamlData::Map(entries) => entries.iter().find_map(|(_, node)| node_at(node, span)),
         _ => None,
     }
 }

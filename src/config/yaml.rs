@@ -4,7 +4,7 @@
 //! keep their text as typed (`560.10`), quoted scalars are distinguished from plain ones, and every duplicate key of a
 //! file is reported with both places.
 
-use super::{Data, Key, Node};
+use super::{YamlData, YamlKey, YamlNode};
 use crate::diag::{Code, Diag, FileId, Span};
 use serde_saphyr::granit_parser as yaml;
 use std::collections::HashMap;
@@ -21,11 +21,11 @@ const MAX_DEPTH: usize = 64;
 
 /// Parses one document. Never panics. Adds errors to `diags` and returns `None` only if the text is not valid YAML. An
 /// empty file is a null node.
-pub fn parse(file: FileId, text: &str, diags: &mut Vec<Diag>) -> Option<Node> {
+pub fn parse(file: FileId, text: &str, diags: &mut Vec<Diag>) -> Option<YamlNode> {
     let options = yaml::options! { disallow_directives: true };
     let parser = Parser::new_from_str_with_options(text, options);
     let mut reader =
-        Reader { file, text, size: text.len(), parser, anchors: HashMap::new(), nodes: 0, copied: 0, diags };
+        YamlReader { file, text, size: text.len(), parser, anchors: HashMap::new(), nodes: 0, copied: 0, diags };
     match reader.document() {
         Ok(node) => Some(node),
         Err(diag) => {
@@ -35,21 +35,21 @@ pub fn parse(file: FileId, text: &str, diags: &mut Vec<Diag>) -> Option<Node> {
     }
 }
 
-type Read<T> = Result<T, Box<Diag>>;
+type YamlResult<T> = Result<T, Box<Diag>>;
 
-struct Reader<'t, 'd> {
+struct YamlReader<'t, 'd> {
     file: FileId,
     text: &'t str,
     size: usize,
     parser: Parser<'t, yaml::StrInput<'t>>,
-    anchors: HashMap<usize, (Node, usize)>,
+    anchors: HashMap<usize, (YamlNode, usize)>,
     nodes: usize,
     copied: usize,
     diags: &'d mut Vec<Diag>,
 }
 
-impl<'t> Reader<'t, '_> {
-    fn document(&mut self) -> Read<Node> {
+impl<'t> YamlReader<'t, '_> {
+    fn document(&mut self) -> YamlResult<YamlNode> {
         let mut root = None;
         loop {
             let (event, span) = self.next()?;
@@ -67,12 +67,12 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    fn empty(&self) -> Node {
-        Node { span: Span { file: self.file, start: 0, end: 0 }, data: Data::Null }
+    fn empty(&self) -> YamlNode {
+        YamlNode { span: Span { file: self.file, start: 0, end: 0 }, data: YamlData::Null }
     }
 
     /// Returns the next event that is not a comment.
-    fn next(&mut self) -> Read<(Event<'t>, Span)> {
+    fn next(&mut self) -> YamlResult<(Event<'t>, Span)> {
         loop {
             match self.parser.next_event() {
                 Some(Ok((Event::Comment(..), _))) => {}
@@ -83,7 +83,7 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    fn node(&mut self, event: Event<'t>, span: Span, depth: usize) -> Read<Node> {
+    fn node(&mut self, event: Event<'t>, span: Span, depth: usize) -> YamlResult<YamlNode> {
         self.count(1, span)?;
         if depth > MAX_DEPTH {
             return Err(self.fail(span, format!("nested deeper than {MAX_DEPTH} levels")));
@@ -109,17 +109,17 @@ impl<'t> Reader<'t, '_> {
         Ok(node)
     }
 
-    fn alias(&mut self, id: usize, span: Span) -> Read<Node> {
+    fn alias(&mut self, id: usize, span: Span) -> YamlResult<YamlNode> {
         let Some(size) = self.anchors.get(&id).map(|(_, size)| *size) else {
             return Err(self.fail(span, "an alias refers to the value that contains it"));
         };
         self.copy(size, span)?;
-        let data = self.anchors.get(&id).map_or(Data::Null, |(node, _)| node.data.clone());
-        Ok(Node { span, data })
+        let data = self.anchors.get(&id).map_or(YamlData::Null, |(node, _)| node.data.clone());
+        Ok(YamlNode { span, data })
     }
 
     /// Counts copied nodes before they are copied.
-    fn copy(&mut self, nodes: usize, span: Span) -> Read<()> {
+    fn copy(&mut self, nodes: usize, span: Span) -> YamlResult<()> {
         self.copied += nodes;
         match self.copied > MAX_COPIED {
             true => Err(self
@@ -129,7 +129,7 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    fn count(&mut self, nodes: usize, span: Span) -> Read<()> {
+    fn count(&mut self, nodes: usize, span: Span) -> YamlResult<()> {
         self.nodes += nodes;
         match self.nodes > MAX_NODES {
             true => Err(self.fail(span, format!("the file contains more than {MAX_NODES} values"))),
@@ -137,7 +137,7 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&yaml::Tag>, span: Span) -> Node {
+    fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&yaml::Tag>, span: Span) -> YamlNode {
         self.refuse_tag(tag, "str", span);
         if let Some(bad) = text.chars().find(|c| forbidden(*c)) {
             let message = format!("text contains the character U+{:04X}, which forge does not support", bad as u32);
@@ -145,10 +145,10 @@ impl<'t> Reader<'t, '_> {
         }
         let quoted = style != ScalarStyle::Plain || tag.is_some();
         let data = match !quoted && matches!(text, "" | "~" | "null" | "Null" | "NULL") {
-            true => Data::Null,
-            false => Data::Scalar { text: text.to_owned(), quoted },
+            true => YamlData::Null,
+            false => YamlData::Scalar { text: text.to_owned(), quoted },
         };
-        Node { span, data }
+        YamlNode { span, data }
     }
 
     /// Reports a tag, except the one of the node's own type: other tags would change a value in ways that forge's
@@ -160,26 +160,26 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    fn sequence(&mut self, start: Span, depth: usize) -> Read<Node> {
+    fn sequence(&mut self, start: Span, depth: usize) -> YamlResult<YamlNode> {
         let mut items = Vec::new();
         loop {
             let (event, span) = self.next()?;
             if matches!(event, Event::SequenceEnd) {
-                let span = close(start, items.last().map(|node: &Node| node.span), span);
-                return Ok(Node { span, data: Data::Seq(items) });
+                let span = close(start, items.last().map(|node: &YamlNode| node.span), span);
+                return Ok(YamlNode { span, data: YamlData::Seq(items) });
             }
             items.push(self.node(event, span, depth + 1)?);
         }
     }
 
-    fn mapping(&mut self, start: Span, depth: usize) -> Read<Node> {
-        let mut map = Mapping::default();
+    fn mapping(&mut self, start: Span, depth: usize) -> YamlResult<YamlNode> {
+        let mut map = MappingBuilder::default();
         loop {
             let (event, span) = self.next()?;
             if matches!(event, Event::MappingEnd) {
                 let last = map.entries.last().map(|(_, node)| node.span);
                 let span = close(start, last, span);
-                return Ok(Node { span, data: Data::Map(map.finish()) });
+                return Ok(YamlNode { span, data: YamlData::Map(map.finish()) });
             }
             let key = self.key(event, span, depth)?;
             let (event, span) = self.next()?;
@@ -192,25 +192,25 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    fn key(&mut self, event: Event<'t>, span: Span, depth: usize) -> Read<Option<Key>> {
+    fn key(&mut self, event: Event<'t>, span: Span, depth: usize) -> YamlResult<Option<YamlKey>> {
         if let Event::Scalar(text, style, anchor, tag) = event {
             let node = self.scalar(&text, style, tag.as_deref(), span);
             if anchor != 0 {
                 self.copy(1 + text.len() / TEXT_PER_NODE, span)?;
                 self.anchors.insert(anchor, (node, 1 + text.len() / TEXT_PER_NODE));
             }
-            return Ok(Some(Key { text: text.into_owned(), span }));
+            return Ok(Some(YamlKey { text: text.into_owned(), span }));
         }
         let node = self.node(event, span, depth + 1)?;
-        if let Data::Scalar { text, .. } = node.data {
-            return Ok(Some(Key { text, span }));
+        if let YamlData::Scalar { text, .. } = node.data {
+            return Ok(Some(YamlKey { text, span }));
         }
         let diag = Diag::error(Code::WrongType, "a key must be text").at(span);
         self.diags.push(diag.hint("quote a value that starts with `{{`"));
         Ok(None)
     }
 
-    fn insert(&mut self, map: &mut Mapping, key: Key, value: Node) {
+    fn insert(&mut self, map: &mut MappingBuilder, key: YamlKey, value: YamlNode) {
         match map.seen.get(&key.text) {
             Some(&first) => {
                 let first = map.entries[first].0.span;
@@ -225,10 +225,10 @@ impl<'t> Reader<'t, '_> {
     }
 
     /// Merges `<<: *defaults`. Keys of the map itself take precedence, then keys of earlier merges.
-    fn merge(&mut self, map: &mut Mapping, value: Node) {
+    fn merge(&mut self, map: &mut MappingBuilder, value: YamlNode) {
         match value.data {
-            Data::Map(entries) => map.merged.extend(entries),
-            Data::Seq(nodes) if nodes.iter().all(|node| matches!(node.data, Data::Map(_))) => {
+            YamlData::Map(entries) => map.merged.extend(entries),
+            YamlData::Seq(nodes) if nodes.iter().all(|node| matches!(node.data, YamlData::Map(_))) => {
                 nodes.into_iter().for_each(|node| self.merge(map, node));
             }
             _ => self.diags.push(Diag::error(Code::WrongType, "`<<` must be a map or a list of maps").at(value.span)),
@@ -292,14 +292,14 @@ impl HintBoxed for Box<Diag> {
 
 /// A mapping that is being parsed.
 #[derive(Default)]
-struct Mapping {
-    entries: Vec<(Key, Node)>,
+struct MappingBuilder {
+    entries: Vec<(YamlKey, YamlNode)>,
     seen: HashMap<String, usize>,
-    merged: Vec<(Key, Node)>,
+    merged: Vec<(YamlKey, YamlNode)>,
 }
 
-impl Mapping {
-    fn finish(mut self) -> Vec<(Key, Node)> {
+impl MappingBuilder {
+    fn finish(mut self) -> Vec<(YamlKey, YamlNode)> {
         for (key, value) in self.merged {
             if !self.seen.contains_key(&key.text) {
                 self.seen.insert(key.text.clone(), self.entries.len());
@@ -318,13 +318,13 @@ fn close(start: Span, last: Option<Span>, end: Span) -> Span {
     Span { end: until.max(start.end), ..start }
 }
 
-fn size_of(node: &Node) -> usize {
+fn size_of(node: &YamlNode) -> usize {
     match &node.data {
-        Data::Seq(items) => 1 + items.iter().map(size_of).sum::<usize>(),
-        Data::Map(entries) => {
+        YamlData::Seq(items) => 1 + items.iter().map(size_of).sum::<usize>(),
+        YamlData::Map(entries) => {
             1 + entries.iter().map(|(key, node)| 1 + key.text.len() / TEXT_PER_NODE + size_of(node)).sum::<usize>()
         }
-        Data::Scalar { text, .. } => 1 + text.len() / TEXT_PER_NODE,
+        YamlData::Scalar { text, .. } => 1 + text.len() / TEXT_PER_NODE,
         _ => 1,
     }
 }
@@ -340,15 +340,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> (Option<Node>, Vec<Diag>) {
+    fn read(text: &str) -> (Option<YamlNode>, Vec<Diag>) {
         let mut diags = Vec::new();
         let node = parse(FileId(0), text, &mut diags);
         (node, diags)
     }
 
-    fn entries(node: &Node) -> &[(Key, Node)] {
+    fn entries(node: &YamlNode) -> &[(YamlKey, YamlNode)] {
         match &node.data {
-            Data::Map(entries) => entries,
+            YamlData::Map(entries) => entries,
             other => panic!("not a map: {other:?}"),
         }
     }
@@ -364,9 +364,9 @@ mod tests {
         assert!(diags.is_empty(), "{diags:?}");
         let node = node.unwrap();
         let scalars: Vec<_> = entries(&node).iter().map(|(_, node)| node.data.clone()).collect();
-        let plain = |text: &str| Data::Scalar { text: text.into(), quoted: false };
-        let quoted = Data::Scalar { text: "on".into(), quoted: true };
-        assert_eq!(scalars, [plain("560.10"), plain("0644"), plain("off"), quoted, Data::Null]);
+        let plain = |text: &str| YamlData::Scalar { text: text.into(), quoted: false };
+        let quoted = YamlData::Scalar { text: "on".into(), quoted: true };
+        assert_eq!(scalars, [plain("560.10"), plain("0644"), plain("off"), quoted, YamlData::Null]);
     }
 
     #[test]
@@ -492,11 +492,11 @@ mod tests {
         }
     }
 
-    fn check_spans(text: &str, node: &Node) {
+    fn check_spans(text: &str, node: &YamlNode) {
         assert!(text.get(node.span.start as usize..node.span.end as usize).is_some(), "{:?} in {text:?}", node.span);
         match &node.data {
-            Data::Seq(items) => items.iter().for_each(|item| check_spans(text, item)),
-            Data::Map(entries) => entries.iter().for_each(|(_, node)| check_spans(text, node)),
+            YamlData::Seq(items) => items.iter().for_each(|item| check_spans(text, item)),
+            YamlData::Map(entries) => entries.iter().for_each(|(_, node)| check_spans(text, node)),
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ mod suggest;
 
 pub use code::Code;
 pub use render::{escape, render};
-pub use source::{FileId, Sources, Span};
+pub use source::{FileId, SourceMap, Span};
 pub use suggest::did_you_mean;
 
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ use serde::Serialize;
 /// Severity of a diagnostic. Only errors stop forge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+pub enum DiagSeverity {
     Error,
     Warning,
 }
@@ -25,7 +25,7 @@ pub enum Severity {
 #[derive(Clone, Debug, Serialize)]
 pub struct Diag {
     pub code: Code,
-    pub severity: Severity,
+    pub severity: DiagSeverity,
     pub message: String,
     /// The location, if known.
     pub span: Option<Span>,
@@ -44,7 +44,7 @@ impl Diag {
     pub fn error(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
-            severity: Severity::Error,
+            severity: DiagSeverity::Error,
             message: message.into(),
             span: None,
             label: None,
@@ -56,7 +56,7 @@ impl Diag {
     }
 
     pub fn warning(code: Code, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(code, message) }
+        Self { severity: DiagSeverity::Warning, ..Self::error(code, message) }
     }
 
     pub fn at(mut self, span: Span) -> Self {
@@ -101,18 +101,18 @@ impl Diag {
 
 /// All diagnostics of a load, in the order of detection.
 #[derive(Clone, Debug, Default)]
-pub struct Diags(pub Vec<Diag>);
+pub struct DiagList(pub Vec<Diag>);
 
-impl Diags {
+impl DiagList {
     pub fn push(&mut self, diag: Diag) {
         self.0.push(diag);
     }
 
     pub fn has_errors(&self) -> bool {
-        self.0.iter().any(|d| d.severity == Severity::Error)
+        self.0.iter().any(|d| d.severity == DiagSeverity::Error)
     }
 
     pub fn errors(&self) -> usize {
-        self.0.iter().filter(|d| d.severity == Severity::Error).count()
+        self.0.iter().filter(|d| d.severity == DiagSeverity::Error).count()
     }
 }

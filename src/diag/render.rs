@@ -1,6 +1,6 @@
 //! Text output of diagnostics: code, location, excerpt with a caret, notes and hint.
 
-use super::{Diag, FileId, Severity, Sources, Span};
+use super::{Diag, DiagSeverity, FileId, SourceMap, Span};
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 use std::ops::Range;
@@ -12,15 +12,17 @@ const WIDTH: usize = 120;
 
 /// Renders one diagnostic as several lines, without a trailing newline. Characters that could act on a terminal (escape
 /// sequences, bidi overrides) are shown as `\u{1b}`, in messages and in excerpts.
-pub fn render(diag: &Diag, sources: &Sources, color: bool) -> String {
+pub fn render(diag: &Diag, sources: &SourceMap, color: bool) -> String {
     let layout = |renderer: Renderer| renderer.decor_style(DecorStyle::Ascii).term_width(WIDTH);
     let excerpts = excerpts(diag, sources);
     let level = match diag.severity {
-        Severity::Error => Level::ERROR,
-        Severity::Warning => Level::WARNING,
+        DiagSeverity::Error => Level::ERROR,
+        DiagSeverity::Warning => Level::WARNING,
     };
-    let mut group =
-        level.primary_title(escape(&diag.message)).id(diag.code.id()).elements(excerpts.iter().map(Excerpt::snippet));
+    let mut group = level
+        .primary_title(escape(&diag.message))
+        .id(diag.code.id())
+        .elements(excerpts.iter().map(SourceExcerpt::snippet));
     for note in &diag.notes {
         group = group.element(Level::NOTE.message(escape(note)));
     }
@@ -37,20 +39,20 @@ pub fn render(diag: &Diag, sources: &Sources, color: bool) -> String {
 }
 
 /// Lines of a file with marks.
-struct Excerpt {
+struct SourceExcerpt {
     path: String,
     first_line: usize,
     text: String,
-    marks: Vec<Mark>,
+    marks: Vec<ExcerptMark>,
 }
 
-struct Mark {
+struct ExcerptMark {
     kind: AnnotationKind,
     range: Range<usize>,
     label: Option<String>,
 }
 
-impl Excerpt {
+impl SourceExcerpt {
     fn snippet(&self) -> Snippet<'_, Annotation<'_>> {
         let marks = self.marks.iter().map(|mark| mark.kind.span(mark.range.clone()).label(mark.label.as_deref()));
         Snippet::source(self.text.as_str()).path(self.path.as_str()).line_start(self.first_line).annotations(marks)
@@ -58,17 +60,17 @@ impl Excerpt {
 }
 
 /// A location and its line, before locations are grouped.
-struct Place {
+struct LabeledSpan {
     span: Span,
     kind: AnnotationKind,
     label: Option<String>,
     line: usize,
 }
 
-fn excerpts(diag: &Diag, sources: &Sources) -> Vec<Excerpt> {
-    let mut groups: Vec<Vec<Place>> = Vec::new();
+fn excerpts(diag: &Diag, sources: &SourceMap) -> Vec<SourceExcerpt> {
+    let mut groups: Vec<Vec<LabeledSpan>> = Vec::new();
     for place in places(diag, sources) {
-        let near = |group: &&mut Vec<Place>| group.iter().any(|other| together(other, &place));
+        let near = |group: &&mut Vec<LabeledSpan>| group.iter().any(|other| together(other, &place));
         match groups.iter_mut().find(near) {
             Some(group) => group.push(place),
             None => groups.push(vec![place]),
@@ -77,12 +79,12 @@ fn excerpts(diag: &Diag, sources: &Sources) -> Vec<Excerpt> {
     groups.iter().map(|group| excerpt(group, sources)).collect()
 }
 
-fn together(a: &Place, b: &Place) -> bool {
+fn together(a: &LabeledSpan, b: &LabeledSpan) -> bool {
     a.span.file == b.span.file && a.line.abs_diff(b.line) <= NEAR
 }
 
-fn places(diag: &Diag, sources: &Sources) -> Vec<Place> {
-    let place = |span: Span, kind, label: Option<&String>| Place {
+fn places(diag: &Diag, sources: &SourceMap) -> Vec<LabeledSpan> {
+    let place = |span: Span, kind, label: Option<&String>| LabeledSpan {
         span,
         kind,
         label: label.map(|text| escape(text)),
@@ -93,33 +95,33 @@ fn places(diag: &Diag, sources: &Sources) -> Vec<Place> {
     primary.into_iter().chain(others).collect()
 }
 
-fn excerpt(group: &[Place], sources: &Sources) -> Excerpt {
+fn excerpt(group: &[LabeledSpan], sources: &SourceMap) -> SourceExcerpt {
     let file = group[0].span.file;
     let whole = sources.text(file);
     let start = group.iter().map(|place| line_start(whole, place.span.start as usize)).min().unwrap_or(0);
     let end = group.iter().map(|place| line_end(whole, place.span.start as usize)).max().unwrap_or(0);
-    let lines = Window { start, text: &whole[start..end] };
+    let lines = ExcerptLines { start, text: &whole[start..end] };
     let marks = group.iter().map(|place| lines.mark(place, whole)).collect();
     let first_line = group.iter().map(|place| place.line).min().unwrap_or(1);
-    Excerpt { path: escape(path(sources, file)), first_line, text: escape_lines(lines.text), marks }
+    SourceExcerpt { path: escape(path(sources, file)), first_line, text: escape_lines(lines.text), marks }
 }
 
-fn path(sources: &Sources, file: FileId) -> &str {
+fn path(sources: &SourceMap, file: FileId) -> &str {
     sources.path(file).as_str()
 }
 
-struct Window<'t> {
+struct ExcerptLines<'t> {
     start: usize,
     text: &'t str,
 }
 
-impl Window<'_> {
+impl ExcerptLines<'_> {
     /// Marks only the first line of a location: a caret under a whole map is not helpful.
-    fn mark(&self, place: &Place, whole: &str) -> Mark {
+    fn mark(&self, place: &LabeledSpan, whole: &str) -> ExcerptMark {
         let start = place.span.start as usize;
         let end = (place.span.end as usize).clamp(start, line_end(whole, start));
         let shifted = |at: usize| escape_lines(&self.text[..at - self.start]).len();
-        Mark { kind: place.kind, range: shifted(start)..shifted(end), label: place.label.clone() }
+        ExcerptMark { kind: place.kind, range: shifted(start)..shifted(end), label: place.label.clone() }
     }
 }
 
@@ -161,8 +163,8 @@ mod tests {
     use super::*;
     use crate::diag::Code;
 
-    fn sources(text: &str) -> (Sources, FileId) {
-        let mut sources = Sources::default();
+    fn sources(text: &str) -> (SourceMap, FileId) {
+        let mut sources = SourceMap::default();
         let file = sources.add("inventory.yaml", text);
         (sources, file)
     }

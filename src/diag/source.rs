@@ -19,11 +19,11 @@ pub struct Span {
 
 /// All files read by a load, with their text for excerpts.
 #[derive(Clone, Debug, Default)]
-pub struct Sources {
+pub struct SourceMap {
     files: Vec<(Utf8PathBuf, Arc<str>)>,
 }
 
-impl Sources {
+impl SourceMap {
     pub fn add(&mut self, path: impl Into<Utf8PathBuf>, text: impl Into<Arc<str>>) -> FileId {
         self.files.push((path.into(), text.into()));
         FileId(self.files.len() as u32 - 1)

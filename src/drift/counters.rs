@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 const VERSION: u32 = 1;
 
 /// Values by part and counter.
-pub type Ports = BTreeMap<(String, String), u64>;
+pub type CounterValues = BTreeMap<(String, String), u64>;
 /// The increase of each counter, and since when (RFC 3339, UTC).
-pub type Grown = BTreeMap<(String, String), (u64, String)>;
+pub type CounterGrowth = BTreeMap<(String, String), (u64, String)>;
 
 /// The last counter values of hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Counters {
+pub struct HardwareCounters {
     #[serde(default)]
     pub version: u32,
     pub hosts: BTreeMap<HostName, HostCounters>,
@@ -32,7 +32,7 @@ pub struct HostCounters {
     pub parts: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
-impl Counters {
+impl HardwareCounters {
     /// Parses the file of an earlier run. An invalid file counts as empty: then there are no increases.
     pub fn parse(text: &str) -> Self {
         let read: Option<Self> = serde_json::from_str(text).ok();
@@ -41,7 +41,7 @@ impl Counters {
 
     /// Stores the current values of a host, and returns the increases. There are none if the host was rebooted since,
     /// or a counter was reset.
-    pub fn take(&mut self, host: &HostName, boot: &str, time: &str, now: &Ports) -> Grown {
+    pub fn take(&mut self, host: &HostName, boot: &str, time: &str, now: &CounterValues) -> CounterGrowth {
         self.version = VERSION;
         let mut parts: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
         for ((part, name), value) in now {
@@ -50,12 +50,12 @@ impl Counters {
         let read = HostCounters { boot: boot.to_owned(), time: time.to_owned(), parts };
         match self.hosts.insert(host.clone(), read) {
             Some(before) if before.boot == boot => grown(&before, now),
-            _ => Grown::new(),
+            _ => CounterGrowth::new(),
         }
     }
 }
 
-fn grown(before: &HostCounters, now: &Ports) -> Grown {
+fn grown(before: &HostCounters, now: &CounterValues) -> CounterGrowth {
     let since = |key: &(String, String)| before.parts.get(&key.0)?.get(&key.1).copied();
     let rose = |(key, value): (&(String, String), &u64)| {
         let grown = value.checked_sub(since(key)?).filter(|grown| *grown > 0)?;
@@ -68,8 +68,8 @@ fn grown(before: &HostCounters, now: &Ports) -> Grown {
 mod tests {
     use super::*;
 
-    fn ports(value: u64) -> Ports {
-        Ports::from([(("mlx5_0/1".to_owned(), "link_downed".to_owned()), value)])
+    fn ports(value: u64) -> CounterValues {
+        CounterValues::from([(("mlx5_0/1".to_owned(), "link_downed".to_owned()), value)])
     }
 
     #[test]
@@ -84,8 +84,12 @@ mod tests {
             (("a", 3), ("a", 1), None),
         ];
         for ((boot, value), (later, now), expected) in table {
-            let (host, mut counters) = (HostName::new("h"), Counters::default());
-            assert_eq!(counters.take(&host, boot, "t1", &ports(value)), Grown::new(), "the first read has no increase");
+            let (host, mut counters) = (HostName::new("h"), HardwareCounters::default());
+            assert_eq!(
+                counters.take(&host, boot, "t1", &ports(value)),
+                CounterGrowth::new(),
+                "the first read has no increase"
+            );
             let grown = counters.take(&host, later, "t2", &ports(now));
             let found = grown.into_values().next();
             assert_eq!(found, expected.map(|grown| (grown, "t1".to_owned())), "{boot} {value} {later} {now}");
@@ -94,17 +98,17 @@ mod tests {
 
     #[test]
     fn a_port_that_was_not_there_before_has_not_grown() {
-        let (host, mut counters) = (HostName::new("h"), Counters::default());
-        counters.take(&host, "a", "t1", &Ports::new());
-        assert_eq!(counters.take(&host, "a", "t2", &ports(9)), Grown::new());
+        let (host, mut counters) = (HostName::new("h"), HardwareCounters::default());
+        counters.take(&host, "a", "t1", &CounterValues::new());
+        assert_eq!(counters.take(&host, "a", "t2", &ports(9)), CounterGrowth::new());
     }
 
     #[test]
     fn what_is_kept_reads_back_and_what_is_broken_is_nothing() {
-        let mut counters = Counters::default();
+        let mut counters = HardwareCounters::default();
         counters.take(&HostName::new("h"), "a", "t1", &ports(4));
-        assert_eq!(Counters::parse(&serde_json::to_string(&counters).unwrap()), counters);
-        assert_eq!(Counters::parse("{\"version\": 1, \"ho"), Counters::default());
-        assert_eq!(Counters::parse("{\"version\": 2, \"hosts\": {}}"), Counters::default());
+        assert_eq!(HardwareCounters::parse(&serde_json::to_string(&counters).unwrap()), counters);
+        assert_eq!(HardwareCounters::parse("{\"version\": 1, \"ho"), HardwareCounters::default());
+        assert_eq!(HardwareCounters::parse("{\"version\": 2, \"hosts\": {}}"), HardwareCounters::default());
     }
 }

@@ -1,59 +1,62 @@
 //! Derives findings from a plan and the records of its hosts.
 
-use super::cause::Cause;
-use super::counters::Grown;
+use super::cause::DriftCause;
+use super::counters::CounterGrowth;
 use super::explain::{attributes, declared, explain, of_recipe, tell};
-use super::health::{self, Fault};
-use super::last::Applied;
-use super::model::{Aspect, Finding, HostDrift, IgnoredLine, Severity, Standing, Unsure};
-use super::passing::Passing;
-use crate::config::{Expander, State};
-use crate::model::{Disruption, HostName, Level, Untrusted, Verdict};
-use crate::plan::{
-    self, Ahead, Case, HostPlan, HostSeen, Inputs, LeftBehind, NodeSeen, Plan, Reach, Ruling, StepPlan, Turn,
-    VerifyPlan,
+use super::health::{self, HostFault};
+use super::last::AppliedRecordView;
+use super::model::{
+    DriftFinding, FindingAspect, FindingNovelty, FindingSeverity, HostDrift, IgnoreRuleResult, UndecidedItem,
 };
-use crate::probe::Unknown;
-use crate::resource::Judgement;
+use super::passing::IgnoreRuleMatcher;
+use crate::config::{ExpansionState, StepExpander};
+use crate::model::{DisruptionClass, HostName, StepVerdict, UntrustedText, VerifyLevel};
+use crate::plan::{
+    self, HostContext, HostPlan, HostReachability, ObservedHost, ObservedNode, Plan, PlanInputs, StepAssessment,
+    StepInstance, StepPlan, StepPredictions, UndeclaredResource, VerifyPlan,
+};
+use crate::probe::UnansweredReason;
+use crate::resource::Assessment;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The result of a drift check.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct DetectedDrift {
     pub hosts: Vec<HostDrift>,
-    pub findings: Vec<Finding>,
-    pub unknown: Vec<Unsure>,
+    pub findings: Vec<DriftFinding>,
+    pub unknown: Vec<UndecidedItem>,
     /// Steps and verifications without a certain result: their findings are neither confirmed nor resolved.
     pub undecided: BTreeSet<(HostName, String, String)>,
     /// Steps and verifications with an ignored finding.
     pub ignored_steps: BTreeSet<(HostName, String, String)>,
-    pub ignored: Vec<IgnoredLine>,
+    pub ignored: Vec<IgnoreRuleResult>,
 }
 
 /// The inputs of a drift check in addition to the plan.
-pub struct Look<'l> {
+pub struct DetectionContext<'l> {
     /// Duration of the observation of each host.
     pub took: &'l BTreeMap<HostName, Duration>,
     /// Increases of the counters of each host.
-    pub grown: &'l BTreeMap<HostName, Grown>,
+    pub grown: &'l BTreeMap<HostName, CounterGrowth>,
     /// RFC 3339, UTC.
     pub now: &'l str,
 }
 
 /// Returns the drift from the declared state with its causes. `plan` was made from `inputs`. History is added later.
-pub fn find(inputs: &Inputs<'_>, plan: &Plan, look: &Look<'_>) -> Found {
-    let expander = Expander::new(inputs.project);
+pub fn find(inputs: &PlanInputs<'_>, plan: &Plan, look: &DetectionContext<'_>) -> DetectedDrift {
+    let expander = StepExpander::new(inputs.project);
     let ground = inputs.ground(&expander);
-    let seen: BTreeMap<&HostName, &HostSeen> = inputs.seen.iter().map(|seen| (&seen.host, seen)).collect();
-    let mut passing = Passing::new(inputs.project, look.now);
-    let mut found = Found::default();
+    let seen: BTreeMap<&HostName, &ObservedHost> = inputs.seen.iter().map(|seen| (&seen.host, seen)).collect();
+    let mut passing = IgnoreRuleMatcher::new(inputs.project, look.now);
+    let mut found = DetectedDrift::default();
     for host in &plan.hosts {
         let took = look.took.get(&host.host).copied().unwrap_or_default();
         let drift = of_host(host, took);
-        let mut of_one = OneHost { found: &mut found, passing: &mut passing, plan: host, now: look.now, drift };
-        if let Some(case) = seen.get(&host.host).and_then(|seen| Case::new(ground, &host.host, seen)) {
-            of_one.all(&case, look.grown.get(&host.host).unwrap_or(&Grown::new()));
+        let mut of_one =
+            HostDriftCollector { found: &mut found, passing: &mut passing, plan: host, now: look.now, drift };
+        if let Some(case) = seen.get(&host.host).and_then(|seen| HostContext::new(ground, &host.host, seen)) {
+            of_one.all(&case, look.grown.get(&host.host).unwrap_or(&CounterGrowth::new()));
         }
         let drift = of_one.drift;
         found.hosts.push(drift);
@@ -74,17 +77,17 @@ fn of_host(plan: &HostPlan, took: Duration) -> HostDrift {
 }
 
 /// The check of one host.
-struct OneHost<'l, 'p> {
-    found: &'l mut Found,
-    passing: &'l mut Passing<'p>,
+struct HostDriftCollector<'l, 'p> {
+    found: &'l mut DetectedDrift,
+    passing: &'l mut IgnoreRuleMatcher<'p>,
     plan: &'l HostPlan,
     now: &'l str,
     drift: HostDrift,
 }
 
-impl OneHost<'_, '_> {
-    fn all(&mut self, case: &Case<'_>, grown: &Grown) {
-        if self.plan.reach != Reach::Observed {
+impl HostDriftCollector<'_, '_> {
+    fn all(&mut self, case: &HostContext<'_>, grown: &CounterGrowth) {
+        if self.plan.reach != HostReachability::Observed {
             return;
         }
         // Most of ten thousand hosts match; nothing more is evaluated for them.
@@ -111,7 +114,7 @@ impl OneHost<'_, '_> {
     }
 
     /// Adds a finding, unless it is ignored.
-    fn push(&mut self, finding: Finding, paths: &[String]) {
+    fn push(&mut self, finding: DriftFinding, paths: &[String]) {
         let (recipe, step) = (finding.recipe.raw(), finding.step.raw());
         match self.passing.passes(recipe, step, paths) {
             true => self.pass(recipe, step),
@@ -119,7 +122,7 @@ impl OneHost<'_, '_> {
         }
     }
 
-    fn push_unsure(&mut self, unsure: Unsure, paths: &[String]) {
+    fn push_unsure(&mut self, unsure: UndecidedItem, paths: &[String]) {
         let (recipe, step) = (unsure.recipe.raw(), unsure.step.raw());
         match self.passing.passes(recipe, step, paths) {
             true => self.pass(recipe, step),
@@ -131,14 +134,14 @@ impl OneHost<'_, '_> {
         self.found.ignored_steps.insert((self.plan.host.clone(), recipe.to_owned(), step.to_owned()));
     }
 
-    fn unhealthy(&mut self, fact: &str, why: &Unknown) {
+    fn unhealthy(&mut self, fact: &str, why: &UnansweredReason) {
         self.undecided(HARDWARE, EVERY_STEP);
-        let unsure = Unsure {
+        let unsure = UndecidedItem {
             host: self.plan.host.clone(),
             recipe: HARDWARE.into(),
             step: fact.into(),
-            aspect: Aspect::Health,
-            reason: Judgement::unknown(why).reason,
+            aspect: FindingAspect::Health,
+            reason: Assessment::unknown(why).reason,
             hint: None,
             place: String::new(),
         };
@@ -146,52 +149,59 @@ impl OneHost<'_, '_> {
     }
 
     /// Reports a node that a run drained and did not uncordon: it takes no pods, even if every step matches.
-    fn node(&mut self, case: &Case<'_>) {
+    fn node(&mut self, case: &HostContext<'_>) {
         match case.seen.node.as_ref() {
-            Some(NodeSeen::Node { name, left: Some(run) }) => {
-                let finding = Finding {
+            Some(ObservedNode::Node { name, left: Some(run) }) => {
+                let finding = DriftFinding {
                     title: format!("node {} of Kubernetes", name.raw()).into(),
-                    verdict: Verdict::Pending,
+                    verdict: StepVerdict::Pending,
                     reason: format!("still drained by run {}", run.raw()).into(),
                     hint: Some("run `forge apply`: a successful apply uncordons it".to_owned()),
-                    cause: Cause::Pending,
-                    ..self.blank(KUBERNETES, NODE, Aspect::Node)
+                    cause: DriftCause::Pending,
+                    ..self.blank(KUBERNETES, NODE, FindingAspect::Node)
                 };
                 self.push(finding, &[]);
             }
-            Some(NodeSeen::Unknown { why }) => {
+            Some(ObservedNode::Unknown { why }) => {
                 self.undecided(KUBERNETES, NODE);
                 let reason = format!("its node of Kubernetes could not be determined: {}", why.raw()).into();
                 let host = self.plan.host.clone();
                 let (recipe, step) = (KUBERNETES.into(), NODE.into());
-                let unsure =
-                    Unsure { host, recipe, step, aspect: Aspect::Node, reason, hint: None, place: String::new() };
+                let unsure = UndecidedItem {
+                    host,
+                    recipe,
+                    step,
+                    aspect: FindingAspect::Node,
+                    reason,
+                    hint: None,
+                    place: String::new(),
+                };
                 self.push_unsure(unsure, &[]);
             }
             _ => {}
         }
     }
 
-    fn fault(&mut self, fault: Fault) {
-        let finding = Finding {
+    fn fault(&mut self, fault: HostFault) {
+        let finding = DriftFinding {
             kind: fault.kind.into(),
             title: format!("{} {}", fault.kind, fault.part).into(),
             reason: fault.reason.into(),
-            cause: Cause::HardwareFault,
-            severity: Severity::Critical,
-            level: Level::L3,
+            cause: DriftCause::HardwareFault,
+            severity: FindingSeverity::Critical,
+            level: VerifyLevel::L3,
             action: Some(fault.action),
             attribute: Some(fault.aspect),
-            ..self.blank(HARDWARE, &format!("{} {}", fault.kind, fault.part), Aspect::Health)
+            ..self.blank(HARDWARE, &format!("{} {}", fault.kind, fault.part), FindingAspect::Health)
         };
         self.push(finding, &[]);
     }
 
-    fn step(&mut self, case: &Case<'_>, turns: &[Turn<'_>], step: &StepPlan) {
+    fn step(&mut self, case: &HostContext<'_>, turns: &[StepInstance<'_>], step: &StepPlan) {
         let turn = turns.iter().find(|turn| turn.expanded.id == step.id);
         let judged = match (&step.envelope, turn) {
             // A prediction of a plan is not an observation: assess the step by what was observed only.
-            (Some(_), Some(turn)) => alone(step, &plan::judge(case, turn, turns, &Ahead::default())),
+            (Some(_), Some(turn)) => alone(step, &plan::judge(case, turn, turns, &StepPredictions::default())),
             (Some(_), None) => None,
             (None, _) => Some(step.clone()),
         };
@@ -206,23 +216,23 @@ impl OneHost<'_, '_> {
         self.undecided(&step.id.recipe, &name(step));
     }
 
-    fn judged(&mut self, case: &Case<'_>, turn: Option<&Turn<'_>>, step: &StepPlan) {
+    fn judged(&mut self, case: &HostContext<'_>, turn: Option<&StepInstance<'_>>, step: &StepPlan) {
         match step.verdict {
-            Verdict::Ok => self.drift.settled += 1,
-            Verdict::NotApplicable => {}
-            Verdict::Unknown => self.unsure(turn, step),
-            Verdict::Blocked(_) if self.again(step) => {}
-            Verdict::Change | Verdict::Pending | Verdict::Blocked(_) => self.differs(case, turn, step),
+            StepVerdict::Ok => self.drift.settled += 1,
+            StepVerdict::NotApplicable => {}
+            StepVerdict::Unknown => self.unsure(turn, step),
+            StepVerdict::Blocked(_) if self.again(step) => {}
+            StepVerdict::Change | StepVerdict::Pending | StepVerdict::Blocked(_) => self.differs(case, turn, step),
         }
     }
 
-    fn unsure(&mut self, turn: Option<&Turn<'_>>, step: &StepPlan) {
+    fn unsure(&mut self, turn: Option<&StepInstance<'_>>, step: &StepPlan) {
         self.undecided(&step.id.recipe, &name(step));
-        let unsure = Unsure {
+        let unsure = UndecidedItem {
             host: self.plan.host.clone(),
             recipe: (*step.id.recipe).into(),
             step: name(step).into(),
-            aspect: Aspect::Step,
+            aspect: FindingAspect::Step,
             reason: step.reason.clone(),
             hint: step.hint.clone(),
             place: step.place.to_string(),
@@ -237,7 +247,7 @@ impl OneHost<'_, '_> {
     /// Reports whether an earlier step of the recipe is blocked for the same reason: it is listed once, with a count.
     fn again(&mut self, step: &StepPlan) -> bool {
         let (host, recipe) = (&self.plan.host, &*step.id.recipe);
-        let same = |told: &&mut Finding| {
+        let same = |told: &&mut DriftFinding| {
             told.host == *host
                 && told.recipe.raw() == recipe
                 && told.verdict == step.verdict
@@ -252,8 +262,8 @@ impl OneHost<'_, '_> {
         true
     }
 
-    fn differs(&mut self, case: &Case<'_>, turn: Option<&Turn<'_>>, step: &StepPlan) {
-        let record = case.record(&step.id).map(Applied::new);
+    fn differs(&mut self, case: &HostContext<'_>, turn: Option<&StepInstance<'_>>, step: &StepPlan) {
+        let record = case.record(&step.id).map(AppliedRecordView::new);
         let digest = turn.and_then(|turn| declared(case, turn));
         let paths = paths(turn);
         for change in attributes(step) {
@@ -265,28 +275,28 @@ impl OneHost<'_, '_> {
         }
     }
 
-    fn of_step(&self, step: &StepPlan) -> Finding {
-        Finding {
+    fn of_step(&self, step: &StepPlan) -> DriftFinding {
+        DriftFinding {
             kind: step.kind.as_str().into(),
             title: step.title.clone(),
             verdict: step.verdict,
             reason: step.reason.clone(),
             hint: step.hint.clone(),
-            disruption: if step.by_reboot { Disruption::D3 } else { step.disruption },
+            disruption: if step.by_reboot { DisruptionClass::D3 } else { step.disruption },
             level: step.level,
             place: step.place.to_string(),
-            ..self.blank(&step.id.recipe, &name(step), Aspect::Step)
+            ..self.blank(&step.id.recipe, &name(step), FindingAspect::Step)
         }
     }
 
-    fn verify(&mut self, case: &Case<'_>, verify: &VerifyPlan) {
+    fn verify(&mut self, case: &HostContext<'_>, verify: &VerifyPlan) {
         match verify.verdict {
-            Verdict::Ok => self.drift.settled += 1,
-            Verdict::NotApplicable => {}
+            StepVerdict::Ok => self.drift.settled += 1,
+            StepVerdict::NotApplicable => {}
             // It runs once the steps of its recipe match.
-            Verdict::Pending => self.undecided(&verify.recipe, &verify.name),
-            Verdict::Unknown => self.unsure_verify(verify),
-            Verdict::Change | Verdict::Blocked(_) => {
+            StepVerdict::Pending => self.undecided(&verify.recipe, &verify.name),
+            StepVerdict::Unknown => self.unsure_verify(verify),
+            StepVerdict::Change | StepVerdict::Blocked(_) => {
                 let finding = self.of_verify(case, verify);
                 self.push(finding, &[]);
             }
@@ -295,11 +305,11 @@ impl OneHost<'_, '_> {
 
     fn unsure_verify(&mut self, verify: &VerifyPlan) {
         self.undecided(&verify.recipe, &verify.name);
-        let unsure = Unsure {
+        let unsure = UndecidedItem {
             host: self.plan.host.clone(),
             recipe: verify.recipe.as_str().into(),
             step: verify.name.as_str().into(),
-            aspect: Aspect::Verification,
+            aspect: FindingAspect::Verification,
             reason: verify.reason.clone(),
             hint: None,
             place: verify.place.clone(),
@@ -308,67 +318,67 @@ impl OneHost<'_, '_> {
     }
 
     /// Builds the finding of a verification. It has no record of its own: the records of its recipe show the cause.
-    fn of_verify(&self, case: &Case<'_>, verify: &VerifyPlan) -> Finding {
+    fn of_verify(&self, case: &HostContext<'_>, verify: &VerifyPlan) -> DriftFinding {
         let (cause, last_applied) = of_recipe(case, &verify.recipe);
-        Finding {
+        DriftFinding {
             verdict: verify.verdict,
             reason: verify.reason.clone(),
             level: verify.level,
             place: verify.place.clone(),
             cause,
             last_applied,
-            severity: if cause == Cause::RecipeChanged { Severity::Low } else { Severity::High },
-            ..self.blank(&verify.recipe, &verify.name, Aspect::Verification)
+            severity: if cause == DriftCause::RecipeChanged { FindingSeverity::Low } else { FindingSeverity::High },
+            ..self.blank(&verify.recipe, &verify.name, FindingAspect::Verification)
         }
     }
 
-    fn undeclared(&mut self, case: &Case<'_>, left: &LeftBehind) {
+    fn undeclared(&mut self, case: &HostContext<'_>, left: &UndeclaredResource) {
         let whole = left.step.raw();
         let (recipe, step) = whole.split_once('/').unwrap_or(("", whole));
-        let record = case.seen.record(&case.ground.project.cluster, whole).map(Applied::new);
+        let record = case.seen.record(&case.ground.project.cluster, whole).map(AppliedRecordView::new);
         let is_path = record.as_ref().is_some_and(|record| record.is_about_path(left.title.raw()));
-        let finding = Finding {
+        let finding = DriftFinding {
             kind: left.kind.clone(),
             title: left.title.clone(),
             path: is_path.then(|| left.title.clone()),
             reason: "was applied and is no longer declared".into(),
-            cause: Cause::NoLongerDeclared,
-            severity: Severity::Low,
+            cause: DriftCause::NoLongerDeclared,
+            severity: FindingSeverity::Low,
             last_applied: record.map(|record| record.told(None)),
             // A step may have managed several objects over time.
             attribute: Some(left.title.raw().to_owned()),
-            ..self.blank(recipe, step, Aspect::Undeclared)
+            ..self.blank(recipe, step, FindingAspect::Undeclared)
         };
         let paths = [left.title.raw().to_owned()];
         self.push(finding, &paths);
     }
 
-    fn blank(&self, recipe: &str, step: &str, aspect: Aspect) -> Finding {
-        Finding {
+    fn blank(&self, recipe: &str, step: &str, aspect: FindingAspect) -> DriftFinding {
+        DriftFinding {
             host: self.plan.host.clone(),
             recipe: recipe.into(),
             step: step.into(),
             aspect,
             attribute: None,
-            kind: Untrusted::default(),
-            title: Untrusted::default(),
+            kind: UntrustedText::default(),
+            title: UntrustedText::default(),
             path: None,
-            verdict: Verdict::Change,
-            reason: Untrusted::default(),
+            verdict: StepVerdict::Change,
+            reason: UntrustedText::default(),
             hint: None,
             desired: None,
             observed: None,
             diff: None,
             secret: false,
             last_applied: None,
-            cause: Cause::Unknown,
+            cause: DriftCause::Unknown,
             culprit: None,
-            severity: Severity::Medium,
-            disruption: Disruption::D0,
-            level: Level::L0,
+            severity: FindingSeverity::Medium,
+            disruption: DisruptionClass::D0,
+            level: VerifyLevel::L0,
             action: None,
             place: String::new(),
-            standing: Standing::New,
+            standing: FindingNovelty::New,
             first_seen: self.now.to_owned(),
             last_seen: self.now.to_owned(),
             times: 1,
@@ -388,8 +398,8 @@ const KUBERNETES: &str = "kubernetes";
 const NODE: &str = "node";
 
 /// Returns the paths that a step instance manages, completely or in part.
-fn paths(turn: Option<&Turn<'_>>) -> Vec<String> {
-    let Some(State::Resource(resource)) = turn.map(|turn| &turn.expanded.state) else { return Vec::new() };
+fn paths(turn: Option<&StepInstance<'_>>) -> Vec<String> {
+    let Some(ExpansionState::Resource(resource)) = turn.map(|turn| &turn.expanded.state) else { return Vec::new() };
     let claims = resource.claims().into_iter().chain(resource.shares());
     claims.filter(|(kind, _)| *kind == "path").map(|(_, path)| path).collect()
 }
@@ -404,9 +414,12 @@ fn name(step: &StepPlan) -> String {
 
 /// Returns the step as assessed by what was observed only; `None` if that is not conclusive: it cannot be assessed
 /// before an earlier step has run.
-fn alone(step: &StepPlan, ruling: &Ruling) -> Option<StepPlan> {
+fn alone(step: &StepPlan, ruling: &StepAssessment) -> Option<StepPlan> {
     let judged = &ruling.judgement;
-    let certain = matches!(judged.verdict, Verdict::Ok | Verdict::NotApplicable | Verdict::Change | Verdict::Pending);
+    let certain = matches!(
+        judged.verdict,
+        StepVerdict::Ok | StepVerdict::NotApplicable | StepVerdict::Change | StepVerdict::Pending
+    );
     (certain && !judged.predicted).then(|| StepPlan {
         verdict: judged.verdict,
         reason: judged.reason.clone(),

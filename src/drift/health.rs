@@ -3,8 +3,8 @@
 //! Thresholds and actions follow the vendor's documents on row remapping and error containment. Counters count only by
 //! their increase within one boot.
 
-use super::counters::{Grown, Ports};
-use super::model::Action;
+use super::counters::{CounterGrowth, CounterValues};
+use super::model::RepairAction;
 use crate::facts::Facts;
 use crate::model::Value;
 
@@ -23,7 +23,7 @@ const LINK_ERRORS: [&str; 6] = [
 
 /// One fault of a part of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct HostFault {
     /// `gpu`, `port`, `nvswitch`, `pci`, `processor`, `memory`.
     pub kind: &'static str,
     /// The part: an address, `mlx5_0/1`.
@@ -32,7 +32,7 @@ pub struct Fault {
     pub aspect: String,
     /// A lowercase fragment.
     pub reason: String,
-    pub action: Action,
+    pub action: RepairAction,
 }
 
 /// Facts with faults, and the facts of which the project must use at least one: hosts without GPUs are not queried
@@ -47,7 +47,7 @@ pub const FACTS: [(&str, &[&str]); 4] = [
 const OF_GPUS: &[&str] = &["gpus", "gpu_state", "driver", "fabricmanager", "nvswitch"];
 
 /// Returns the faults of a host. `grown` has the increases of its counters since the last read within this boot.
-pub fn faults(facts: &Facts, grown: &Grown) -> Vec<Fault> {
+pub fn faults(facts: &Facts, grown: &CounterGrowth) -> Vec<HostFault> {
     let slots = list(facts, "gpus").filter_map(|gpu| Some((gpu, slot(gpu)?))).map(|(gpu, told)| fault(gpu, told));
     let gpus = slots.chain(list(facts, "gpu_state").flat_map(of_gpu));
     let ports = grown.iter().filter(|((_, name), _)| LINK_ERRORS.contains(&name.as_str())).map(of_port);
@@ -55,8 +55,8 @@ pub fn faults(facts: &Facts, grown: &Grown) -> Vec<Fault> {
 }
 
 /// Returns the compared counters of a host's ports.
-pub fn counters(facts: &Facts) -> Ports {
-    let mut ports = Ports::new();
+pub fn counters(facts: &Facts) -> CounterValues {
+    let mut ports = CounterValues::new();
     for port in list(facts, "rdma_counters") {
         let (Some(name), Some(number)) = (text(port, "name"), port.get("port").and_then(Value::as_u64)) else {
             continue;
@@ -90,71 +90,75 @@ fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
     value.get(key).and_then(Value::as_str)
 }
 
-fn of_gpu(gpu: &Value) -> Vec<Fault> {
+fn of_gpu(gpu: &Value) -> Vec<HostFault> {
     [remaps(gpu), errors(gpu), recovery(gpu)].into_iter().flatten().map(|told| fault(gpu, told)).collect()
 }
 
-fn fault(gpu: &Value, (aspect, reason, action): Told) -> Fault {
+fn fault(gpu: &Value, (aspect, reason, action): GpuFault) -> HostFault {
     let part = text(gpu, "bdf").unwrap_or("unknown address").to_owned();
-    Fault { kind: "gpu", part, aspect: aspect.to_owned(), reason, action }
+    HostFault { kind: "gpu", part, aspect: aspect.to_owned(), reason, action }
 }
 
 /// Checks the slot: whether the GPU responds, and its lane count. Link speed is not checked: an idle GPU reduces it.
-fn slot(gpu: &Value) -> Option<Told> {
+fn slot(gpu: &Value) -> Option<GpuFault> {
     if gpu.get("answers").and_then(Value::as_bool) == Some(false) {
-        return Some(("bus", "fell off the bus: its configuration reads as all ones".to_owned(), Action::PowerCycle));
+        return Some((
+            "bus",
+            "fell off the bus: its configuration reads as all ones".to_owned(),
+            RepairAction::PowerCycle,
+        ));
     }
     let lanes = |key: &str| gpu.pointer(&format!("/pcie/{key}")).and_then(Value::as_u64);
     let (width, most) = (lanes("width")?, lanes("max_width")?);
-    (width < most).then(|| ("pcie", format!("uses {width} of {most} PCIe lanes"), Action::Inspect))
+    (width < most).then(|| ("pcie", format!("uses {width} of {most} PCIe lanes"), RepairAction::Inspect))
 }
 
-type Told = (&'static str, String, Action);
+type GpuFault = (&'static str, String, RepairAction);
 
-fn remaps(gpu: &Value) -> Option<Told> {
+fn remaps(gpu: &Value) -> Option<GpuFault> {
     let of = |key: &str| gpu.pointer(&format!("/remaps/{key}"));
     let rows = of("uncorrectable").and_then(Value::as_u64).unwrap_or(0);
     let flag = |key: &str| of(key).and_then(Value::as_bool) == Some(true);
     if flag("failure") {
-        return Some(("remaps", "row remapping failed for a row of its memory".to_owned(), Action::Rma));
+        return Some(("remaps", "row remapping failed for a row of its memory".to_owned(), RepairAction::Rma));
     }
     if rows > SPARE_ROWS {
         let reason = format!("{rows} rows of its memory are remapped, more than the {SPARE_ROWS} spare rows");
-        return Some(("remaps", reason, Action::Rma));
+        return Some(("remaps", reason, RepairAction::Rma));
     }
-    flag("pending").then(|| ("remaps", "a row remapping of its memory needs a reset".to_owned(), Action::Reset))
+    flag("pending").then(|| ("remaps", "a row remapping of its memory needs a reset".to_owned(), RepairAction::Reset))
 }
 
 /// Checks ECC errors since the driver was loaded. Corrected errors do not count.
-fn errors(gpu: &Value) -> Option<Told> {
+fn errors(gpu: &Value) -> Option<GpuFault> {
     let count = gpu.pointer("/ecc_uncorrected/volatile").and_then(Value::as_u64).filter(|count| *count > 0)?;
     let errors = if count == 1 { "error" } else { "errors" };
-    Some(("ecc", format!("{count} uncorrectable memory {errors} since the driver was loaded"), Action::Drain))
+    Some(("ecc", format!("{count} uncorrectable memory {errors} since the driver was loaded"), RepairAction::Drain))
 }
 
-fn recovery(gpu: &Value) -> Option<Told> {
+fn recovery(gpu: &Value) -> Option<GpuFault> {
     let wanted = text(gpu, "recovery").filter(|wanted| *wanted != "None")?;
     let action = match wanted {
-        "Reset" => Action::Reset,
-        "Reboot" => Action::Reboot,
-        _ => Action::Drain,
+        "Reset" => RepairAction::Reset,
+        "Reboot" => RepairAction::Reboot,
+        _ => RepairAction::Drain,
     };
     Some(("recovery", format!("the driver requests `{wanted}`"), action))
 }
 
 /// Converts an event of the kernel log of this boot. It stays there until the next boot or the next load of the driver.
-fn of_log(event: &Value) -> Option<Fault> {
+fn of_log(event: &Value) -> Option<HostFault> {
     let (source, count) = (text(event, "source")?, event.get("count").and_then(Value::as_u64)?);
     let code = event.get("code").and_then(Value::as_u64);
     let action = match text(event, "class")? {
         "none" => return None,
         // Remapping of a row failed repeatedly.
-        "reset" if source == "xid" && code == Some(64) && count > 1 => Action::Rma,
-        "reset" => Action::Reset,
-        "drain" => Action::Drain,
-        "reboot" => Action::Reboot,
-        "power-cycle" => Action::PowerCycle,
-        _ => Action::Inspect,
+        "reset" if source == "xid" && code == Some(64) && count > 1 => RepairAction::Rma,
+        "reset" => RepairAction::Reset,
+        "drain" => RepairAction::Drain,
+        "reboot" => RepairAction::Reboot,
+        "power-cycle" => RepairAction::PowerCycle,
+        _ => RepairAction::Inspect,
     };
     let (kind, word) = match source {
         "xid" => ("gpu", "Xid"),
@@ -166,7 +170,7 @@ fn of_log(event: &Value) -> Option<Fault> {
     let number = code.map_or(String::new(), |code| format!(" {code}"));
     let meaning = text(event, "meaning").map_or(String::new(), |meaning| format!(" ({meaning})"));
     let times = if count == 1 { String::new() } else { format!(", {count} times") };
-    Some(Fault {
+    Some(HostFault {
         kind,
         part: text(event, "bdf").unwrap_or("of the host").to_owned(),
         aspect: format!("{source}{number}"),
@@ -175,9 +179,9 @@ fn of_log(event: &Value) -> Option<Fault> {
     })
 }
 
-fn of_port(((port, counter), (grown, since)): (&(String, String), &(u64, String))) -> Fault {
+fn of_port(((port, counter), (grown, since)): (&(String, String), &(u64, String))) -> HostFault {
     let reason = format!("`{counter}` increased by {grown} since {since}");
-    Fault { kind: "port", part: port.clone(), aspect: counter.clone(), reason, action: Action::Inspect }
+    HostFault { kind: "port", part: port.clone(), aspect: counter.clone(), reason, action: RepairAction::Inspect }
 }
 
 #[cfg(test)]
@@ -185,10 +189,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn of(gpu: Value) -> Vec<(String, Action)> {
+    fn of(gpu: Value) -> Vec<(String, RepairAction)> {
         let mut facts = Facts::default();
         facts.0.insert("gpu_state".into(), Ok(json!([gpu])));
-        faults(&facts, &Grown::new()).into_iter().map(|fault| (fault.reason, fault.action)).collect()
+        faults(&facts, &CounterGrowth::new()).into_iter().map(|fault| (fault.reason, fault.action)).collect()
     }
 
     fn gpu(remaps: Value, ecc: Value, recovery: Value) -> Value {
@@ -214,21 +218,21 @@ mod tests {
                 ),
                 vec![],
             ),
-            (gpu(rows(1, true, false), quiet().1, quiet().2), vec![Action::Reset]),
-            (gpu(rows(1, true, true), quiet().1, quiet().2), vec![Action::Rma]),
+            (gpu(rows(1, true, false), quiet().1, quiet().2), vec![RepairAction::Reset]),
+            (gpu(rows(1, true, true), quiet().1, quiet().2), vec![RepairAction::Rma]),
             (gpu(rows(512, false, false), quiet().1, quiet().2), vec![]),
-            (gpu(rows(513, false, false), quiet().1, quiet().2), vec![Action::Rma]),
-            (gpu(quiet().0, json!({ "volatile": 1, "aggregate": 1 }), quiet().2), vec![Action::Drain]),
-            (gpu(quiet().0, quiet().1, json!("Reset")), vec![Action::Reset]),
-            (gpu(quiet().0, quiet().1, json!("Reboot")), vec![Action::Reboot]),
-            (gpu(quiet().0, quiet().1, json!("Drain and Reset")), vec![Action::Drain]),
+            (gpu(rows(513, false, false), quiet().1, quiet().2), vec![RepairAction::Rma]),
+            (gpu(quiet().0, json!({ "volatile": 1, "aggregate": 1 }), quiet().2), vec![RepairAction::Drain]),
+            (gpu(quiet().0, quiet().1, json!("Reset")), vec![RepairAction::Reset]),
+            (gpu(quiet().0, quiet().1, json!("Reboot")), vec![RepairAction::Reboot]),
+            (gpu(quiet().0, quiet().1, json!("Drain and Reset")), vec![RepairAction::Drain]),
             (
                 gpu(rows(1, true, false), json!({ "volatile": 2 }), json!("Reset")),
-                vec![Action::Reset, Action::Drain, Action::Reset],
+                vec![RepairAction::Reset, RepairAction::Drain, RepairAction::Reset],
             ),
         ];
         for (gpu, actions) in table {
-            let found: Vec<Action> = of(gpu.clone()).into_iter().map(|(_, action)| action).collect();
+            let found: Vec<RepairAction> = of(gpu.clone()).into_iter().map(|(_, action)| action).collect();
             assert_eq!(found, actions, "{gpu}");
         }
     }
@@ -237,7 +241,7 @@ mod tests {
     fn what_the_kernels_log_tells() {
         let of = |event: Value| {
             let facts = Facts([("hardware_errors".to_owned(), Ok(json!({ "events": [event] })))].into());
-            let found = faults(&facts, &Grown::new()).pop();
+            let found = faults(&facts, &CounterGrowth::new()).pop();
             found.map(|fault| (format!("{} {}", fault.kind, fault.part), fault.aspect, fault.reason, fault.action))
         };
         let told = |whose: &str, aspect: &str, reason: &str, action| {
@@ -248,18 +252,18 @@ mod tests {
         assert_eq!(of(xid(31, "none", "an application's fault", 9)), None);
         assert_eq!(
             of(xid(79, "power-cycle", "fell off the bus", 2)),
-            told(gpu, "xid 79", "Xid 79 (fell off the bus), 2 times", Action::PowerCycle)
+            told(gpu, "xid 79", "Xid 79 (fell off the bus), 2 times", RepairAction::PowerCycle)
         );
-        assert_eq!(of(xid(64, "reset", "x", 1)), told(gpu, "xid 64", "Xid 64 (x)", Action::Reset));
-        assert_eq!(of(xid(64, "reset", "x", 2)), told(gpu, "xid 64", "Xid 64 (x), 2 times", Action::Rma));
-        assert_eq!(of(xid(74, "link", "x", 1)), told(gpu, "xid 74", "Xid 74 (x)", Action::Inspect));
-        assert_eq!(of(xid(48, "drain", "x", 1)), told(gpu, "xid 48", "Xid 48 (x)", Action::Drain));
-        assert_eq!(of(xid(154, "reboot", "x", 1)), told(gpu, "xid 154", "Xid 154 (x)", Action::Reboot));
+        assert_eq!(of(xid(64, "reset", "x", 1)), told(gpu, "xid 64", "Xid 64 (x)", RepairAction::Reset));
+        assert_eq!(of(xid(64, "reset", "x", 2)), told(gpu, "xid 64", "Xid 64 (x), 2 times", RepairAction::Rma));
+        assert_eq!(of(xid(74, "link", "x", 1)), told(gpu, "xid 74", "Xid 74 (x)", RepairAction::Inspect));
+        assert_eq!(of(xid(48, "drain", "x", 1)), told(gpu, "xid 48", "Xid 48 (x)", RepairAction::Drain));
+        assert_eq!(of(xid(154, "reboot", "x", 1)), told(gpu, "xid 154", "Xid 154 (x)", RepairAction::Reboot));
         let sxid = json!({ "source": "sxid", "code": 20034, "bdf": "0000:05:00.0", "class": "drain", "meaning": null, "count": 1 });
-        assert_eq!(of(sxid), told("nvswitch 0000:05:00.0", "sxid 20034", "SXid 20034", Action::Drain));
+        assert_eq!(of(sxid), told("nvswitch 0000:05:00.0", "sxid 20034", "SXid 20034", RepairAction::Drain));
         let mce =
             json!({ "source": "mce", "code": null, "bdf": null, "class": "inspect", "meaning": null, "count": 1 });
-        assert_eq!(of(mce), told("processor of the host", "mce", "a machine check", Action::Inspect));
+        assert_eq!(of(mce), told("processor of the host", "mce", "a machine check", RepairAction::Inspect));
     }
 
     #[test]
@@ -267,15 +271,18 @@ mod tests {
         let of = |gpu: Value| {
             let mut facts = Facts::default();
             facts.0.insert("gpus".into(), Ok(json!([gpu])));
-            faults(&facts, &Grown::new()).into_iter().map(|fault| (fault.aspect, fault.action)).collect::<Vec<_>>()
+            faults(&facts, &CounterGrowth::new())
+                .into_iter()
+                .map(|fault| (fault.aspect, fault.action))
+                .collect::<Vec<_>>()
         };
         let gpu = |answers: bool, pcie: Value| json!({ "bdf": "0000:9b:00.0", "answers": answers, "pcie": pcie });
         let lanes = |width: u64| json!({ "width": width, "max_width": 16, "speed": "2.5 GT/s PCIe", "max_speed": "32.0 GT/s PCIe" });
         assert_eq!(of(gpu(true, lanes(16))), [], "an idle GPU reduces its link speed");
-        assert_eq!(of(gpu(true, lanes(8))), [("pcie".to_owned(), Action::Inspect)]);
+        assert_eq!(of(gpu(true, lanes(8))), [("pcie".to_owned(), RepairAction::Inspect)]);
         assert_eq!(
             of(gpu(false, json!({ "unknown": "it does not answer" }))),
-            [("bus".to_owned(), Action::PowerCycle)]
+            [("bus".to_owned(), RepairAction::PowerCycle)]
         );
         assert_eq!(of(gpu(true, json!({ "unknown": "it cannot be read" }))), []);
     }
@@ -283,9 +290,9 @@ mod tests {
     #[test]
     fn a_fact_that_is_unknown_tells_no_fault() {
         let mut facts = Facts::default();
-        facts.0.insert("gpu_state".into(), Err(crate::probe::Unknown::new("timed out after 45 s")));
-        assert_eq!(faults(&facts, &Grown::new()), []);
-        assert_eq!(counters(&facts), Ports::new());
+        facts.0.insert("gpu_state".into(), Err(crate::probe::UnansweredReason::new("timed out after 45 s")));
+        assert_eq!(faults(&facts, &CounterGrowth::new()), []);
+        assert_eq!(counters(&facts), CounterValues::new());
     }
 
     #[test]
@@ -294,8 +301,8 @@ mod tests {
         let port = json!({ "name": "mlx5_0", "port": 1, "counters": { "link_downed": 2, "port_xmit_data": 9 } });
         facts.0.insert("rdma_counters".into(), Ok(json!([port])));
         let key = |name: &str| ("mlx5_0/1".to_owned(), name.to_owned());
-        assert_eq!(counters(&facts), Ports::from([(key("link_downed"), 2)]));
-        let grown = Grown::from([
+        assert_eq!(counters(&facts), CounterValues::from([(key("link_downed"), 2)]));
+        let grown = CounterGrowth::from([
             (key("link_downed"), (2, "09:00".to_owned())),
             (key("port_xmit_data"), (9, "09:00".to_owned())),
         ]);

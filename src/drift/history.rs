@@ -4,10 +4,10 @@
 //! some entries start with a snapshot of all open findings, so that older entries are not needed.
 
 use super::find::EVERY_STEP;
-use super::model::{Drift, Finding, Severity, Standing};
-use super::{Cause, Found};
-use crate::model::{ExitCode, HostName, Untrusted};
-use crate::plan::Reach;
+use super::model::{DriftFinding, DriftReport, FindingNovelty, FindingSeverity};
+use super::{DetectedDrift, DriftCause};
+use crate::model::{ExitCode, HostName, UntrustedText};
+use crate::plan::HostReachability;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,11 +21,11 @@ pub const ENTRY_VERSION: u32 = 1;
 const FLAPPING: SignedDuration = SignedDuration::from_hours(24);
 
 /// The identity of a finding over time: host, recipe, step, attribute.
-pub(super) type Key = (HostName, String, String, String);
+pub(super) type FindingKey = (HostName, String, String, String);
 
 /// One run of `drift`: one line of its history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Entry {
+pub struct DriftHistoryEntry {
     pub version: u32,
     pub run: String,
     /// RFC 3339, UTC, by the controller's clock.
@@ -41,36 +41,36 @@ pub struct Entry {
     pub exit: u8,
     /// The open findings before this run, if the entry is the first one of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<Snapshot>,
+    pub before: Option<DriftHistorySnapshot>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub new: Vec<Known>,
+    pub new: Vec<KnownFinding>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub changed: Vec<Known>,
+    pub changed: Vec<KnownFinding>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub resolved: Vec<Known>,
+    pub resolved: Vec<KnownFinding>,
     /// Findings that are no longer tracked because they are ignored now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub dropped: Vec<Known>,
+    pub dropped: Vec<KnownFinding>,
 }
 
 /// All findings open at one time, and those resolved within the day before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Snapshot {
-    pub open: Vec<Known>,
+pub struct DriftHistorySnapshot {
+    pub open: Vec<KnownFinding>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub recent: Vec<Known>,
+    pub recent: Vec<KnownFinding>,
 }
 
 /// A finding in the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Known {
+pub struct KnownFinding {
     pub host: HostName,
-    pub recipe: Untrusted,
-    pub step: Untrusted,
+    pub recipe: UntrustedText,
+    pub step: UntrustedText,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribute: Option<String>,
-    pub cause: Cause,
-    pub severity: Severity,
+    pub cause: DriftCause,
+    pub severity: FindingSeverity,
     /// RFC 3339, UTC.
     pub first_seen: String,
     /// When it last appeared; later than `first_seen` if it flaps.
@@ -86,36 +86,36 @@ pub struct Known {
 
 /// The state that a history results in.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Past {
-    open: BTreeMap<Key, Known>,
+pub struct FindingHistory {
+    open: BTreeMap<FindingKey, KnownFinding>,
     /// Recently resolved findings.
-    recent: BTreeMap<Key, Known>,
+    recent: BTreeMap<FindingKey, KnownFinding>,
 }
 
-impl Known {
-    pub(super) fn key(&self) -> Key {
+impl KnownFinding {
+    pub(super) fn key(&self) -> FindingKey {
         let attribute = self.attribute.clone().unwrap_or_default();
         (self.host.clone(), self.recipe.raw().to_owned(), self.step.raw().to_owned(), attribute)
     }
 }
 
-impl Finding {
-    fn key(&self) -> Key {
+impl DriftFinding {
+    fn key(&self) -> FindingKey {
         let attribute = self.attribute.clone().unwrap_or_default();
         (self.host.clone(), self.recipe.raw().to_owned(), self.step.raw().to_owned(), attribute)
     }
 
     /// Returns the digest of everything whose change makes it a changed finding.
     fn print(&self) -> String {
-        let text = |text: &Option<Untrusted>| text.as_ref().map(|text| text.raw().to_owned());
+        let text = |text: &Option<UntrustedText>| text.as_ref().map(|text| text.raw().to_owned());
         let seen = (text(&self.desired), text(&self.observed), text(&self.diff), self.verdict, self.cause);
         // Strings and names always serialize.
         let bytes = serde_json::to_vec(&seen).unwrap_or_default();
         crate::model::hex(&Sha256::digest(&bytes)[..8])
     }
 
-    fn known(&self) -> Known {
-        Known {
+    fn known(&self) -> KnownFinding {
+        KnownFinding {
             host: self.host.clone(),
             recipe: self.recipe.clone(),
             step: self.step.clone(),
@@ -132,21 +132,21 @@ impl Finding {
 }
 
 /// Parses lines of a history. Invalid lines are skipped: a killed run may leave half a line.
-pub fn entries<'l>(lines: impl IntoIterator<Item = &'l str>) -> Vec<Entry> {
-    let read = |line: &str| serde_json::from_str::<Entry>(line).ok();
+pub fn entries<'l>(lines: impl IntoIterator<Item = &'l str>) -> Vec<DriftHistoryEntry> {
+    let read = |line: &str| serde_json::from_str::<DriftHistoryEntry>(line).ok();
     lines.into_iter().filter_map(read).filter(|entry| entry.version == ENTRY_VERSION).collect()
 }
 
-impl Past {
+impl FindingHistory {
     /// Replays entries, oldest first.
-    pub fn of(entries: &[Entry]) -> Self {
+    pub fn of(entries: &[DriftHistoryEntry]) -> Self {
         let mut past = Self::default();
         entries.iter().for_each(|entry| past.add(entry));
         past
     }
 
-    fn add(&mut self, entry: &Entry) {
-        let keyed = |list: &[Known]| list.iter().map(|known| (known.key(), known.clone())).collect();
+    fn add(&mut self, entry: &DriftHistoryEntry) {
+        let keyed = |list: &[KnownFinding]| list.iter().map(|known| (known.key(), known.clone())).collect();
         if let Some(before) = &entry.before {
             (self.open, self.recent) = (keyed(&before.open), keyed(&before.recent));
         }
@@ -164,49 +164,49 @@ impl Past {
     }
 
     /// Returns the open findings before the first available entry.
-    pub(super) fn begin(first: Option<&Entry>) -> Self {
+    pub(super) fn begin(first: Option<&DriftHistoryEntry>) -> Self {
         let mut past = Self::default();
         let before = first.and_then(|first| first.before.clone()).unwrap_or_default();
         past.open = before.open.into_iter().map(|known| (known.key(), known)).collect();
         past
     }
 
-    pub(super) fn open(&self) -> impl Iterator<Item = (&Key, &Known)> {
+    pub(super) fn open(&self) -> impl Iterator<Item = (&FindingKey, &KnownFinding)> {
         self.open.iter()
     }
 
     /// Adds an unknown finding; returns whether it was added.
-    pub(super) fn learn(&mut self, known: &Known) -> bool {
+    pub(super) fn learn(&mut self, known: &KnownFinding) -> bool {
         let news = !self.open.contains_key(&known.key());
         self.open.entry(known.key()).or_insert_with(|| known.clone());
         news
     }
 
-    pub(super) fn has(&self, key: &Key) -> bool {
+    pub(super) fn has(&self, key: &FindingKey) -> bool {
         self.open.contains_key(key)
     }
 
     /// Reports whether the finding was open with another value or another cause.
-    pub(super) fn differs(&self, key: &Key, known: &Known) -> bool {
+    pub(super) fn differs(&self, key: &FindingKey, known: &KnownFinding) -> bool {
         self.open.get(key).is_some_and(|before| before.print != known.print)
     }
 
     /// Returns a snapshot for the first entry of a file, without findings resolved more than a day before `now`.
-    pub fn snapshot(&self, now: &str) -> Snapshot {
+    pub fn snapshot(&self, now: &str) -> DriftHistorySnapshot {
         let recent = self.recent.values().filter(|known| is_recent(known.resolved.as_deref(), now));
-        Snapshot { open: self.open.values().cloned().collect(), recent: recent.cloned().collect() }
+        DriftHistorySnapshot { open: self.open.values().cloned().collect(), recent: recent.cloned().collect() }
     }
 }
 
 /// The scope of a run: earlier findings outside of it are neither confirmed nor resolved.
-pub struct Scope<'s> {
+pub struct DetectionScope<'s> {
     /// Reports whether a step or verification was in scope.
     pub admits: &'s dyn Fn(&str, &str) -> bool,
-    pub found: &'s Found,
+    pub found: &'s DetectedDrift,
 }
 
 /// Sets age and count of each finding, and returns the entry of this run.
-pub fn settle(drift: &mut Drift, past: &Past, scope: &Scope<'_>) -> Entry {
+pub fn settle(drift: &mut DriftReport, past: &FindingHistory, scope: &DetectionScope<'_>) -> DriftHistoryEntry {
     let mut entry = blank(drift);
     let mut here = BTreeSet::new();
     for finding in &mut drift.findings {
@@ -215,7 +215,7 @@ pub fn settle(drift: &mut Drift, past: &Past, scope: &Scope<'_>) -> Entry {
         here.insert(key);
     }
     let looked: BTreeSet<&HostName> =
-        drift.hosts.iter().filter(|h| h.reach == Reach::Observed).map(|h| &h.host).collect();
+        drift.hosts.iter().filter(|h| h.reach == HostReachability::Observed).map(|h| &h.host).collect();
     for (key, known) in &past.open {
         let step = (key.0.clone(), key.1.clone(), key.2.clone());
         let recipe = (key.0.clone(), key.1.clone(), EVERY_STEP.to_owned());
@@ -228,16 +228,16 @@ pub fn settle(drift: &mut Drift, past: &Past, scope: &Scope<'_>) -> Entry {
         ) {
             (true, _) => entry.dropped.push(known.clone()),
             (false, true) => {}
-            (false, false) => entry.resolved.push(Known { resolved: Some(drift.time.clone()), ..known.clone() }),
+            (false, false) => entry.resolved.push(KnownFinding { resolved: Some(drift.time.clone()), ..known.clone() }),
         }
     }
     drift.resolved = entry.resolved.clone();
     entry
 }
 
-fn blank(drift: &Drift) -> Entry {
-    let silent = drift.hosts.iter().filter(|host| host.reach != Reach::Observed);
-    Entry {
+fn blank(drift: &DriftReport) -> DriftHistoryEntry {
+    let silent = drift.hosts.iter().filter(|host| host.reach != HostReachability::Observed);
+    DriftHistoryEntry {
         version: ENTRY_VERSION,
         run: drift.run.clone(),
         time: drift.time.clone(),
@@ -255,27 +255,27 @@ fn blank(drift: &Drift) -> Entry {
     }
 }
 
-fn note(finding: &mut Finding, past: &Past, key: &Key, entry: &mut Entry) {
+fn note(finding: &mut DriftFinding, past: &FindingHistory, key: &FindingKey, entry: &mut DriftHistoryEntry) {
     match (past.open.get(key), past.recent.get(key)) {
         (Some(known), _) => {
             finding.first_seen.clone_from(&known.first_seen);
             finding.times = known.times;
             if known.print == finding.print() {
-                finding.standing = Standing::Same;
+                finding.standing = FindingNovelty::Same;
                 return;
             }
-            finding.standing = Standing::Changed;
-            entry.changed.push(Known { since: known.since.clone(), ..finding.known() });
+            finding.standing = FindingNovelty::Changed;
+            entry.changed.push(KnownFinding { since: known.since.clone(), ..finding.known() });
         }
         // It was resolved for less than a day: the same finding flaps.
         (None, Some(known)) if is_recent(known.resolved.as_deref(), &finding.last_seen) => {
             finding.first_seen.clone_from(&known.first_seen);
             finding.times = known.times + 1;
-            finding.standing = Standing::Again;
+            finding.standing = FindingNovelty::Again;
             entry.new.push(finding.known());
         }
         (None, _) => {
-            finding.standing = Standing::New;
+            finding.standing = FindingNovelty::New;
             entry.new.push(finding.known());
         }
     }
@@ -291,7 +291,7 @@ fn is_recent(resolved: Option<&str>, now: &str) -> bool {
 
 /// A history within a period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct History {
+pub struct DriftHistory {
     /// Format version; see `schemas/drift-history.json`.
     pub version: u32,
     pub cluster: String,
@@ -299,22 +299,22 @@ pub struct History {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// Oldest first.
-    pub runs: Vec<RunLine>,
+    pub runs: Vec<DriftRunSummary>,
     /// Findings that are open now, the oldest first.
-    pub open: Vec<Known>,
+    pub open: Vec<KnownFinding>,
     /// Findings resolved in the period, latest first.
-    pub resolved: Vec<Known>,
+    pub resolved: Vec<KnownFinding>,
     /// Mean time between the appearance and the resolution of findings, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_time_to_repair_s: Option<u64>,
     /// Hosts and steps with the most new findings in the period, most first.
-    pub hosts: Vec<Offender>,
-    pub steps: Vec<Offender>,
+    pub hosts: Vec<FindingCount>,
+    pub steps: Vec<FindingCount>,
 }
 
 /// One run of a history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RunLine {
+pub struct DriftRunSummary {
     pub run: String,
     pub time: String,
     pub hosts: usize,
@@ -330,9 +330,9 @@ pub struct RunLine {
 
 /// A host or step with its number of new findings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Offender {
+pub struct FindingCount {
     /// A host, or `recipe/step`.
-    pub name: Untrusted,
+    pub name: UntrustedText,
     pub count: usize,
 }
 
@@ -340,31 +340,32 @@ pub struct Offender {
 const NAMED: usize = 10;
 
 /// Summarizes entries, oldest first, for the time from `since` on.
-pub fn history(cluster: &str, all: &[Entry], since: Option<Timestamp>) -> History {
-    let past = Past::of(all);
-    let late =
-        |entry: &&Entry| since.is_none_or(|since| entry.time.parse::<Timestamp>().is_ok_and(|time| time >= since));
-    let told: Vec<&Entry> = all.iter().filter(late).collect();
-    let mut resolved: Vec<Known> = told.iter().flat_map(|entry| entry.resolved.iter().cloned()).collect();
+pub fn history(cluster: &str, all: &[DriftHistoryEntry], since: Option<Timestamp>) -> DriftHistory {
+    let past = FindingHistory::of(all);
+    let late = |entry: &&DriftHistoryEntry| {
+        since.is_none_or(|since| entry.time.parse::<Timestamp>().is_ok_and(|time| time >= since))
+    };
+    let told: Vec<&DriftHistoryEntry> = all.iter().filter(late).collect();
+    let mut resolved: Vec<KnownFinding> = told.iter().flat_map(|entry| entry.resolved.iter().cloned()).collect();
     resolved.reverse();
-    let mut open: Vec<Known> = past.open.into_values().collect();
+    let mut open: Vec<KnownFinding> = past.open.into_values().collect();
     open.sort_by(|a, b| a.first_seen.cmp(&b.first_seen));
     let came = || told.iter().flat_map(|entry| &entry.new);
-    History {
+    DriftHistory {
         version: ENTRY_VERSION,
         cluster: cluster.to_owned(),
         since: since.map(|since| since.to_string()),
         mean_time_to_repair_s: mean(resolved.iter().filter_map(repaired_within)),
         hosts: most(came().map(|known| known.host.as_str().to_owned())),
         steps: most(came().map(|known| format!("{}/{}", known.recipe.raw(), known.step.raw()))),
-        runs: told.iter().map(|entry| RunLine::of(entry)).collect(),
+        runs: told.iter().map(|entry| DriftRunSummary::of(entry)).collect(),
         open,
         resolved,
     }
 }
 
-impl RunLine {
-    fn of(entry: &Entry) -> Self {
+impl DriftRunSummary {
+    fn of(entry: &DriftHistoryEntry) -> Self {
         Self {
             run: entry.run.clone(),
             time: entry.time.clone(),
@@ -387,7 +388,7 @@ impl RunLine {
 }
 
 /// Returns the seconds from the last appearance to the resolution. If it flaps, earlier appearances do not count.
-fn repaired_within(known: &Known) -> Option<u64> {
+fn repaired_within(known: &KnownFinding) -> Option<u64> {
     let time = |text: &str| text.parse::<Timestamp>().ok();
     let (since, resolved) = (time(&known.since)?, time(known.resolved.as_deref()?)?);
     u64::try_from(resolved.duration_since(since).as_secs()).ok()
@@ -398,10 +399,10 @@ fn mean(all: impl Iterator<Item = u64>) -> Option<u64> {
     (count > 0).then(|| sum / count)
 }
 
-fn most(names: impl Iterator<Item = String>) -> Vec<Offender> {
+fn most(names: impl Iterator<Item = String>) -> Vec<FindingCount> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     names.for_each(|name| *counts.entry(name).or_default() += 1);
-    let mut list: Vec<_> = counts.into_iter().map(|(name, count)| Offender { name: name.into(), count }).collect();
+    let mut list: Vec<_> = counts.into_iter().map(|(name, count)| FindingCount { name: name.into(), count }).collect();
     list.sort_by_key(|offender| std::cmp::Reverse(offender.count));
     list.truncate(NAMED);
     list

@@ -3,7 +3,7 @@
 //!
 //! Data from a host is never trusted: times and names in another form than forge's own are ignored.
 
-use super::history::{Known, Past};
+use super::history::{FindingHistory, KnownFinding};
 use crate::model::HostName;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,14 +13,14 @@ const VERSION: u32 = 1;
 
 /// The file of one cluster on a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct HostFindingsFile {
     version: u32,
     cluster: String,
     /// The open findings of the host, in order.
-    open: Vec<Known>,
+    open: Vec<KnownFinding>,
 }
 
-impl Kept {
+impl HostFindingsFile {
     /// Parses the file of a host. Files of another cluster and forged entries are ignored.
     pub fn parse(text: &str, cluster: &str, host: &HostName, now: &str) -> Option<Self> {
         let mut kept: Self = serde_json::from_str(text).ok()?;
@@ -41,7 +41,7 @@ impl Kept {
 }
 
 /// Reports whether forge could have written the entry.
-fn is_sound(known: &Known, now: Timestamp) -> bool {
+fn is_sound(known: &KnownFinding, now: Timestamp) -> bool {
     let time = |text: &str| text.parse::<Timestamp>().is_ok_and(|time| time <= now && text.len() <= 32);
     let attribute = known.attribute.as_deref().unwrap_or_default();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_. ".contains(c);
@@ -53,35 +53,35 @@ fn is_sound(known: &Known, now: Timestamp) -> bool {
         && known.times > 0
 }
 
-impl Past {
+impl FindingHistory {
     /// Adds findings that a host stored and this history does not have: a run with another history found them. Reports
     /// whether there were any.
-    pub fn recall(&mut self, kept: &Kept) -> bool {
+    pub fn recall(&mut self, kept: &HostFindingsFile) -> bool {
         kept.open.iter().fold(false, |news, known| self.learn(known) | news)
     }
 
     /// Returns the findings for a host to store.
-    pub fn kept(&self, cluster: &str, host: &HostName) -> Kept {
+    pub fn kept(&self, cluster: &str, host: &HostName) -> HostFindingsFile {
         let open = self.open().filter(|((of, ..), _)| of == host).map(|(_, known)| known.clone());
-        Kept { version: VERSION, cluster: cluster.to_owned(), open: open.collect() }
+        HostFindingsFile { version: VERSION, cluster: cluster.to_owned(), open: open.collect() }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drift::{Cause, Severity};
+    use crate::drift::{DriftCause, FindingSeverity};
 
     const NOW: &str = "2026-11-21T10:00:00Z";
 
-    fn known() -> Known {
-        Known {
+    fn known() -> KnownFinding {
+        KnownFinding {
             host: HostName::new("h"),
             recipe: "base".into(),
             step: "motd".into(),
             attribute: Some("mode".into()),
-            cause: Cause::MachineChanged,
-            severity: Severity::Medium,
+            cause: DriftCause::MachineChanged,
+            severity: FindingSeverity::Medium,
             first_seen: "2026-11-21T09:00:00Z".into(),
             since: "2026-11-21T09:00:00Z".into(),
             times: 1,
@@ -91,20 +91,23 @@ mod tests {
     }
 
     /// Returns the number of findings that are accepted from a host's file with `known`.
-    fn taken(known: Known, cluster: &str) -> Option<usize> {
-        let file = Kept { version: VERSION, cluster: "lab".into(), open: vec![known] };
-        Kept::parse(&file.text(), cluster, &HostName::new("h"), NOW).map(|kept| kept.open.len())
+    fn taken(known: KnownFinding, cluster: &str) -> Option<usize> {
+        let file = HostFindingsFile { version: VERSION, cluster: "lab".into(), open: vec![known] };
+        HostFindingsFile::parse(&file.text(), cluster, &HostName::new("h"), NOW).map(|kept| kept.open.len())
     }
 
     #[test]
     fn what_was_kept_is_known_again_and_comes_back_the_same() {
-        let file = Kept { version: VERSION, cluster: "lab".into(), open: vec![known()] };
-        let mut past = Past::default();
-        assert!(past.recall(&Kept::parse(&file.text(), "lab", &HostName::new("h"), NOW).unwrap()));
+        let file = HostFindingsFile { version: VERSION, cluster: "lab".into(), open: vec![known()] };
+        let mut past = FindingHistory::default();
+        assert!(past.recall(&HostFindingsFile::parse(&file.text(), "lab", &HostName::new("h"), NOW).unwrap()));
         assert_eq!(past.kept("lab", &HostName::new("h")), file);
         assert!(past.kept("lab", &HostName::new("other")).is_empty());
         // Findings that this history already has stay unchanged.
-        let other = Kept { open: vec![Known { first_seen: "2026-11-21T01:00:00Z".into(), ..known() }], ..file.clone() };
+        let other = HostFindingsFile {
+            open: vec![KnownFinding { first_seen: "2026-11-21T01:00:00Z".into(), ..known() }],
+            ..file.clone()
+        };
         assert!(!past.recall(&other));
         assert_eq!(past.kept("lab", &HostName::new("h")), file);
     }
@@ -113,14 +116,14 @@ mod tests {
     fn what_a_host_makes_up_is_nothing() {
         assert_eq!(taken(known(), "lab"), Some(1));
         assert_eq!(taken(known(), "other"), None);
-        assert_eq!(Kept::parse("{\"half\": ", "lab", &HostName::new("h"), NOW), None);
+        assert_eq!(HostFindingsFile::parse("{\"half\": ", "lab", &HostName::new("h"), NOW), None);
         for odd in [
-            Known { host: HostName::new("other"), ..known() },
-            Known { first_seen: "\u{1b}[2J".into(), ..known() },
-            Known { first_seen: "2030-01-01T00:00:00Z".into(), ..known() },
-            Known { attribute: Some("\u{202e}".into()), ..known() },
-            Known { print: "<b>".into(), ..known() },
-            Known { resolved: Some("x".into()), ..known() },
+            KnownFinding { host: HostName::new("other"), ..known() },
+            KnownFinding { first_seen: "\u{1b}[2J".into(), ..known() },
+            KnownFinding { first_seen: "2030-01-01T00:00:00Z".into(), ..known() },
+            KnownFinding { attribute: Some("\u{202e}".into()), ..known() },
+            KnownFinding { print: "<b>".into(), ..known() },
+            KnownFinding { resolved: Some("x".into()), ..known() },
         ] {
             assert_eq!(taken(odd, "lab"), Some(0));
         }

@@ -1,16 +1,16 @@
 //! A host's record of one attribute, formatted like an assessment.
 
-use super::cause::Told;
+use super::cause::AttributeValue;
 use super::model::LastApplied;
-use crate::model::{Untrusted, Value};
+use crate::model::{UntrustedText, Value};
 
 /// Digits of a digest that assessments show.
 const SHOWN_DIGITS: usize = 12;
 
 /// A record of the last verified apply of a step.
-pub struct Applied<'r>(&'r Value);
+pub struct AppliedRecordView<'r>(&'r Value);
 
-impl<'r> Applied<'r> {
+impl<'r> AppliedRecordView<'r> {
     pub fn new(record: &'r Value) -> Self {
         Self(record)
     }
@@ -49,9 +49,9 @@ impl<'r> Applied<'r> {
 
     /// Returns the record in a form for display.
     pub fn told(&self, value: Option<String>) -> LastApplied {
-        let text = |key: &str| Untrusted::from(self.text(key));
+        let text = |key: &str| UntrustedText::from(self.text(key));
         LastApplied {
-            value: value.map(Untrusted::from),
+            value: value.map(UntrustedText::from),
             time: text("time"),
             run: text("run"),
             user: text("user"),
@@ -71,10 +71,10 @@ fn content(body: &Value) -> Option<String> {
 }
 
 /// Returns a value for comparison. Only declared values have the prefix `binary`.
-pub fn comparable(value: Option<&str>) -> Told<'_> {
+pub fn comparable(value: Option<&str>) -> AttributeValue<'_> {
     match value {
-        None => Told::Nothing,
-        Some(text) => Told::Value(text.strip_prefix("binary, ").unwrap_or(text)),
+        None => AttributeValue::Nothing,
+        Some(text) => AttributeValue::Value(text.strip_prefix("binary, ").unwrap_or(text)),
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
             "digest": "sha256:aa", "time": "2026-11-21T09:30:15Z", "user": "ann",
             "value": { "mode": "0644", "enabled": true, "uid": 7, "content": { "sha256": digest, "bytes": 6 }, "gid": null },
         });
-        let applied = Applied::new(&record);
+        let applied = AppliedRecordView::new(&record);
         let value = |attribute: &str| applied.value(attribute);
         assert_eq!(value("mode").as_deref(), Some("0644"));
         assert_eq!(value("enabled").as_deref(), Some("true"));
@@ -98,14 +98,14 @@ mod tests {
         assert_eq!(value("content").as_deref(), Some("6 bytes, sha256 0123456789ab"));
         assert_eq!((value("gid"), value("owner")), (None, None));
         assert_eq!((applied.digest(), applied.told(None).user.raw()), ("sha256:aa", "ann"));
-        assert!(!applied.is_removal() && Applied::new(&json!({ "value": { "absent": true } })).is_removal());
+        assert!(!applied.is_removal() && AppliedRecordView::new(&json!({ "value": { "absent": true } })).is_removal());
     }
 
     #[test]
     fn a_record_of_a_secret_tells_no_value() {
         let applied = json!({ "digest": "keyed:sha256:aa" });
-        assert_eq!(Applied::new(&applied).value("content"), None);
+        assert_eq!(AppliedRecordView::new(&applied).value("content"), None);
         let text = json!({ "value": { "content": { "text": "x" } } });
-        assert_eq!(Applied::new(&text).value("content"), None);
+        assert_eq!(AppliedRecordView::new(&text).value("content"), None);
     }
 }

@@ -19,16 +19,18 @@ mod news;
 mod notified;
 mod passing;
 
-pub use cause::{Cause, Desired, Last, Seen, Told, cause, severity};
-pub use counters::{Counters, Grown, HostCounters};
-pub use culprit::{Answer, Culprit, Sure, accuse, question, suspects};
-pub use find::{Found, Look, find};
+pub use cause::{AppliedAttribute, AttributeValue, DesiredAttribute, DriftCause, ObservedAttribute, cause, severity};
+pub use counters::{CounterGrowth, HardwareCounters, HostCounters};
+pub use culprit::{AttributionCertainty, ChangeSource, EvidenceAnswer, accuse, question, suspects};
+pub use find::{DetectedDrift, DetectionContext, find};
 pub use history::{
-    ENTRY_VERSION, Entry, History, Known, Offender, Past, RunLine, Scope, Snapshot, entries, history, settle,
+    DetectionScope, DriftHistory, DriftHistoryEntry, DriftHistorySnapshot, DriftRunSummary, ENTRY_VERSION,
+    FindingCount, FindingHistory, KnownFinding, entries, history, settle,
 };
-pub use kept::Kept;
+pub use kept::HostFindingsFile;
 pub use model::{
-    Action, Aspect, Counts, Drift, Finding, HostDrift, IgnoredLine, LastApplied, Severity, Standing, Unsure, VERSION,
+    DriftCounts, DriftFinding, DriftReport, FindingAspect, FindingNovelty, FindingSeverity, HostDrift,
+    IgnoreRuleResult, LastApplied, RepairAction, UndecidedItem, VERSION,
 };
-pub use news::{Item, NOTICE_VERSION, News, Notice, news};
-pub use notified::{Notified, Telling};
+pub use news::{DriftNotice, DriftNoticeItem, NOTICE_VERSION, NoticeDecision, news};
+pub use notified::{DriftNotification, NotificationState};

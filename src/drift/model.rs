@@ -1,9 +1,9 @@
 //! The result of a drift check: findings by host, with age and cause, and what could not be evaluated.
 
-use super::{Cause, Culprit, Known, Notified, Telling};
-use crate::facts::outliers::Outliers;
-use crate::model::{Disruption, ExitCode, HostName, Level, Untrusted, Verdict};
-use crate::plan::{Reach, Warning};
+use super::{ChangeSource, DriftCause, DriftNotification, KnownFinding, NotificationState};
+use crate::facts::outliers::OutlierReport;
+use crate::model::{DisruptionClass, ExitCode, HostName, StepVerdict, UntrustedText, VerifyLevel};
+use crate::plan::{HostReachability, HostWarning};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub const VERSION: u32 = 1;
 
 /// The result of `forge drift`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Drift {
+pub struct DriftReport {
     /// Format version; see `schemas/drift.json`.
     pub version: u32,
     pub forge: String,
@@ -30,24 +30,24 @@ pub struct Drift {
     /// Every checked host, in inventory order.
     pub hosts: Vec<HostDrift>,
     /// By host in inventory order, then in the order of its steps.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<DriftFinding>,
     /// Steps and verifications that could not be evaluated: they neither match nor differ.
-    pub unknown: Vec<Unsure>,
+    pub unknown: Vec<UndecidedItem>,
     /// Earlier findings that are resolved. Empty without a history.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub resolved: Vec<Known>,
+    pub resolved: Vec<KnownFinding>,
     /// Entries of `drift.ignore` that matched a finding, or have expired.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ignored: Vec<IgnoredLine>,
+    pub ignored: Vec<IgnoreRuleResult>,
     /// Why no history is available: then every finding counts as new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_history: Option<String>,
     /// Recipients of notifications; empty if none are declared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notified: Vec<Notified>,
+    pub notified: Vec<DriftNotification>,
     /// Differences from the majority of similar hosts, if requested. They are not findings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outliers: Option<Outliers>,
+    pub outliers: Option<OutlierReport>,
     /// Whether outliers count as drift.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outliers_count: bool,
@@ -58,7 +58,7 @@ pub struct Drift {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostDrift {
     pub host: HostName,
-    pub reach: Reach,
+    pub reach: HostReachability,
     /// Steps and verifications that match.
     pub settled: usize,
     /// Steps that can be evaluated only after a finding of the host is repaired: they are not separate findings.
@@ -66,7 +66,7 @@ pub struct HostDrift {
     pub follow: usize,
     /// Indications that this is another host than the intended one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<HostWarning>,
     pub took: Duration,
 }
 
@@ -78,58 +78,58 @@ pub(super) fn is_zero(count: &usize) -> bool {
 ///
 /// Host, recipe, step and attribute identify it: a finding of a later run with the same values is the same finding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Finding {
+pub struct DriftFinding {
     pub host: HostName,
-    pub recipe: Untrusted,
+    pub recipe: UntrustedText,
     /// The step, `step` or `step[key]`; the name of a verification; the part of the hardware.
-    pub step: Untrusted,
-    pub aspect: Aspect,
+    pub step: UntrustedText,
+    pub aspect: FindingAspect,
     /// The differing attribute: `content`, `mode`, `version` … Absent if the step differs as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribute: Option<String>,
     /// The kind of resource: `file`, `package` … Empty for a verification.
-    pub kind: Untrusted,
+    pub kind: UntrustedText,
     /// The object: `/etc/motd`, `nginx`.
-    pub title: Untrusted,
+    pub title: UntrustedText,
     /// The file, directory or link that the finding concerns, completely or in part; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<Untrusted>,
-    pub verdict: Verdict,
+    pub path: Option<UntrustedText>,
+    pub verdict: StepVerdict,
     /// A lowercase fragment that describes the difference.
-    pub reason: Untrusted,
+    pub reason: UntrustedText,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// The declared value; absent for objects declared as absent, and if values are withheld.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub desired: Option<Untrusted>,
+    pub desired: Option<UntrustedText>,
     /// The observed value; absent if the object does not exist, and if values are withheld.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed: Option<Untrusted>,
+    pub observed: Option<UntrustedText>,
     /// A unified diff of a body, without file headers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub diff: Option<Untrusted>,
+    pub diff: Option<UntrustedText>,
     /// Whether values are withheld because they are secret.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
     /// The host's record of the last verified apply; absent without a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_applied: Option<LastApplied>,
-    pub cause: Cause,
+    pub cause: DriftCause,
     /// Who made the change, if the host has evidence; absent if the machine did not change, or was not queried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub culprit: Option<Culprit>,
-    pub severity: Severity,
+    pub culprit: Option<ChangeSource>,
+    pub severity: FindingSeverity,
     /// Disruption class of the repair by `apply`.
-    pub disruption: Disruption,
-    pub level: Level,
+    pub disruption: DisruptionClass,
+    pub level: VerifyLevel,
     /// The next action, for faults that no apply repairs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub action: Option<Action>,
+    pub action: Option<RepairAction>,
     /// `file:line:col` of the declaration; empty if there is none.
     pub place: String,
     /// The change since the previous run.
     #[serde(default)]
-    pub standing: Standing,
+    pub standing: FindingNovelty,
     /// When it was found first, and last. RFC 3339, UTC, by the controller's clock.
     pub first_seen: String,
     pub last_seen: String,
@@ -152,7 +152,7 @@ fn is_once(times: &u32) -> bool {
 /// The state of a finding compared with earlier runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Standing {
+pub enum FindingNovelty {
     /// It was not found before.
     #[default]
     New,
@@ -166,7 +166,7 @@ pub enum Standing {
 
 /// An entry of `drift.ignore`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct IgnoredLine {
+pub struct IgnoreRuleResult {
     /// `path /etc/motd` or `step base/banner`, as written.
     pub what: String,
     pub why: String,
@@ -184,7 +184,7 @@ pub struct IgnoredLine {
 /// The origin of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Aspect {
+pub enum FindingAspect {
     /// A step that differs.
     Step,
     /// A failed verification.
@@ -202,19 +202,19 @@ pub enum Aspect {
 pub struct LastApplied {
     /// The attribute's value at that time, if it is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<Untrusted>,
+    pub value: Option<UntrustedText>,
     /// When it was applied. RFC 3339, UTC.
-    pub time: Untrusted,
-    pub run: Untrusted,
+    pub time: UntrustedText,
+    pub run: UntrustedText,
     /// Who applied it, and from which machine.
-    pub user: Untrusted,
-    pub controller: Untrusted,
+    pub user: UntrustedText,
+    pub controller: UntrustedText,
 }
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+pub enum FindingSeverity {
     /// Known and intended, or of little consequence: an apply is due.
     Low,
     /// A step differs.
@@ -225,8 +225,8 @@ pub enum Severity {
     Critical,
 }
 
-impl Severity {
-    pub const WORST_FIRST: [Severity; 4] = [Self::Critical, Self::High, Self::Medium, Self::Low];
+impl FindingSeverity {
+    pub const WORST_FIRST: [FindingSeverity; 4] = [Self::Critical, Self::High, Self::Medium, Self::Low];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -241,7 +241,7 @@ impl Severity {
 /// The next action for a hardware fault, the least disruptive first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Action {
+pub enum RepairAction {
     /// Check the cable, the port, the switch.
     Inspect,
     /// Reset the GPU when it is idle.
@@ -256,7 +256,7 @@ pub enum Action {
     Rma,
 }
 
-impl Action {
+impl RepairAction {
     pub fn name(self) -> &'static str {
         match self {
             Self::Inspect => "inspect",
@@ -283,14 +283,14 @@ impl Action {
 
 /// A step or verification that could not be evaluated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Unsure {
+pub struct UndecidedItem {
     pub host: HostName,
-    pub recipe: Untrusted,
+    pub recipe: UntrustedText,
     /// The step, or the name of a verification.
-    pub step: Untrusted,
-    pub aspect: Aspect,
+    pub step: UntrustedText,
+    pub aspect: FindingAspect,
     /// A lowercase fragment.
-    pub reason: Untrusted,
+    pub reason: UntrustedText,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     pub place: String,
@@ -298,7 +298,7 @@ pub struct Unsure {
 
 /// Totals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Counts {
+pub struct DriftCounts {
     pub hosts: usize,
     pub unreachable: usize,
     /// Hosts with at least one finding.
@@ -317,17 +317,17 @@ pub struct Counts {
     pub by_severity: BTreeMap<String, usize>,
 }
 
-impl Drift {
-    pub fn counts(&self) -> Counts {
-        let mut counts = Counts {
+impl DriftReport {
+    pub fn counts(&self) -> DriftCounts {
+        let mut counts = DriftCounts {
             hosts: self.hosts.iter().filter(|host| !host.host.is_cluster()).count(),
-            unreachable: self.hosts.iter().filter(|host| host.reach != Reach::Observed).count(),
+            unreachable: self.hosts.iter().filter(|host| host.reach != HostReachability::Observed).count(),
             findings: self.findings.len(),
             unknown: self.unknown.len(),
             ignored: self.ignored.iter().map(|line| line.count).sum(),
             resolved: self.resolved.len(),
             settled: self.hosts.iter().map(|host| host.settled).sum(),
-            ..Counts::default()
+            ..DriftCounts::default()
         };
         let drifted: std::collections::BTreeSet<_> = self.findings.iter().map(|finding| &finding.host).collect();
         counts.drifted = drifted.iter().filter(|host| !host.is_cluster()).count();
@@ -340,10 +340,10 @@ impl Drift {
 
     /// Returns the exit code of the result.
     pub fn exit_code(&self) -> ExitCode {
-        let unreachable = self.hosts.iter().any(|host| host.reach != Reach::Observed);
+        let unreachable = self.hosts.iter().any(|host| host.reach != HostReachability::Observed);
         let holds = [
             // The findings are still valid, but a missing notification must not look like "nothing changed".
-            (self.notified.iter().any(|one| one.state == Telling::Failed), ExitCode::Unexpected),
+            (self.notified.iter().any(|one| one.state == NotificationState::Failed), ExitCode::Unexpected),
             (unreachable, ExitCode::Unreachable),
             (!self.unknown.is_empty(), ExitCode::Unknown),
             (!self.findings.is_empty() || self.is_odd(), ExitCode::Changes),
@@ -352,21 +352,21 @@ impl Drift {
     }
 }
 
-impl Drift {
+impl DriftReport {
     /// Reports whether hosts differ from the majority, and outliers count as drift.
     fn is_odd(&self) -> bool {
         self.outliers_count && self.outliers.as_ref().is_some_and(|outliers| !outliers.odd.is_empty())
     }
 }
 
-impl Finding {
+impl DriftFinding {
     /// Reports whether it is a hardware fault, which no apply repairs.
     pub fn is_fault(&self) -> bool {
-        self.cause == Cause::HardwareFault
+        self.cause == DriftCause::HardwareFault
     }
 
     /// Reports whether a plan can repair it.
     pub fn is_repairable(&self) -> bool {
-        !matches!(self.cause, Cause::HardwareFault | Cause::NoLongerDeclared)
+        !matches!(self.cause, DriftCause::HardwareFault | DriftCause::NoLongerDeclared)
     }
 }

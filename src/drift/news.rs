@@ -1,9 +1,9 @@
 //! News since the last notification: new, changed and resolved findings. It is computed from the history alone, so that
 //! a failed notification is included in the next one.
 
-use super::history::{Entry, Known, Past};
-use super::model::{Drift, Finding};
-use crate::model::{HostName, Untrusted};
+use super::history::{DriftHistoryEntry, FindingHistory, KnownFinding};
+use super::model::{DriftFinding, DriftReport};
+use crate::model::{HostName, UntrustedText};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ const GONE: SignedDuration = SignedDuration::from_hours(24);
 
 /// A notification: the differences between the current findings and those in the previous notification.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Notice {
+pub struct DriftNotice {
     /// Format version; see `schemas/drift-notice.json`.
     pub version: u32,
     pub forge: String,
@@ -33,9 +33,9 @@ pub struct Notice {
     /// Simulated hosts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub simulated: Vec<HostName>,
-    pub new: Vec<Item>,
-    pub changed: Vec<Item>,
-    pub resolved: Vec<Item>,
+    pub new: Vec<DriftNoticeItem>,
+    pub changed: Vec<DriftNoticeItem>,
+    pub resolved: Vec<DriftNoticeItem>,
     /// Number of open findings, including earlier ones.
     pub open: usize,
     /// Number of findings that appeared and disappeared since, without a notification.
@@ -48,15 +48,15 @@ pub struct Notice {
 
 /// A finding in a notification.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Item {
-    pub known: Known,
+pub struct DriftNoticeItem {
+    pub known: KnownFinding,
     /// The difference; absent for resolved findings, and if a later run found it, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Untrusted>,
+    pub reason: Option<UntrustedText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub desired: Option<Untrusted>,
+    pub desired: Option<UntrustedText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed: Option<Untrusted>,
+    pub observed: Option<UntrustedText>,
     /// `file:line:col` of the declaration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
@@ -64,8 +64,8 @@ pub struct Item {
 
 /// The decision on a notification.
 #[derive(Clone, Debug, PartialEq)]
-pub enum News {
-    Tell(Box<Notice>),
+pub enum NoticeDecision {
+    Tell(Box<DriftNotice>),
     /// A flapping finding is resolved: the notification waits until it stays away.
     Waiting,
     Nothing,
@@ -73,15 +73,15 @@ pub enum News {
 
 /// Returns the news in `entries`, oldest first, since the run `told`. If the history no longer has that run, the news
 /// covers the whole available history.
-pub fn news(entries: &[Entry], told: &str, drift: &Drift) -> News {
-    let now = Past::of(entries);
-    let Some(last) = entries.last() else { return News::Nothing };
+pub fn news(entries: &[DriftHistoryEntry], told: &str, drift: &DriftReport) -> NoticeDecision {
+    let now = FindingHistory::of(entries);
+    let Some(last) = entries.last() else { return NoticeDecision::Nothing };
     let from = entries.iter().rposition(|entry| entry.run == told).map_or(0, |at| at + 1);
     let before = match from {
-        0 => Past::begin(entries.first()),
-        from => Past::of(&entries[..from]),
+        0 => FindingHistory::begin(entries.first()),
+        from => FindingHistory::of(&entries[..from]),
     };
-    let notice = Notice {
+    let notice = DriftNotice {
         version: NOTICE_VERSION,
         forge: env!("CARGO_PKG_VERSION").to_owned(),
         id: format!("{}/{}", drift.cluster, last.run),
@@ -98,18 +98,18 @@ pub fn news(entries: &[Entry], told: &str, drift: &Drift) -> News {
         left_out: 0,
     };
     match (notice.is_empty(), notice.is_worth_telling()) {
-        (true, _) => News::Nothing,
-        (false, true) => News::Tell(Box::new(notice)),
-        (false, false) => News::Waiting,
+        (true, _) => NoticeDecision::Nothing,
+        (false, true) => NoticeDecision::Tell(Box::new(notice)),
+        (false, false) => NoticeDecision::Waiting,
     }
 }
 
-fn items<'a>(known: impl Iterator<Item = &'a Known>, drift: &Drift) -> Vec<Item> {
-    let detail: BTreeMap<(&HostName, &Untrusted, &Untrusted, Option<&str>), &Finding> =
+fn items<'a>(known: impl Iterator<Item = &'a KnownFinding>, drift: &DriftReport) -> Vec<DriftNoticeItem> {
+    let detail: BTreeMap<(&HostName, &UntrustedText, &UntrustedText, Option<&str>), &DriftFinding> =
         drift.findings.iter().map(|f| ((&f.host, &f.recipe, &f.step, f.attribute.as_deref()), f)).collect();
-    let item = |known: &Known| {
+    let item = |known: &KnownFinding| {
         let finding = detail.get(&(&known.host, &known.recipe, &known.step, known.attribute.as_deref()));
-        Item {
+        DriftNoticeItem {
             known: known.clone(),
             reason: finding.map(|finding| finding.reason.clone()),
             desired: finding.and_then(|finding| finding.desired.clone()),
@@ -121,24 +121,30 @@ fn items<'a>(known: impl Iterator<Item = &'a Known>, drift: &Drift) -> Vec<Item>
 }
 
 /// Returns the findings that were open before and are not now. Ignored findings are not resolved: they are left out.
-fn resolved(before: &Past, now: &Past, since: &[Entry]) -> Vec<Item> {
-    let gone = |known: &&Known| before.has(&known.key()) && !now.has(&known.key());
-    let latest: BTreeMap<_, &Known> =
+fn resolved(before: &FindingHistory, now: &FindingHistory, since: &[DriftHistoryEntry]) -> Vec<DriftNoticeItem> {
+    let gone = |known: &&KnownFinding| before.has(&known.key()) && !now.has(&known.key());
+    let latest: BTreeMap<_, &KnownFinding> =
         since.iter().flat_map(|entry| &entry.resolved).filter(gone).map(|known| (known.key(), known)).collect();
-    let item = |known: &Known| Item { known: known.clone(), reason: None, desired: None, observed: None, place: None };
+    let item = |known: &KnownFinding| DriftNoticeItem {
+        known: known.clone(),
+        reason: None,
+        desired: None,
+        observed: None,
+        place: None,
+    };
     latest.into_values().map(item).collect()
 }
 
-fn passed(before: &Past, now: &Past, since: &[Entry]) -> usize {
-    let blip = |known: &&Known| !before.has(&known.key()) && !now.has(&known.key());
-    let keys = since.iter().flat_map(|entry| &entry.resolved).filter(blip).map(Known::key);
+fn passed(before: &FindingHistory, now: &FindingHistory, since: &[DriftHistoryEntry]) -> usize {
+    let blip = |known: &&KnownFinding| !before.has(&known.key()) && !now.has(&known.key());
+    let keys = since.iter().flat_map(|entry| &entry.resolved).filter(blip).map(KnownFinding::key);
     keys.collect::<std::collections::BTreeSet<_>>().len()
 }
 
-impl Notice {
+impl DriftNotice {
     /// Reports whether there is news: a flapping finding counts once when it appears, and when it stays resolved.
     fn is_worth_telling(&self) -> bool {
-        let gone = |item: &Item| item.known.times < 2 || stayed_away(&item.known, &self.time);
+        let gone = |item: &DriftNoticeItem| item.known.times < 2 || stayed_away(&item.known, &self.time);
         !self.new.is_empty() || !self.changed.is_empty() || self.resolved.iter().any(gone)
     }
 
@@ -152,7 +158,7 @@ impl Notice {
     }
 }
 
-fn stayed_away(known: &Known, now: &str) -> bool {
+fn stayed_away(known: &KnownFinding, now: &str) -> bool {
     let time = |text: &str| text.parse::<Timestamp>().ok();
     match (known.resolved.as_deref().and_then(time), time(now)) {
         (Some(gone), Some(now)) => now.duration_since(gone) > GONE,

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 /// The result of notifying one recipient of `drift.notify`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Notified {
+pub struct DriftNotification {
     pub name: String,
     /// `slack`, `email` …
     pub service: String,
-    pub state: Telling,
+    pub state: NotificationState,
     /// Why the notification failed. The next run includes its changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -23,7 +23,7 @@ pub struct Notified {
 /// The state of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Telling {
+pub enum NotificationState {
     Told,
     /// There was no news.
     Quiet,

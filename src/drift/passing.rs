@@ -1,18 +1,18 @@
 //! Ignore rules: entries of `drift.ignore` with their expiry dates, and how often each matched.
 
-use super::model::IgnoredLine;
-use crate::config::{Ignore, Ignored, Project};
+use super::model::IgnoreRuleResult;
+use crate::config::{DriftIgnoreKind, DriftIgnoreRule, Project};
 use jiff::civil::Date;
 
 /// The entries of a project, with the number of their matches.
-pub(super) struct Passing<'p> {
-    entries: Vec<(&'p Ignore, usize)>,
+pub(super) struct IgnoreRuleMatcher<'p> {
+    entries: Vec<(&'p DriftIgnoreRule, usize)>,
     project: &'p Project,
     /// `None` if the time of the run is invalid: then no entry is effective.
     today: Option<Date>,
 }
 
-impl<'p> Passing<'p> {
+impl<'p> IgnoreRuleMatcher<'p> {
     /// Builds from the project and the time of the run, RFC 3339.
     pub fn new(project: &'p Project, now: &str) -> Self {
         let today = now.get(..10).and_then(|day| day.parse().ok());
@@ -22,8 +22,9 @@ impl<'p> Passing<'p> {
     /// Reports whether an entry covers a finding. The first matching entry is counted.
     pub fn passes(&mut self, recipe: &str, step: &str, paths: &[String]) -> bool {
         let Some(today) = self.today else { return false };
-        let covers =
-            |entry: &Ignore| !entry.is_expired(today) && entry.covers(recipe, step, paths.iter().map(String::as_str));
+        let covers = |entry: &DriftIgnoreRule| {
+            !entry.is_expired(today) && entry.covers(recipe, step, paths.iter().map(String::as_str))
+        };
         match self.entries.iter_mut().find(|(entry, _)| covers(entry)) {
             Some((_, count)) => *count += 1,
             None => return false,
@@ -32,18 +33,18 @@ impl<'p> Passing<'p> {
     }
 
     /// Returns the entries that matched, and the expired ones.
-    pub fn lines(&self) -> Vec<IgnoredLine> {
-        let expired = |entry: &Ignore| self.today.is_some_and(|today| entry.is_expired(today));
+    pub fn lines(&self) -> Vec<IgnoreRuleResult> {
+        let expired = |entry: &DriftIgnoreRule| self.today.is_some_and(|today| entry.is_expired(today));
         let told = self.entries.iter().filter(|(entry, count)| *count > 0 || expired(entry));
         told.map(|(entry, count)| self.line(entry, *count, expired(entry))).collect()
     }
 
-    fn line(&self, entry: &Ignore, count: usize, expired: bool) -> IgnoredLine {
+    fn line(&self, entry: &DriftIgnoreRule, count: usize, expired: bool) -> IgnoreRuleResult {
         let kind = match entry.what {
-            Ignored::Path => "path",
-            Ignored::Step => "step",
+            DriftIgnoreKind::Path => "path",
+            DriftIgnoreKind::Step => "step",
         };
-        IgnoredLine {
+        IgnoreRuleResult {
             what: format!("{kind} {}", entry.text),
             why: entry.why.clone(),
             until: entry.until.to_string(),

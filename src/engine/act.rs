@@ -1,29 +1,29 @@
 //! The script of a group of turns: each action runs in its own framed subshell; the first failure ends the script.
 
-use super::event::Failure;
-use crate::model::Untrusted;
+use super::event::StepFailure;
+use crate::model::UntrustedText;
 use crate::resource::Action;
-use crate::script::{Fragment, Token};
+use crate::script::{ScriptToken, ShellFragment};
 
 /// The result of one action of a group.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Acted {
+pub struct ExecutedAction {
     /// Exit status; `None` if the action never began or its end was not seen.
     pub status: Option<i32>,
     /// Whether the action began, or may have begun where the output was truncated.
     pub began: bool,
     /// The action's output.
-    pub output: Untrusted,
+    pub output: UntrustedText,
     /// Why the action could not begin: a prerequisite is not available.
-    pub lacks: Option<Failure>,
+    pub lacks: Option<StepFailure>,
     /// Whether the beginning of the output is missing, as only the last part of a long output is kept.
     pub cut: bool,
 }
 
 /// Returns one script for all actions. [`split`] separates its output by the same token. An action's stderr is part of
 /// its output, unless its stdout is exported as a value: then stderr stays separate.
-pub fn group<'a>(actions: impl IntoIterator<Item = (&'a Action, bool)>) -> Fragment {
-    let mut script = Fragment::new();
+pub fn group<'a>(actions: impl IntoIterator<Item = (&'a Action, bool)>) -> ShellFragment {
+    let mut script = ShellFragment::new();
     for (number, (action, value)) in actions.into_iter().enumerate() {
         script = script
             .code("printf '\\n%s begin %s\\n' \"$FORGE_T\"")
@@ -41,15 +41,15 @@ pub fn group<'a>(actions: impl IntoIterator<Item = (&'a Action, bool)>) -> Fragm
 /// Parses the output of [`group`] into one result per action. `dropped` is the number of bytes missing at the
 /// beginning. Each remaining frame still shows the progress of the group, as an action begins only after all earlier
 /// ones succeeded.
-pub fn split(stdout: &[u8], dropped: u64, token: &Token, actions: usize) -> Vec<Acted> {
-    let mut acted = vec![Acted::default(); actions];
+pub fn split(stdout: &[u8], dropped: u64, token: &ScriptToken, actions: usize) -> Vec<ExecutedAction> {
+    let mut acted = vec![ExecutedAction::default(); actions];
     let text = String::from_utf8_lossy(stdout);
     let (mut from, mut at, mut framed) = (0, 0, false);
     for line in text.split_inclusive('\n') {
         let start = at;
         at += line.len();
         let Some((end, number)) = frame(line, token).filter(|(_, number)| *number < actions) else { continue };
-        acted[..number].iter_mut().filter(|earlier| earlier.status.is_none()).for_each(Acted::ended_unseen);
+        acted[..number].iter_mut().filter(|earlier| earlier.status.is_none()).for_each(ExecutedAction::ended_unseen);
         let slot = &mut acted[number];
         if let Some(status) = end {
             slot.cut = !slot.began;
@@ -63,7 +63,7 @@ pub fn split(stdout: &[u8], dropped: u64, token: &Token, actions: usize) -> Vec<
     acted
 }
 
-impl Acted {
+impl ExecutedAction {
     /// Marks an action as successful whose frame is lost: a later one began.
     fn ended_unseen(&mut self) {
         *self = Self { status: Some(0), began: true, cut: true, ..Self::default() };
@@ -72,10 +72,15 @@ impl Acted {
 
 /// Assigns the text after the last frame to the action that has not ended. Without any frame its action is unknown:
 /// each of them may have begun.
-fn rest(acted: &mut [Acted], text: &str, framed: bool, dropped: u64) {
+fn rest(acted: &mut [ExecutedAction], text: &str, framed: bool, dropped: u64) {
     let cut = !framed && dropped > 0;
     for slot in acted.iter_mut().filter(|slot| slot.status.is_none() && (cut || slot.began)) {
-        *slot = Acted { began: true, output: whole_lines(text, cut).trim().into(), cut, ..Acted::default() };
+        *slot = ExecutedAction {
+            began: true,
+            output: whole_lines(text, cut).trim().into(),
+            cut,
+            ..ExecutedAction::default()
+        };
     }
 }
 
@@ -89,7 +94,7 @@ fn whole_lines(text: &str, cut: bool) -> &str {
 }
 
 /// Parses `TOKEN begin NUMBER` or `TOKEN end NUMBER STATUS` into the status, for an end, and the number.
-fn frame(line: &str, token: &Token) -> Option<(Option<i32>, usize)> {
+fn frame(line: &str, token: &ScriptToken) -> Option<(Option<i32>, usize)> {
     let mut words = line.strip_suffix('\n')?.strip_prefix(token.as_str())?.strip_prefix(' ')?.split(' ');
     let (word, number) = (words.next()?, words.next()?.parse().ok()?);
     match word {
@@ -101,17 +106,17 @@ fn frame(line: &str, token: &Token) -> Option<(Option<i32>, usize)> {
 
 /// Returns whether the first action of [`group`] began: the output contains a frame, or `dropped` bytes of it are
 /// missing.
-pub fn began(stdout: &[u8], dropped: u64, token: &Token) -> bool {
+pub fn began(stdout: &[u8], dropped: u64, token: &ScriptToken) -> bool {
     dropped > 0 || String::from_utf8_lossy(stdout).split_inclusive('\n').any(|line| frame(line, token).is_some())
 }
 
 /// Returns the last lines of an action's output: enough to see why it failed.
-pub fn tail(output: &Untrusted) -> Untrusted {
+pub fn tail(output: &UntrustedText) -> UntrustedText {
     output.last_lines()
 }
 
 /// Returns an action's output, with a notice if its beginning is missing.
-pub fn printed(acted: &Acted) -> Untrusted {
+pub fn printed(acted: &ExecutedAction) -> UntrustedText {
     match acted.cut {
         true => format!("(output truncated: the beginning is missing)\n{}", acted.output.raw()).into(),
         false => acted.output.clone(),
@@ -119,7 +124,7 @@ pub fn printed(acted: &Acted) -> Untrusted {
 }
 
 /// Returns the hint for the first known text in the output.
-pub fn explain(action: &Action, output: &Untrusted) -> Option<Untrusted> {
+pub fn explain(action: &Action, output: &UntrustedText) -> Option<UntrustedText> {
     action.explain.iter().find(|(text, _)| output.raw().contains(text)).map(|(_, hint)| (*hint).into())
 }
 
@@ -127,25 +132,25 @@ pub fn explain(action: &Action, output: &Untrusted) -> Option<Untrusted> {
 mod tests {
     use super::*;
     use crate::model::SecretStore;
-    use crate::script::Script;
+    use crate::script::ShellScript;
     use secrecy::ExposeSecret;
     use std::time::Duration;
 
-    fn run(actions: &[Action]) -> Vec<Acted> {
-        let token = Token::new("0123456789abcdef0123456789abcdef");
+    fn run(actions: &[Action]) -> Vec<ExecutedAction> {
+        let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
         let together = group(actions.iter().map(|action| (action, false)));
-        let script = Script { body: together, token: token.clone(), limit: Duration::from_secs(10) };
+        let script = ShellScript { body: together, token: token.clone(), limit: Duration::from_secs(10) };
         let text = script.text(&SecretStore::default()).unwrap();
         let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().unwrap();
         split(&output.stdout, 0, &token, actions.len())
     }
 
-    fn ended(status: i32, output: &str) -> Acted {
-        Acted { status: Some(status), began: true, output: output.into(), ..Acted::default() }
+    fn ended(status: i32, output: &str) -> ExecutedAction {
+        ExecutedAction { status: Some(status), began: true, output: output.into(), ..ExecutedAction::default() }
     }
 
     fn action(code: &'static str) -> Action {
-        Action { body: Fragment::new().code(code), ..Action::default() }
+        Action { body: ShellFragment::new().code(code), ..Action::default() }
     }
 
     #[test]
@@ -153,7 +158,7 @@ mod tests {
         let acted = run(&[action("echo one"), action("echo two >&2; exit 3"), action("echo three")]);
         assert_eq!(acted[0], ended(0, "one"));
         assert_eq!(acted[1], ended(3, "two"));
-        assert_eq!(acted[2], Acted::default());
+        assert_eq!(acted[2], ExecutedAction::default());
     }
 
     #[test]
@@ -166,9 +171,10 @@ mod tests {
 
     #[test]
     fn a_value_is_stdout_alone() {
-        let token = Token::new("0123456789abcdef0123456789abcdef");
+        let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
         let action = action("echo a warning >&2; echo the value");
-        let script = Script { body: group([(&action, true)]), token: token.clone(), limit: Duration::from_secs(10) };
+        let script =
+            ShellScript { body: group([(&action, true)]), token: token.clone(), limit: Duration::from_secs(10) };
         let text = script.text(&SecretStore::default()).unwrap();
         let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().unwrap();
         assert_eq!(split(&output.stdout, 0, &token, 1)[0].output, "the value".into());
@@ -177,30 +183,30 @@ mod tests {
 
     #[test]
     fn an_output_that_breaks_off_has_no_status() {
-        let acted = split(b"\nt begin 0\nhalf of it", 0, &Token::new("t"), 2);
-        let open = Acted { began: true, output: "half of it".into(), ..Acted::default() };
-        assert_eq!(acted, [open, Acted::default()]);
+        let acted = split(b"\nt begin 0\nhalf of it", 0, &ScriptToken::new("t"), 2);
+        let open = ExecutedAction { began: true, output: "half of it".into(), ..ExecutedAction::default() };
+        assert_eq!(acted, [open, ExecutedAction::default()]);
     }
 
     /// Only the last part of a long output is kept: with the end frame, without the begin frame.
     #[test]
     fn an_output_without_its_beginning_keeps_its_status() {
-        let token = Token::new("t");
+        let token = ScriptToken::new("t");
         let acted = split(b"rd half\nlast\n\nt end 0 7\n", 99, &token, 2);
-        let first = Acted { status: Some(7), began: true, output: "last".into(), cut: true, lacks: None };
-        assert_eq!(acted, [first, Acted::default()]);
+        let first = ExecutedAction { status: Some(7), began: true, output: "last".into(), cut: true, lacks: None };
+        assert_eq!(acted, [first, ExecutedAction::default()]);
         let acted = split(b"lf\nx\n\nt end 1 0\n\nt begin 2\nok\n\nt end 2 0\n", 99, &token, 3);
-        let gone = Acted { status: Some(0), began: true, cut: true, ..Acted::default() };
-        assert_eq!(acted, [gone.clone(), Acted { output: "x".into(), ..gone.clone() }, ended(0, "ok")]);
+        let gone = ExecutedAction { status: Some(0), began: true, cut: true, ..ExecutedAction::default() };
+        assert_eq!(acted, [gone.clone(), ExecutedAction { output: "x".into(), ..gone.clone() }, ended(0, "ok")]);
         let acted = split(b"\nt begin 1\nno end", 99, &token, 2);
-        assert_eq!(acted, [gone, Acted { began: true, output: "no end".into(), ..Acted::default() }]);
+        assert_eq!(acted, [gone, ExecutedAction { began: true, output: "no end".into(), ..ExecutedAction::default() }]);
         assert!(began(b"x\nt end 0 0\n", 0, &token) && began(b"x", 99, &token) && !began(b"x", 0, &token));
     }
 
     #[test]
     fn without_any_frame_nobody_knows_who_ran() {
-        let acted = split(b"half a secr\nlast", 99, &Token::new("t"), 2);
-        let open = Acted { began: true, output: "last".into(), cut: true, ..Acted::default() };
+        let acted = split(b"half a secr\nlast", 99, &ScriptToken::new("t"), 2);
+        let open = ExecutedAction { began: true, output: "last".into(), cut: true, ..ExecutedAction::default() };
         assert_eq!(acted, [open.clone(), open]);
     }
 

@@ -1,34 +1,34 @@
 //! Acting: runs the commands of a turn once, in a script with others or as a unit of its own.
 
-use super::act::{self, Acted};
+use super::act::{self, ExecutedAction};
 use super::event::Event;
 use super::host::HostRun;
-use super::link::Done;
+use super::link::HostScriptOutput;
 use super::records::unwritten;
-use crate::config::State;
-use crate::kube::Call;
-use crate::model::{SecretStore, StepId, Untrusted};
-use crate::plan::{self, Ahead, Case, Ruling, Turn};
+use crate::config::ExpansionState;
+use crate::kube::ClusterCall;
+use crate::model::{SecretStore, StepId, UntrustedText};
+use crate::plan::{self, HostContext, StepAssessment, StepInstance, StepPredictions};
 use crate::resource::trace::leave_trace;
-use crate::resource::{Action, Delivery, Judgement, Resource};
+use crate::resource::{Action, ArtifactDelivery, Assessment, Resource};
 use crate::transport::UnitName;
 use secrecy::ExposeSecret;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A turn that is about to act.
-pub(super) struct Due {
+pub(super) struct DueStep {
     pub id: StepId,
-    pub title: Untrusted,
+    pub title: UntrustedText,
     pub place: String,
     pub action: Action,
     /// The resource to change, if the step is expanded to one.
     pub resource: Option<Arc<dyn Resource>>,
     /// The content to send from the controller, instead of the action.
-    pub delivery: Option<Delivery>,
+    pub delivery: Option<ArtifactDelivery>,
     /// The calls of the cluster's API, instead of the action.
-    pub calls: Vec<Call>,
-    pub changes: Vec<crate::resource::Change>,
+    pub calls: Vec<ClusterCall>,
+    pub changes: Vec<crate::resource::AttributeChange>,
     pub long: bool,
     pub limit: Duration,
     pub retries: u32,
@@ -37,7 +37,7 @@ pub(super) struct Due {
     pub secret: bool,
 }
 
-impl Due {
+impl DueStep {
     pub fn needs_artifact(&self) -> bool {
         self.resource.as_ref().is_some_and(|resource| resource.artifact().is_some())
     }
@@ -45,12 +45,18 @@ impl Due {
 
 impl HostRun<'_> {
     /// Returns the actions of a turn.
-    pub(super) fn due(&self, case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ruling: Ruling) -> Due {
-        let inputs = plan::inputs(case, turn, turns, &Ahead::default());
+    pub(super) fn due(
+        &self,
+        case: &HostContext<'_>,
+        turn: &StepInstance<'_>,
+        turns: &[StepInstance<'_>],
+        ruling: StepAssessment,
+    ) -> DueStep {
+        let inputs = plan::inputs(case, turn, turns, &StepPredictions::default());
         let mut cx = plan::context(case, turn, &inputs, None);
         cx.run = &self.run.options.run;
         let (action, own, delivery) = match &turn.expanded.state {
-            State::Resource(resource) => {
+            ExpansionState::Resource(resource) => {
                 let delivery = self.delivery(resource.as_ref(), &ruling.judgement);
                 let mut action = resource.act(&ruling.judgement, &cx);
                 if let Some(trace) = plan::trace(turn, resource.as_ref()).filter(|_| plan::is_input(turn, turns)) {
@@ -61,12 +67,12 @@ impl HostRun<'_> {
             _ => Default::default(),
         };
         let long = action.long || turn.step.long || delivery.is_some();
-        Due {
+        DueStep {
             id: turn.expanded.id.clone(),
             title: plan::title(turn),
             place: case.ground.project.sources.place(turn.step.span),
             resource: match &turn.expanded.state {
-                State::Resource(resource) => Some(resource.clone()),
+                ExpansionState::Resource(resource) => Some(resource.clone()),
                 _ => None,
             },
             action,
@@ -83,13 +89,13 @@ impl HostRun<'_> {
 
     /// Returns the content to send from the controller. An artifact that the host fetches itself is included only when
     /// offline.
-    fn delivery(&self, resource: &dyn Resource, judgement: &Judgement) -> Option<Delivery> {
+    fn delivery(&self, resource: &dyn Resource, judgement: &Assessment) -> Option<ArtifactDelivery> {
         let by_host = resource.artifact().is_some_and(|artifact| artifact.by_host);
         resource.delivery(judgement).filter(|_| !by_host || self.run.options.depot.is_offline())
     }
 
     /// Runs the actions of turns in one script or, if long, as a unit of its own.
-    pub(super) async fn act(&mut self, due: &[Due]) -> Vec<Acted> {
+    pub(super) async fn act(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
         let shared = self.run.board.shared();
         for turn in due {
             self.run.say(Event::StepCommands {
@@ -121,7 +127,7 @@ impl HostRun<'_> {
     }
 
     /// Runs actions one after the other until the first failure.
-    async fn act_singly(&mut self, due: &[Due]) -> Vec<Acted> {
+    async fn act_singly(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
         let mut all = nothing(due);
         for (due, acted) in due.iter().zip(&mut all) {
             *acted = match &due.delivery {
@@ -137,7 +143,7 @@ impl HostRun<'_> {
         all
     }
 
-    async fn act_group(&mut self, due: &[Due]) -> Vec<Acted> {
+    async fn act_group(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
         let mut acted = self.act_once(due).await;
         for _ in 0..due.iter().map(|turn| turn.retries).max().unwrap_or(0) {
             if self.lost.is_some() || acted.iter().all(|a| a.status == Some(0)) {
@@ -149,7 +155,7 @@ impl HostRun<'_> {
         acted
     }
 
-    async fn act_once(&mut self, due: &[Due]) -> Vec<Acted> {
+    async fn act_once(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
         let shared = self.run.board.shared();
         let actions = due.iter().map(|turn| (&turn.action, turn.exports_stdout));
         let limit: Duration = due.iter().map(|turn| turn.limit).sum();
@@ -178,10 +184,10 @@ impl HostRun<'_> {
         }
     }
 
-    async fn act_long(&mut self, due: &Due) -> Acted {
+    async fn act_long(&mut self, due: &DueStep) -> ExecutedAction {
         self.flush_records().await;
         if self.lost.is_some() {
-            return Acted::default();
+            return ExecutedAction::default();
         }
         let shared = self.run.board.shared();
         let unit = UnitName::new(&self.run.options.run, &due.id);
@@ -198,11 +204,11 @@ impl HostRun<'_> {
         match self.link.long(&unit, due.action.body.clone(), due.limit, &shared.secrets, &mut say).await {
             Ok(end) => {
                 let output = shared.secrets.scrub(end.tail.raw()).into();
-                Acted { status: Some(end.status), began: true, output, ..Acted::default() }
+                ExecutedAction { status: Some(end.status), began: true, output, ..ExecutedAction::default() }
             }
             Err(error) => {
                 self.lost = Some(error);
-                Acted::default()
+                ExecutedAction::default()
             }
         }
     }
@@ -219,9 +225,9 @@ fn limit(step: Option<u64>, own: Option<u64>, asked: Option<Duration>, long: boo
 }
 
 /// Returns an action's commands for display: placeholders replace secrets.
-fn commands(turn: &Due, secrets: &SecretStore) -> Untrusted {
+fn commands(turn: &DueStep, secrets: &SecretStore) -> UntrustedText {
     if !turn.calls.is_empty() {
-        let told: Vec<String> = turn.calls.iter().map(Call::told).collect();
+        let told: Vec<String> = turn.calls.iter().map(ClusterCall::told).collect();
         return secrets.scrub(&told.join("\n")).into();
     }
     let action = &turn.action;
@@ -231,12 +237,12 @@ fn commands(turn: &Due, secrets: &SecretStore) -> Untrusted {
     }
 }
 
-fn began(done: &Done) -> bool {
+fn began(done: &HostScriptOutput) -> bool {
     act::began(&done.finished.stdout, done.finished.dropped, &done.token)
 }
 
-fn nothing(due: &[Due]) -> Vec<Acted> {
-    vec![Acted::default(); due.len()]
+fn nothing(due: &[DueStep]) -> Vec<ExecutedAction> {
+    vec![ExecutedAction::default(); due.len()]
 }
 
 #[cfg(test)]

@@ -1,43 +1,47 @@
 //! The cluster's API as a target like a host: opening, observing, changing.
 
-use super::link::{Locked, broken, session};
-use super::run::Options;
+use super::link::{HostLockAttempt, broken, session};
+use super::run::RunOptions;
 use crate::config::Project;
-use crate::kube::{Access, Cluster, HelmOptions, KubeError, LockRefused, Onlooker, Writer};
+use crate::kube::{ClusterAccess, ClusterApi, ClusterLockError, ClusterReader, ClusterWriter, HelmOptions, KubeError};
 use crate::model::SecretStore;
 use crate::probe::{Observation, Probe};
-use crate::transport::{ErrorKind, Owner, TransportError};
+use crate::transport::{LockOwner, TransportError, TransportErrorKind};
 use std::collections::BTreeSet;
 
 /// Opens the API that the inventory declares, through a host's session if declared.
-pub(super) async fn cluster(project: &Project, access: &Access, options: &Options) -> Result<Cluster, KubeError> {
+pub(super) async fn cluster(
+    project: &Project,
+    access: &ClusterAccess,
+    options: &RunOptions,
+) -> Result<ClusterApi, KubeError> {
     let cluster = match &access.via {
-        None => Cluster::open(access).await?,
+        None => ClusterApi::open(access).await?,
         Some(host) => {
             let session = session(project, options, host, &project.secrets).await;
-            Cluster::through(access, session.map_err(|error| KubeError::through(host, &error))?).await?
+            ClusterApi::through(access, session.map_err(|error| KubeError::through(host, &error))?).await?
         }
     };
     Ok(cluster.with_helm(helm(options)))
 }
 
 /// Fetched charts are stored next to artifacts.
-pub(super) fn helm(options: &Options) -> HelmOptions {
+pub(super) fn helm(options: &RunOptions) -> HelmOptions {
     let depot = &options.depot;
     let charts = depot.cache().root().parent().map(|root| root.join("charts"));
     HelmOptions { charts, offline: depot.is_offline(), ..HelmOptions::default() }
 }
 
 /// Opens the API read-only.
-pub(super) async fn look(project: &Project, options: &Options) -> Result<Onlooker, TransportError> {
+pub(super) async fn look(project: &Project, options: &RunOptions) -> Result<ClusterReader, TransportError> {
     let access = project.kubernetes.as_ref().ok_or_else(|| broken("the inventory has no `kubernetes`".to_owned()))?;
     let cluster = cluster(project, access, options).await.map_err(away)?;
-    Ok(Onlooker::new(cluster, &project.cluster))
+    Ok(ClusterReader::new(cluster, &project.cluster))
 }
 
 /// Sends `probes` and stores the answers if required.
 pub(super) async fn observe(
-    looker: &Onlooker,
+    looker: &ClusterReader,
     probes: &BTreeSet<Probe>,
     keep: bool,
     secrets: &SecretStore,
@@ -54,14 +58,14 @@ pub(super) async fn observe(
 
 /// Takes the cluster's lock.
 pub(super) async fn lock(
-    looker: &Onlooker,
-    owner: &Owner,
+    looker: &ClusterReader,
+    owner: &LockOwner,
     clock: fn() -> jiff::Timestamp,
-) -> Result<(Locked, Option<Writer>), TransportError> {
+) -> Result<(HostLockAttempt, Option<ClusterWriter>), TransportError> {
     match looker.lock(owner, clock).await {
-        Ok(writer) => Ok((Locked::Ours, Some(writer))),
-        Err(LockRefused::Held(other)) => Ok((Locked::Held(other), None)),
-        Err(LockRefused::Failed(error)) => Err(away(error)),
+        Ok(writer) => Ok((HostLockAttempt::Ours, Some(writer))),
+        Err(ClusterLockError::Held(other)) => Ok((HostLockAttempt::Held(other), None)),
+        Err(ClusterLockError::Failed(error)) => Err(away(error)),
     }
 }
 
@@ -73,7 +77,7 @@ pub(super) fn no_host() -> TransportError {
 /// Converts an API failure into that of an unreachable host.
 pub(super) fn away(error: KubeError) -> TransportError {
     TransportError {
-        kind: ErrorKind::Connect,
+        kind: TransportErrorKind::Connect,
         message: error.message,
         address: None,
         hint: error.hint,

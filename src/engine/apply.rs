@@ -1,20 +1,20 @@
 //! Apply: carries out a plan on its hosts in parallel, within the window and the failure budget.
 
-use super::board::{Board, Shared};
-use super::cancel::{Cancel, Stop};
+use super::board::{SharedRunState, SharedValues};
+use super::cancel::{CancelSignal, StopLevel};
 use super::detach::left;
 use super::event::Event;
 use super::host::carry_out;
-use super::link::Link;
-use super::observe::Observed;
+use super::link::HostSession;
+use super::observe::ObservedHosts;
 use super::prove::facts_used;
-use super::report::{HostReport, Report};
-use super::restarts::Restarts;
-use super::run::{Events, InFlight, Ledger, Options, Run};
+use super::report::{HostReport, RunReport};
+use super::restarts::RestartLimiter;
+use super::run::{ApplyContext, EventSender, FinishedSteps, InFlightSteps, RunOptions};
 use super::times::WorkTimes;
-use crate::config::{Expander, Project};
-use crate::model::{HostName, Phase};
-use crate::plan::{HostPlan, HostSeen, Plan, Spans, StepTable};
+use crate::config::{Project, StepExpander};
+use crate::model::{HostName, StepPhase};
+use crate::plan::{CrossHostEdges, HostPlan, ObservedHost, Plan, StepTable};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,30 +30,30 @@ pub(super) const VERSION: u32 = 1;
 pub async fn apply(
     project: &Project,
     plan: &Plan,
-    observed: Observed,
-    options: &Options,
-    events: &Events,
-    cancel: &Cancel,
-) -> Report {
+    observed: ObservedHosts,
+    options: &RunOptions,
+    events: &EventSender,
+    cancel: &CancelSignal,
+) -> RunReport {
     let began = Instant::now();
-    let Observed { seen, chosen, published, exports, secrets, mut links, api, .. } = observed;
-    let mut seen: BTreeMap<HostName, HostSeen> = seen.into_iter().map(|s| (s.host.clone(), s)).collect();
-    let hosts: Vec<(&HostPlan, HostSeen, Option<Link>)> =
+    let ObservedHosts { seen, chosen, published, exports, secrets, mut links, api, .. } = observed;
+    let mut seen: BTreeMap<HostName, ObservedHost> = seen.into_iter().map(|s| (s.host.clone(), s)).collect();
+    let hosts: Vec<(&HostPlan, ObservedHost, Option<HostSession>)> =
         plan.hosts.iter().filter_map(|host| Some((host, seen.remove(&host.host)?, links.remove(&host.host)))).collect();
-    let expander = Expander::new(project);
-    let board = Board::new(Shared { published, exports, secrets }, plan.rollout.clone());
+    let expander = StepExpander::new(project);
+    let board = SharedRunState::new(SharedValues { published, exports, secrets }, plan.rollout.clone());
     let facts = facts_used(project);
     // No step waits for a host that is not part of this run.
     let members: BTreeSet<HostName> = hosts.iter().map(|(plan, _, _)| plan.host.clone()).collect();
     let steps = StepTable::new(project);
-    let run = Run {
+    let run = ApplyContext {
         project,
         expander: &expander,
         chosen: &chosen,
-        spans: Spans { project, filter: &options.filter, chosen: &chosen, members: &members, steps: &steps },
+        spans: CrossHostEdges { project, filter: &options.filter, chosen: &chosen, members: &members, steps: &steps },
         canaries: &plan.rollout.canaries.iter().cloned().collect(),
         rollout: &plan.rollout,
-        restarts: &Restarts::new(plan.rollout.max_restarting),
+        restarts: &RestartLimiter::new(plan.rollout.max_restarting),
         proofs: &proofs(project),
         spent: &AtomicBool::new(false),
         options,
@@ -64,8 +64,8 @@ pub async fn apply(
         cancel,
         events,
         window: &Semaphore::new(options.parallel.max(1)),
-        in_flight: &InFlight::default(),
-        ledger: &Ledger::default(),
+        in_flight: &InFlightSteps::default(),
+        ledger: &FinishedSteps::default(),
         times: &WorkTimes::default(),
         facts: &facts,
     };
@@ -79,7 +79,7 @@ pub async fn apply(
         hosts.into_iter().map(|(host, seen, link)| carry_out(&run, host, seen, link)).collect();
     let done = gather(&run, &mut going).await;
     drop(going);
-    let report = Report {
+    let report = RunReport {
         version: VERSION,
         run: options.run.clone(),
         verb: "apply".to_owned(),
@@ -88,7 +88,7 @@ pub async fn apply(
         simulated: plan.simulated.clone(),
         hosts: in_order(&run, plan, done),
         budget_spent: run.spent.load(Ordering::Relaxed),
-        interrupted: cancel.level() > Stop::No,
+        interrupted: cancel.level() > StopLevel::No,
         evict_busy: options.evict_busy.clone(),
         took: began.elapsed(),
     };
@@ -97,7 +97,7 @@ pub async fn apply(
 }
 
 /// Reports once which hosts start only after the canaries.
-fn say_who_waits(run: &Run<'_>, plan: &Plan) {
+fn say_who_waits(run: &ApplyContext<'_>, plan: &Plan) {
     let waits = |host: &&HostPlan| host.acts() && !run.canaries.contains(&host.host) && !host.host.is_cluster();
     let hosts: Vec<HostName> = plan.hosts.iter().filter(waits).map(|host| host.host.clone()).collect();
     if !run.canaries.is_empty() && !hosts.is_empty() {
@@ -108,13 +108,13 @@ fn say_who_waits(run: &Run<'_>, plan: &Plan) {
 /// Returns the recipes whose verification is awaited by a step of another recipe.
 fn proofs(project: &Project) -> BTreeSet<String> {
     let graph = &project.graph;
-    let wanted = graph.edges().iter().filter(|edge| edge.phase == Phase::Verified);
+    let wanted = graph.edges().iter().filter(|edge| edge.phase == StepPhase::Verified);
     let others = wanted.filter(|edge| graph.step(edge.from).recipe != graph.step(edge.to).recipe);
     others.map(|edge| graph.step(edge.from).recipe.to_string()).collect()
 }
 
 /// Collects host reports until all are in, or the user detaches.
-async fn gather<F>(run: &Run<'_>, going: &mut FuturesUnordered<F>) -> Vec<HostReport>
+async fn gather<F>(run: &ApplyContext<'_>, going: &mut FuturesUnordered<F>) -> Vec<HostReport>
 where
     F: Future<Output = HostReport>,
 {
@@ -123,11 +123,11 @@ where
     loop {
         tokio::select! {
             biased;
-            () = run.cancel.reached(Stop::Detach) => {
+            () = run.cancel.reached(StopLevel::Detach) => {
                 run.say(Event::Detached { in_flight: run.in_flight.list() });
                 return done;
             }
-            () = run.cancel.reached(Stop::Finish), if !told => {
+            () = run.cancel.reached(StopLevel::Finish), if !told => {
                 told = true;
                 run.say(Event::Stopping { in_flight: run.in_flight.list() });
             }
@@ -140,7 +140,7 @@ where
 }
 
 /// Returns a report for every host of the plan, in its order, including hosts whose work was left running.
-fn in_order(run: &Run<'_>, plan: &Plan, done: Vec<HostReport>) -> Vec<HostReport> {
+fn in_order(run: &ApplyContext<'_>, plan: &Plan, done: Vec<HostReport>) -> Vec<HostReport> {
     let mut done: BTreeMap<HostName, HostReport> = done.into_iter().map(|r| (r.host.clone(), r)).collect();
     plan.hosts.iter().map(|host| done.remove(&host.host).unwrap_or_else(|| left(run, host))).collect()
 }

@@ -1,20 +1,26 @@
 //! Binds a saved plan to the current state of hosts: determines on which hosts it may be applied.
 
-use super::observe::Observed;
-use super::run::Options;
+use super::observe::ObservedHosts;
+use super::run::RunOptions;
 use super::saved::SavedPlan;
 use crate::config::Project;
-use crate::model::{HostName, Untrusted, Value};
-use crate::plan::{self, HostPlan, HostSeen, Plan, Reach, Stale};
+use crate::model::{HostName, UntrustedText, Value};
+use crate::plan::{self, HostPlan, HostReachability, ObservedHost, Plan, StalePlanReason};
 use std::collections::BTreeMap;
 
 /// Returns the plan to apply to the current observation, and notes for each other host why it is not applied there. On
 /// hosts where this plan has already run nothing is left to do, unless `replay` is set.
-pub fn bind(project: &Project, saved: &SavedPlan, observed: &mut Observed, options: &Options, replay: bool) -> Plan {
+pub fn bind(
+    project: &Project,
+    saved: &SavedPlan,
+    observed: &mut ObservedHosts,
+    options: &RunOptions,
+    replay: bool,
+) -> Plan {
     let now = super::verify::plan(project, observed, options);
     let mut now: BTreeMap<HostName, HostPlan> = now.hosts.into_iter().map(|host| (host.host.clone(), host)).collect();
     let mut bound = Plan { id: saved.digest.clone(), ..saved.plan.clone() };
-    let mut seen: BTreeMap<HostName, &mut HostSeen> =
+    let mut seen: BTreeMap<HostName, &mut ObservedHost> =
         observed.seen.iter_mut().map(|seen| (seen.host.clone(), seen)).collect();
     for host in &mut bound.hosts {
         let Some(seen) = seen.get_mut(&host.host) else { continue };
@@ -23,7 +29,7 @@ pub fn bind(project: &Project, saved: &SavedPlan, observed: &mut Observed, optio
             host.reach = seen.reach.clone();
             continue;
         }
-        if let Reach::Unreachable(why) = &mut host.reach {
+        if let HostReachability::Unreachable(why) = &mut host.reach {
             why.why = format!("did not answer when the plan was made: {}", why.why.raw()).into();
             continue;
         }
@@ -36,11 +42,17 @@ pub fn bind(project: &Project, saved: &SavedPlan, observed: &mut Observed, optio
     bound
 }
 
-fn stale(saved: &SavedPlan, kept: &HostPlan, now: &HostPlan, seen: &HostSeen, replay: bool) -> Option<Stale> {
+fn stale(
+    saved: &SavedPlan,
+    kept: &HostPlan,
+    now: &HostPlan,
+    seen: &ObservedHost,
+    replay: bool,
+) -> Option<StalePlanReason> {
     if let Some(ran) = ran(&saved.digest, seen).filter(|_| !replay && kept.changes()) {
         let why = format!("this plan has already run here: {ran}");
         let hint = "make a new plan with `forge plan -o`, or use `--replay` to apply this one again";
-        return Some(Stale { why: why.into(), hint: hint.into(), steps: Vec::new() });
+        return Some(StalePlanReason { why: why.into(), hint: hint.into(), steps: Vec::new() });
     }
     let moved = plan::moved_since(kept, now);
     let (first, why) = moved.first()?;
@@ -48,10 +60,10 @@ fn stale(saved: &SavedPlan, kept: &HostPlan, now: &HostPlan, seen: &HostSeen, re
         1 => String::new(),
         all => format!("; and {} more", steps(all - 1)),
     };
-    Some(Stale {
+    Some(StalePlanReason {
         why: format!("changed since the plan was made: `{first}`: {why}{more}").into(),
         hint: "make a new plan with `forge plan -o`; nothing was changed on this host".into(),
-        steps: moved.into_iter().map(|(id, why)| (id, Untrusted::from(why))).collect(),
+        steps: moved.into_iter().map(|(id, why)| (id, UntrustedText::from(why))).collect(),
     })
 }
 
@@ -63,7 +75,7 @@ fn steps(count: usize) -> String {
 }
 
 /// Returns the run that applied a plan on a host, from the host's own records.
-fn ran(digest: &str, seen: &HostSeen) -> Option<String> {
+fn ran(digest: &str, seen: &ObservedHost) -> Option<String> {
     let records = seen.records.values().flatten();
     let mut own = records.filter(|record| record.get("plan").and_then(Value::as_str) == Some(digest));
     let text = |record: &Value, key: &str| record.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();

@@ -1,16 +1,16 @@
 //! The state that hosts share during a run: the phase that each step reached on each host, and exported values.
 
-use crate::config::Exports;
+use crate::config::ExportedValues;
 use crate::graph::StepIndex;
-use crate::model::{HostName, Outcome, Phase, SecretStore};
-use crate::plan::{Progress, Published, Rollout, Waited, WindowTurn};
+use crate::model::{HostName, HostOutcome, SecretStore, StepPhase};
+use crate::plan::{HostExports, RolloutPlan, RolloutProgress, WindowTurn, WindowWaiters};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 /// The phase that a step reached on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reached {
+pub enum ReachedPhase {
     /// Failed, blocked, skipped: no phase was reached.
     Nothing,
     Configured,
@@ -19,17 +19,17 @@ pub enum Reached {
 
 /// Values that steps share. Replaced as a whole, so that a reader sees one consistent state.
 #[derive(Clone, Debug, Default)]
-pub struct Shared {
-    pub published: Published,
+pub struct SharedValues {
+    pub published: HostExports,
     /// The view of `published` for templates.
-    pub exports: Exports,
+    pub exports: ExportedValues,
     pub secrets: SecretStore,
 }
 
 /// The state that readers of the board wait on.
 #[derive(Debug, Default)]
-pub struct Standing {
-    reached: BTreeMap<(StepIndex, HostName), Reached>,
+pub struct RunStateData {
+    reached: BTreeMap<(StepIndex, HostName), ReachedPhase>,
     /// For an effective step, the failure of its recipe's verification; `None` if it passed.
     verified: BTreeMap<(StepIndex, HostName), Option<String>>,
     finished: BTreeSet<HostName>,
@@ -39,29 +39,29 @@ pub struct Standing {
     /// Hosts that did not succeed, whether they failed or not.
     unsound: BTreeSet<HostName>,
     /// Hosts that are out of service.
-    progress: Progress,
-    shared: Arc<Shared>,
+    progress: RolloutProgress,
+    shared: Arc<SharedValues>,
 }
 
 /// The shared board of a run.
 #[derive(Debug)]
-pub struct Board {
-    standing: Mutex<Standing>,
-    rollout: Rollout,
+pub struct SharedRunState {
+    standing: Mutex<RunStateData>,
+    rollout: RolloutPlan,
     version: watch::Sender<u64>,
 }
 
-impl Board {
-    pub fn new(shared: Shared, rollout: Rollout) -> Self {
-        let standing = Standing { shared: Arc::new(shared), ..Standing::default() };
+impl SharedRunState {
+    pub fn new(shared: SharedValues, rollout: RolloutPlan) -> Self {
+        let standing = RunStateData { shared: Arc::new(shared), ..RunStateData::default() };
         Self { standing: Mutex::new(standing), rollout, version: watch::Sender::new(0) }
     }
 
-    pub fn shared(&self) -> Arc<Shared> {
+    pub fn shared(&self) -> Arc<SharedValues> {
         self.read(|standing| standing.shared.clone())
     }
 
-    pub fn change_shared(&self, change: impl FnOnce(&mut Shared)) {
+    pub fn change_shared(&self, change: impl FnOnce(&mut SharedValues)) {
         self.write(|standing| {
             let shared = Arc::make_mut(&mut standing.shared);
             change(shared);
@@ -70,12 +70,12 @@ impl Board {
     }
 
     /// Reads the current state.
-    pub fn now<T>(&self, read: impl FnOnce(&Standing) -> T) -> T {
+    pub fn now<T>(&self, read: impl FnOnce(&RunStateData) -> T) -> T {
         self.read(read)
     }
 
     /// Records the phase that a step reached; of several turns the lowest phase counts.
-    pub fn reach(&self, step: StepIndex, host: &HostName, reached: Reached) {
+    pub fn reach(&self, step: StepIndex, host: &HostName, reached: ReachedPhase) {
         self.write(|standing| {
             let slot = standing.reached.entry((step, host.clone())).or_insert(reached);
             *slot = (*slot).min(reached);
@@ -157,15 +157,15 @@ impl Board {
 
     /// Records that a host is done: steps that did not run will not run. A host with an open window stays out of
     /// service.
-    pub fn finish(&self, host: &HostName, outcome: Outcome) {
+    pub fn finish(&self, host: &HostName, outcome: HostOutcome) {
         self.change_shared(|shared| shared.published.leave(host));
         self.write(|standing| {
             standing.finished.insert(host.clone());
             standing.progress.close(host, &self.rollout);
-            if outcome == Outcome::Failed {
+            if outcome == HostOutcome::Failed {
                 standing.failed.insert(host.clone());
             }
-            if !matches!(outcome, Outcome::Ok | Outcome::Changed | Outcome::Pending) {
+            if !matches!(outcome, HostOutcome::Ok | HostOutcome::Changed | HostOutcome::Pending) {
                 standing.unsound.insert(host.clone());
             }
         });
@@ -180,7 +180,7 @@ impl Board {
     }
 
     /// Waits until `answer` returns a value.
-    pub async fn until<T>(&self, answer: impl Fn(&Standing) -> Option<T>) -> T {
+    pub async fn until<T>(&self, answer: impl Fn(&RunStateData) -> Option<T>) -> T {
         let mut version = self.version.subscribe();
         loop {
             version.mark_unchanged();
@@ -192,32 +192,32 @@ impl Board {
         }
     }
 
-    fn read<T>(&self, read: impl FnOnce(&Standing) -> T) -> T {
+    fn read<T>(&self, read: impl FnOnce(&RunStateData) -> T) -> T {
         read(&self.standing.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn write<T>(&self, write: impl FnOnce(&mut Standing) -> T) -> T {
+    fn write<T>(&self, write: impl FnOnce(&mut RunStateData) -> T) -> T {
         let result = write(&mut self.standing.lock().unwrap_or_else(PoisonError::into_inner));
         self.version.send_modify(|version| *version += 1);
         result
     }
 }
 
-impl Standing {
+impl RunStateData {
     /// Returns the phase that a step reached on a host, once that is decided.
-    pub fn of(&self, step: StepIndex, host: &HostName) -> Option<Reached> {
+    pub fn of(&self, step: StepIndex, host: &HostName) -> Option<ReachedPhase> {
         let known = self.reached.get(&(step, host.clone())).copied();
-        known.or_else(|| self.finished.contains(host).then_some(Reached::Nothing))
+        known.or_else(|| self.finished.contains(host).then_some(ReachedPhase::Nothing))
     }
 
     /// Returns whether a step reached `phase` on a host, once that is decided.
-    pub fn got_to(&self, step: StepIndex, host: &HostName, phase: Phase) -> Option<bool> {
+    pub fn got_to(&self, step: StepIndex, host: &HostName, phase: StepPhase) -> Option<bool> {
         let reached = self.of(step, host)?;
         match phase {
-            Phase::Configured => Some(reached >= Reached::Configured),
-            Phase::Effective => Some(reached >= Reached::Effective),
-            Phase::Verified if reached < Reached::Effective => Some(false),
-            Phase::Verified => match self.verified.get(&(step, host.clone())) {
+            StepPhase::Configured => Some(reached >= ReachedPhase::Configured),
+            StepPhase::Effective => Some(reached >= ReachedPhase::Effective),
+            StepPhase::Verified if reached < ReachedPhase::Effective => Some(false),
+            StepPhase::Verified => match self.verified.get(&(step, host.clone())) {
                 Some(why) => Some(why.is_none()),
                 None => self.finished.contains(host).then_some(false),
             },
@@ -234,7 +234,7 @@ impl Standing {
         &self,
         step: StepIndex,
         hosts: impl IntoIterator<Item = &'h HostName>,
-        phase: Phase,
+        phase: StepPhase,
     ) -> Option<Vec<(HostName, bool)>> {
         hosts.into_iter().map(|host| Some((host.clone(), self.got_to(step, host, phase)?))).collect()
     }
@@ -257,9 +257,9 @@ impl Standing {
         found
     }
 
-    fn turn(&self, rollout: &Rollout, host: &HostName, wave: usize) -> WindowTurn {
+    fn turn(&self, rollout: &RolloutPlan, host: &HostName, wave: usize) -> WindowTurn {
         let inside = &self.progress.inside;
-        rollout.turn(host, wave, &self.progress, || Waited {
+        rollout.turn(host, wave, &self.progress, || WindowWaiters {
             wanted: self.waited_for(inside.iter().collect()).contains(host),
             stuck: !inside.is_empty() && inside.iter().all(|host| self.waiting.contains_key(host)),
         })
@@ -285,47 +285,47 @@ mod tests {
 
     #[tokio::test]
     async fn a_barrier_counts_hosts_that_are_done_without_reaching_it() {
-        let board = Arc::new(Board::new(Shared::default(), Rollout::default()));
+        let board = Arc::new(SharedRunState::new(SharedValues::default(), RolloutPlan::default()));
         let (a, b) = (HostName::new("a"), HostName::new("b"));
         let step = StepIndex(0);
         let waiter = tokio::spawn({
             let (board, hosts) = (board.clone(), [a.clone(), b.clone()]);
-            async move { board.until(|s| s.all_got_to(step, &hosts, Phase::Effective)).await }
+            async move { board.until(|s| s.all_got_to(step, &hosts, StepPhase::Effective)).await }
         });
-        board.reach(step, &a, Reached::Effective);
+        board.reach(step, &a, ReachedPhase::Effective);
         tokio::task::yield_now().await;
         assert!(!waiter.is_finished());
-        board.finish(&b, Outcome::Failed);
+        board.finish(&b, HostOutcome::Failed);
         assert_eq!(waiter.await.unwrap(), vec![(a, true), (b, false)]);
     }
 
     #[test]
     fn of_several_turns_the_least_counts() {
-        let board = Board::new(Shared::default(), Rollout::default());
+        let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
         let host = HostName::new("a");
-        board.reach(StepIndex(1), &host, Reached::Effective);
-        board.reach(StepIndex(1), &host, Reached::Nothing);
-        board.reach(StepIndex(1), &host, Reached::Effective);
-        assert_eq!(board.read(|s| s.of(StepIndex(1), &host)), Some(Reached::Nothing));
+        board.reach(StepIndex(1), &host, ReachedPhase::Effective);
+        board.reach(StepIndex(1), &host, ReachedPhase::Nothing);
+        board.reach(StepIndex(1), &host, ReachedPhase::Effective);
+        assert_eq!(board.read(|s| s.of(StepIndex(1), &host)), Some(ReachedPhase::Nothing));
     }
 
     #[test]
     fn verified_is_decided_after_effective() {
-        let board = Board::new(Shared::default(), Rollout::default());
+        let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
         let (step, host) = (StepIndex(0), HostName::new("a"));
         let got_to = |phase| board.now(|s| s.got_to(step, &host, phase));
-        board.reach(step, &host, Reached::Effective);
-        assert_eq!((got_to(Phase::Effective), got_to(Phase::Verified)), (Some(true), None));
+        board.reach(step, &host, ReachedPhase::Effective);
+        assert_eq!((got_to(StepPhase::Effective), got_to(StepPhase::Verified)), (Some(true), None));
         board.attest([step], &host, Some("`x` does not hold"));
-        assert_eq!(got_to(Phase::Verified), Some(false));
+        assert_eq!(got_to(StepPhase::Verified), Some(false));
         assert_eq!(board.now(|s| s.unproven(step, &host).map(str::to_owned)).as_deref(), Some("`x` does not hold"));
         board.attest([step], &host, None);
-        assert_eq!(got_to(Phase::Verified), Some(true));
+        assert_eq!(got_to(StepPhase::Verified), Some(true));
     }
 
     #[test]
     fn a_canary_lets_begin_whom_it_waits_for_and_nobody_else() {
-        let board = Board::new(Shared::default(), Rollout::default());
+        let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
         let [a, b, c, d] = ["a", "b", "c", "d"].map(HostName::new);
         let canaries = BTreeSet::from([a.clone()]);
         let may = || [&b, &c, &d].map(|host| board.now(|s| s.may_follow(&canaries, host)));
@@ -334,23 +334,23 @@ mod tests {
         assert_eq!(may(), [true, false, false]);
         board.set_waiting(&b, std::slice::from_ref(&c));
         assert_eq!(may(), [true, true, false], "also indirectly");
-        board.finish(&b, Outcome::Ok);
+        board.finish(&b, HostOutcome::Ok);
         assert_eq!(may(), [false; 3]);
-        board.finish(&a, Outcome::Changed);
+        board.finish(&a, HostOutcome::Changed);
         assert_eq!(may(), [true; 3]);
     }
 
     #[test]
     fn what_is_only_left_alone_spends_no_budget_but_proves_no_canary() {
-        let board = Board::new(Shared::default(), Rollout::default());
-        let outcomes = [Outcome::Failed, Outcome::Blocked, Outcome::Unreachable, Outcome::Changed];
+        let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
+        let outcomes = [HostOutcome::Failed, HostOutcome::Blocked, HostOutcome::Unreachable, HostOutcome::Changed];
         let hosts: Vec<HostName> = outcomes.iter().map(|o| HostName::new(format!("{o:?}"))).collect();
         hosts.iter().zip(outcomes).for_each(|(host, outcome)| board.finish(host, outcome));
-        assert_eq!(board.now(Standing::failed), 1);
+        assert_eq!(board.now(RunStateData::failed), 1);
         board.lose(&hosts[2], false);
-        assert_eq!(board.now(Standing::failed), 1, "lost before its first change");
+        assert_eq!(board.now(RunStateData::failed), 1, "lost before its first change");
         board.lose(&hosts[2], true);
-        assert_eq!(board.now(Standing::failed), 2, "lost after it");
+        assert_eq!(board.now(RunStateData::failed), 2, "lost after it");
         assert_eq!(board.now(|s| hosts.iter().map(|h| s.is_unsound(h)).collect::<Vec<_>>()), [true, true, true, false]);
     }
 }

@@ -1,22 +1,22 @@
 //! Executes calls of the cluster's API sequentially, until the first failure.
 
-use super::act::Acted;
-use super::acting::Due;
-use super::cancel::Stop;
-use super::event::{Event, Failure};
+use super::act::ExecutedAction;
+use super::acting::DueStep;
+use super::cancel::StopLevel;
+use super::event::{Event, StepFailure};
 use super::host::HostRun;
 use super::link::broken;
 use crate::kube::KubeError;
-use crate::model::Untrusted;
+use crate::model::UntrustedText;
 use tokio::time::{Duration, Instant};
 
 impl HostRun<'_> {
     /// Executes the calls of one turn.
-    pub(super) async fn act_calls(&mut self, due: &Due) -> Acted {
+    pub(super) async fn act_calls(&mut self, due: &DueStep) -> ExecutedAction {
         self.flush_records().await;
         let Some(writer) = self.link.ruler().filter(|_| self.lost.is_none()) else {
             self.lost.get_or_insert_with(|| broken("the cluster lock is not held".to_owned()));
-            return Acted::default();
+            return ExecutedAction::default();
         };
         let shared = self.run.board.shared();
         let end = Instant::now() + due.limit;
@@ -29,7 +29,7 @@ impl HostRun<'_> {
             let _ = events.send(Event::StepOutput { host: host.clone(), step: step.clone(), line });
         };
         let cancel = self.run.cancel.clone();
-        let stopped = move || cancel.level() > Stop::No;
+        let stopped = move || cancel.level() > StopLevel::No;
         for call in &due.calls {
             let left = end.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
             match tried(|| writer.act(call, left, &shared.secrets, &say, &stopped), due.retries).await {
@@ -37,12 +37,12 @@ impl HostRun<'_> {
                 Err(error) => {
                     let failure =
                         failed(&error, &shared.secrets.scrub(&printed.join("\n")), &|text| shared.secrets.scrub(text));
-                    return Acted { lacks: Some(failure), began: true, ..Acted::default() };
+                    return ExecutedAction { lacks: Some(failure), began: true, ..ExecutedAction::default() };
                 }
             }
         }
         let output = shared.secrets.scrub(&printed.join("\n")).into();
-        Acted { status: Some(0), began: true, output, ..Acted::default() }
+        ExecutedAction { status: Some(0), began: true, output, ..ExecutedAction::default() }
     }
 }
 
@@ -61,13 +61,13 @@ async fn tried<F: Future<Output = Result<String, KubeError>>>(
     done
 }
 
-fn failed(error: &KubeError, printed: &str, scrub: &dyn Fn(&str) -> String) -> Failure {
+fn failed(error: &KubeError, printed: &str, scrub: &dyn Fn(&str) -> String) -> StepFailure {
     // The server's message comes last, where readers look first.
     let tail =
         error.said.as_ref().map_or_else(|| printed.to_owned(), |said| format!("{printed}\n{said}").trim().to_owned());
-    Failure {
+    StepFailure {
         why: scrub(&error.message).into(),
-        tail: Untrusted::from(scrub(&tail)),
+        tail: UntrustedText::from(scrub(&tail)),
         hint: error.hint.as_deref().map(Into::into),
         log: None,
         artifact: false,

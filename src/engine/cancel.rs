@@ -5,7 +5,7 @@ use tokio::sync::watch;
 
 /// The level of a stop request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stop {
+pub enum StopLevel {
     #[default]
     No,
     /// Finishes running steps and starts no others.
@@ -16,32 +16,32 @@ pub enum Stop {
 
 /// A stop request that all parts of a run can see.
 #[derive(Clone, Debug)]
-pub struct Cancel(Arc<watch::Sender<Stop>>);
+pub struct CancelSignal(Arc<watch::Sender<StopLevel>>);
 
-impl Default for Cancel {
+impl Default for CancelSignal {
     fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(Stop::No)))
+        Self(Arc::new(watch::Sender::new(StopLevel::No)))
     }
 }
 
-impl Cancel {
+impl CancelSignal {
     /// Raises the level: `No` → `Finish` → `Detach`. Returns the new level.
-    pub fn raise(&self) -> Stop {
+    pub fn raise(&self) -> StopLevel {
         self.0.send_modify(|stop| {
             *stop = match stop {
-                Stop::No => Stop::Finish,
-                Stop::Finish | Stop::Detach => Stop::Detach,
+                StopLevel::No => StopLevel::Finish,
+                StopLevel::Finish | StopLevel::Detach => StopLevel::Detach,
             }
         });
         self.level()
     }
 
-    pub fn level(&self) -> Stop {
+    pub fn level(&self) -> StopLevel {
         *self.0.borrow()
     }
 
     /// Returns when the level is at least `stop`.
-    pub async fn reached(&self, stop: Stop) {
+    pub async fn reached(&self, stop: StopLevel) {
         let mut watch = self.0.subscribe();
         // The sender lives as long as this value, so waiting cannot fail.
         let _ = watch.wait_for(|level| *level >= stop).await;
@@ -54,12 +54,12 @@ mod tests {
 
     #[tokio::test]
     async fn the_second_wish_detaches() {
-        let cancel = Cancel::default();
-        assert_eq!(cancel.level(), Stop::No);
-        assert_eq!(cancel.raise(), Stop::Finish);
-        cancel.clone().reached(Stop::Finish).await;
-        assert_eq!(cancel.raise(), Stop::Detach);
-        assert_eq!(cancel.raise(), Stop::Detach);
-        cancel.reached(Stop::Detach).await;
+        let cancel = CancelSignal::default();
+        assert_eq!(cancel.level(), StopLevel::No);
+        assert_eq!(cancel.raise(), StopLevel::Finish);
+        cancel.clone().reached(StopLevel::Finish).await;
+        assert_eq!(cancel.raise(), StopLevel::Detach);
+        assert_eq!(cancel.raise(), StopLevel::Detach);
+        cancel.reached(StopLevel::Detach).await;
     }
 }

@@ -2,31 +2,33 @@
 
 use super::api;
 use super::event::Event;
-use super::fetched::{ArtifactLine, ComputedDigest, Had, Users};
-use super::run::{Events, Options};
+use super::fetched::{ArtifactFetchState, ArtifactReport, ArtifactUsers, ComputedDigest};
+use super::run::{EventSender, RunOptions};
 use crate::config::Project;
 use crate::kube::{FetchedChart, KubeError};
-use crate::model::Untrusted;
-use crate::probe::{ChartAsked, ChartFrom, Probe};
+use crate::model::UntrustedText;
+use crate::probe::{ChartQuery, ChartQuerySource, Probe};
 use crate::resource::Resource;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// Returns the chart that a resource fetches, if it does.
-pub(super) fn chart_to_fetch(resource: &dyn Resource) -> Option<ChartAsked> {
+pub(super) fn chart_to_fetch(resource: &dyn Resource) -> Option<ChartQuery> {
     resource.probes().into_iter().find_map(|probe| {
         let Probe::Release(release) = probe else { return None };
-        release.chart.filter(|chart| matches!(chart.from, ChartFrom::Repository { .. } | ChartFrom::Oci(_)))
+        release
+            .chart
+            .filter(|chart| matches!(chart.from, ChartQuerySource::Repository { .. } | ChartQuerySource::Oci(_)))
     })
 }
 
 /// Fetches charts sequentially, each with one `helm` process.
 pub(super) async fn fetch_charts(
     project: &Project,
-    charts: BTreeMap<ChartAsked, Users>,
-    options: &Options,
-    events: &Events,
-) -> Vec<ArtifactLine> {
+    charts: BTreeMap<ChartQuery, ArtifactUsers>,
+    options: &RunOptions,
+    events: &EventSender,
+) -> Vec<ArtifactReport> {
     let Some(access) = &project.kubernetes else { return Vec::new() };
     let helm = api::helm(options);
     let mut lines = Vec::new();
@@ -43,7 +45,7 @@ pub(super) async fn fetch_charts(
     lines
 }
 
-fn line(chart: &ChartAsked, users: Users, fetched: Result<FetchedChart, KubeError>) -> ArtifactLine {
+fn line(chart: &ChartQuery, users: ArtifactUsers, fetched: Result<FetchedChart, KubeError>) -> ArtifactReport {
     let computed = fetched.as_ref().ok().filter(|_| chart.sha256.is_none()).map(|fetched| ComputedDigest {
         line: format!("sha256: \"{}\"", fetched.sha256),
         places: users.places.into_iter().collect(),
@@ -53,18 +55,20 @@ fn line(chart: &ChartAsked, users: Users, fetched: Result<FetchedChart, KubeErro
         optional: true,
     });
     let had = match fetched {
-        Ok(FetchedChart { sha256, bytes, new: true }) => Had::New { sha256, bytes },
-        Ok(FetchedChart { sha256, bytes, new: false }) => Had::Here { sha256, bytes },
-        Err(error) => Had::Failed { why: error.message.into(), hint: error.hint.map(Untrusted::from) },
+        Ok(FetchedChart { sha256, bytes, new: true }) => ArtifactFetchState::New { sha256, bytes },
+        Ok(FetchedChart { sha256, bytes, new: false }) => ArtifactFetchState::Here { sha256, bytes },
+        Err(error) => {
+            ArtifactFetchState::Failed { why: error.message.into(), hint: error.hint.map(UntrustedText::from) }
+        }
     };
     let (steps, hosts) = (users.steps.into_iter().collect(), users.hosts.into_iter().collect());
-    ArtifactLine { name: name(chart), steps, hosts, had, computed }
+    ArtifactReport { name: name(chart), steps, hosts, had, computed }
 }
 
-fn name(chart: &ChartAsked) -> String {
+fn name(chart: &ChartQuery) -> String {
     let version = &chart.version;
     match &chart.from {
-        ChartFrom::Repository { url, name } => format!("chart {name} {version} of {url}"),
+        ChartQuerySource::Repository { url, name } => format!("chart {name} {version} of {url}"),
         from => format!("chart {} {version}", from.name()),
     }
 }

@@ -1,26 +1,26 @@
 //! The cycle of one group: observe, compare with the plan, act, observe again, evaluate again.
 
-use super::act::{self, Acted};
-use super::acting::Due;
-use super::board::Reached;
-use super::decide::{Decision, describe};
-use super::event::{Failure, StepResult};
-use super::glance::Asked;
-use super::group::Group;
+use super::act::{self, ExecutedAction};
+use super::acting::DueStep;
+use super::board::ReachedPhase;
+use super::decide::{StepDecision, describe};
+use super::event::{StepFailure, StepResult};
+use super::glance::ObservationSession;
+use super::group::HostStepGroup;
 use super::host::HostRun;
 use super::report::StepReport;
 use crate::graph::StepIndex;
-use crate::model::{Disruption, StepId, Untrusted, Verdict};
-use crate::plan::{self, Ahead, Case, Foresight, HostSeen, Ruling, Turn};
+use crate::model::{DisruptionClass, StepId, StepVerdict, UntrustedText};
+use crate::plan::{self, ChangeCertainty, HostContext, ObservedHost, StepAssessment, StepInstance, StepPredictions};
 use crate::probe::Probe;
-use crate::resource::Judgement;
+use crate::resource::Assessment;
 use crate::transport::{TransportError, UnitName};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 impl HostRun<'_> {
     /// Runs the cycle of one group.
-    pub(super) async fn cycle(&mut self, group: &Group) {
+    pub(super) async fn cycle(&mut self, group: &HostStepGroup) {
         if !self.worth_looking(group) {
             return self.stand(group);
         }
@@ -50,26 +50,26 @@ impl HostRun<'_> {
     }
 
     /// Returns the steps of a group that restart a service. For a host out of service, restarts are not limited.
-    fn restarting(&self, group: &Group) -> BTreeSet<StepIndex> {
+    fn restarting(&self, group: &HostStepGroup) -> BTreeSet<StepIndex> {
         if self.passage.open {
             return BTreeSet::new();
         }
         let restarts = |index: &&StepIndex| {
             let mut own = self.planned_of(group).filter(|step| self.is_of(**index, &step.id));
-            own.any(|step| step.acts() && plan::class(step) >= Disruption::D1)
+            own.any(|step| step.acts() && plan::class(step) >= DisruptionClass::D1)
         };
         group.steps.iter().filter(restarts).copied().collect()
     }
 
     /// Returns whether a group must be observed. If all its steps matched in the plan and no step of this run may have
     /// touched them since, the final proof covers it.
-    fn worth_looking(&self, group: &Group) -> bool {
+    fn worth_looking(&self, group: &HostStepGroup) -> bool {
         let acts = self.planned_of(group).any(|s| s.acts() || s.envelope.is_some());
         let touched = self.changed.iter().any(|id| *id.recipe == *group.recipe) || self.needs_changed(group);
         acts || touched
     }
 
-    fn needs_changed(&self, group: &Group) -> bool {
+    fn needs_changed(&self, group: &HostStepGroup) -> bool {
         let graph = self.graph();
         group.steps.iter().flat_map(|index| graph.waits_for(*index)).any(|edge| {
             let id = graph.step(edge.from);
@@ -77,11 +77,11 @@ impl HostRun<'_> {
         })
     }
 
-    fn stand(&mut self, group: &Group) {
+    fn stand(&mut self, group: &HostStepGroup) {
         let reports: Vec<StepReport> = self.planned_of(group).map(super::host::as_planned).collect();
         for index in &group.steps {
             let own = self.planned_of(group).filter(|step| self.is_of(*index, &step.id));
-            let reached = own.map(super::host::reached_as_planned).min().unwrap_or(Reached::Effective);
+            let reached = own.map(super::host::reached_as_planned).min().unwrap_or(ReachedPhase::Effective);
             self.reach(*index, reached);
         }
         reports.iter().for_each(|report| self.say_finished(report));
@@ -94,7 +94,7 @@ impl HostRun<'_> {
     }
 
     /// Observes the state that the group is evaluated by, in one round trip.
-    async fn look(&mut self, group: &Group) -> Result<(), TransportError> {
+    async fn look(&mut self, group: &HostStepGroup) -> Result<(), TransportError> {
         let shared = self.run.board.shared();
         let probes: BTreeSet<Probe> = {
             let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return Ok(()) };
@@ -112,21 +112,21 @@ impl HostRun<'_> {
 
     /// Evaluates every turn of the group again. Returns those that act and reports the others. A step that cannot run
     /// also skips the steps below it, as they build on it.
-    fn judge_before(&mut self, group: &Group) -> Vec<Due> {
+    fn judge_before(&mut self, group: &HostStepGroup) -> Vec<DueStep> {
         let shared = self.run.board.shared();
         let (mut reports, mut due) = (Vec::new(), Vec::new());
         let mut stopped: Option<(StepIndex, StepId)> = None;
-        let mut siblings = Siblings::default();
+        let mut siblings = SiblingPredictions::default();
         // Several steps of a script may edit the same file: each is evaluated on the result of the previous ones.
-        let mut edited: Option<HostSeen> = None;
+        let mut edited: Option<ObservedHost> = None;
         if let Some(case) = self.run.case(&shared, self.host(), &self.seen) {
             let turns = case.turns();
             for turn in turns.iter().filter(|turn| group.steps.contains(&turn.index)) {
-                let now = Case { seen: edited.as_ref().unwrap_or(&self.seen), ..case };
+                let now = HostContext { seen: edited.as_ref().unwrap_or(&self.seen), ..case };
                 let ruling = self.ruling(&now, turn, &turns, siblings.ahead(turn));
                 let above = stopped.as_ref().filter(|(index, _)| *index != turn.index);
                 let result = match (self.decide(&now, turn, &ruling), above) {
-                    (Decision::Act, None) => {
+                    (StepDecision::Act, None) => {
                         match &ruling.judgement.edit {
                             Some(edit) => {
                                 let seen = edited.get_or_insert_with(|| self.seen.clone());
@@ -137,10 +137,10 @@ impl HostRun<'_> {
                         due.push(self.due(&case, turn, &turns, ruling));
                         continue;
                     }
-                    (Decision::Act, Some((_, name))) => {
+                    (StepDecision::Act, Some((_, name))) => {
                         StepResult::Skipped { reason: format!("`{name}` of the same recipe did not succeed").into() }
                     }
-                    (Decision::Leave(result), _) => result,
+                    (StepDecision::Leave(result), _) => result,
                 };
                 if stops(&result) && stopped.is_none() {
                     stopped = Some((turn.index, turn.expanded.id.clone()));
@@ -159,23 +159,31 @@ impl HostRun<'_> {
     }
 
     /// Evaluates a turn as the plan did: the rules of its recipe come first.
-    fn ruling(&self, case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahead) -> Ruling {
+    fn ruling(
+        &self,
+        case: &HostContext<'_>,
+        turn: &StepInstance<'_>,
+        turns: &[StepInstance<'_>],
+        ahead: &StepPredictions,
+    ) -> StepAssessment {
         match plan::rule(case, turn.instance) {
-            Some(judgement) => Ruling { judgement, basis: String::new(), until: None, foresight: Foresight::Predicted },
+            Some(judgement) => {
+                StepAssessment { judgement, basis: String::new(), until: None, foresight: ChangeCertainty::Predicted }
+            }
             None => plan::judge(case, turn, turns, ahead),
         }
     }
 
     /// Reports a group during which the connection was lost. Successful actions are not claimed, as they were not
     /// verified. A step that was running has an unknown outcome rather than failed.
-    fn lose(&mut self, group: &Group, due: &[Due], acted: &[Acted]) {
+    fn lose(&mut self, group: &HostStepGroup, due: &[DueStep], acted: &[ExecutedAction]) {
         let why = self.lost.as_ref().map(super::link::reason).unwrap_or_default();
         let unreachable = self.lost.as_ref().is_some_and(TransportError::is_unreachable);
         for (turn, acted) in due.iter().zip(acted) {
             let result = match unreachable {
                 true => StepResult::Unknown { reason: format!("outcome unknown: {}", why.raw()).into() },
                 false => StepResult::Failed {
-                    failure: Failure {
+                    failure: StepFailure {
                         why: why.clone(),
                         tail: act::tail(&acted.output),
                         hint: None,
@@ -187,12 +195,12 @@ impl HostRun<'_> {
             self.enter(step_report(turn, result));
         }
         for index in &group.steps {
-            self.reach(*index, Reached::Nothing);
+            self.reach(*index, ReachedPhase::Nothing);
         }
     }
 
     /// Evaluates the results of actions. Only observed results are claimed.
-    fn judge_after(&mut self, group: &Group, due: &[Due], acted: &[Acted], took: Duration) {
+    fn judge_after(&mut self, group: &HostStepGroup, due: &[DueStep], acted: &[ExecutedAction], took: Duration) {
         let mut failed: Option<String> = None;
         for mut report in self.ends(due, acted) {
             report.took = took;
@@ -207,25 +215,25 @@ impl HostRun<'_> {
         self.settle(group, due, acted);
     }
 
-    fn ends(&self, due: &[Due], acted: &[Acted]) -> Vec<StepReport> {
+    fn ends(&self, due: &[DueStep], acted: &[ExecutedAction]) -> Vec<StepReport> {
         let shared = self.run.board.shared();
         let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return Vec::new() };
         let turns = case.turns();
-        let judged = |due: &Due| {
+        let judged = |due: &DueStep| {
             let turn = turns.iter().find(|turn| turn.expanded.id == due.id);
-            turn.map(|turn| plan::judge(&case, turn, &turns, &Ahead::default()))
+            turn.map(|turn| plan::judge(&case, turn, &turns, &StepPredictions::default()))
         };
         due.iter().zip(acted).map(|(turn, acted)| self.end_of(turn, acted, judged(turn))).collect()
     }
 
-    fn end_of(&self, turn: &Due, acted: &Acted, ruling: Option<Ruling>) -> StepReport {
+    fn end_of(&self, turn: &DueStep, acted: &ExecutedAction, ruling: Option<StepAssessment>) -> StepReport {
         // The output of a step that exports a secret is not shown on failure either.
-        let tail = if turn.secret { Untrusted::default() } else { act::tail(&acted.output) };
+        let tail = if turn.secret { UntrustedText::default() } else { act::tail(&acted.output) };
         if let Some(failure) = &acted.lacks {
             return step_report(turn, StepResult::Failed { failure: failure.clone() });
         }
         let failure = |why: String| StepResult::Failed {
-            failure: Failure {
+            failure: StepFailure {
                 artifact: acted.status == Some(LACKING) && turn.needs_artifact(),
                 why: why.into(),
                 tail: tail.clone(),
@@ -253,9 +261,9 @@ impl HostRun<'_> {
     }
 
     /// Returns the hint that the step's recipe declares for a known failure text of its programs.
-    fn cause(&self, id: &StepId, output: &Untrusted) -> Option<Untrusted> {
+    fn cause(&self, id: &StepId, output: &UntrustedText) -> Option<UntrustedText> {
         let recipe = self.run.project.recipes.get(&*id.recipe)?;
-        recipe.cause(output.raw()).map(Untrusted::from)
+        recipe.cause(output.raw()).map(UntrustedText::from)
     }
 
     /// Adds a report to the events and to the list. A step is published only when all its turns are done.
@@ -266,23 +274,27 @@ impl HostRun<'_> {
 
     /// Closes a group: queues records of proven steps, publishes exports, then the phases reached. A step without any
     /// turn on this host counts as done.
-    fn settle(&mut self, group: &Group, due: &[Due], acted: &[Acted]) {
-        let own: Vec<(StepIndex, StepId, Reached)> = self.reports_of(group);
-        let through: BTreeSet<StepId> =
-            own.iter().filter(|(_, _, reached)| *reached > Reached::Nothing).map(|(_, id, _)| id.clone()).collect();
+    fn settle(&mut self, group: &HostStepGroup, due: &[DueStep], acted: &[ExecutedAction]) {
+        let own: Vec<(StepIndex, StepId, ReachedPhase)> = self.reports_of(group);
+        let through: BTreeSet<StepId> = own
+            .iter()
+            .filter(|(_, _, reached)| *reached > ReachedPhase::Nothing)
+            .map(|(_, id, _)| id.clone())
+            .collect();
         let proven: Vec<StepId> = due.iter().map(|turn| turn.id.clone()).filter(|id| through.contains(id)).collect();
         self.note_records(&proven);
-        let printed = |(turn, acted): (&Due, &Acted)| (turn.id.clone(), acted.output.raw().trim().to_owned());
+        let printed =
+            |(turn, acted): (&DueStep, &ExecutedAction)| (turn.id.clone(), acted.output.raw().trim().to_owned());
         let values = due.iter().zip(acted).filter(|(turn, acted)| turn.exports_stdout && whole(acted));
         let stdout: Vec<_> = values.map(printed).collect();
         super::exports::publish(self, group, &through, &stdout);
         for index in &group.steps {
             let turns = own.iter().filter(|(own, _, _)| own == index);
-            self.reach(*index, turns.map(|(_, _, reached)| *reached).min().unwrap_or(Reached::Effective));
+            self.reach(*index, turns.map(|(_, _, reached)| *reached).min().unwrap_or(ReachedPhase::Effective));
         }
     }
 
-    fn reports_of(&self, group: &Group) -> Vec<(StepIndex, StepId, Reached)> {
+    fn reports_of(&self, group: &HostStepGroup) -> Vec<(StepIndex, StepId, ReachedPhase)> {
         let own = |index: &StepIndex| {
             let index = *index;
             self.steps.iter().filter(move |report| self.is_of(index, &report.id)).map(move |r| (index, r))
@@ -298,7 +310,7 @@ const LACKING: i32 = 69;
 const NO_VALUE: &str = "ran, but its output is too long to be exported";
 
 /// Returns whether the whole output of an action was kept.
-fn whole(acted: &Acted) -> bool {
+fn whole(acted: &ExecutedAction) -> bool {
     acted.status == Some(0) && !acted.cut
 }
 
@@ -306,34 +318,34 @@ fn whole(acted: &Acted) -> bool {
 ///
 /// # Errors
 /// The state does not match: the reason, as a lowercase fragment.
-fn proven(judgement: Judgement) -> Result<StepResult, String> {
+fn proven(judgement: Assessment) -> Result<StepResult, String> {
     match judgement.verdict {
-        Verdict::Ok | Verdict::NotApplicable => Ok(StepResult::Changed),
-        Verdict::Pending => Ok(StepResult::Pending { reason: judgement.reason }),
-        Verdict::Change => Err(format!("still differs after the change: {}", describe(&judgement.changes))),
-        Verdict::Unknown => Err(format!("could not be verified: {}", judgement.reason.raw())),
-        Verdict::Blocked(_) => Err(format!("blocked after the change: {}", judgement.reason.raw())),
+        StepVerdict::Ok | StepVerdict::NotApplicable => Ok(StepResult::Changed),
+        StepVerdict::Pending => Ok(StepResult::Pending { reason: judgement.reason }),
+        StepVerdict::Change => Err(format!("still differs after the change: {}", describe(&judgement.changes))),
+        StepVerdict::Unknown => Err(format!("could not be verified: {}", judgement.reason.raw())),
+        StepVerdict::Blocked(_) => Err(format!("blocked after the change: {}", judgement.reason.raw())),
     }
 }
 
 /// The predicted effects of a step's acting turns on later steps in the same script, such as a folder and its
 /// subfolder. Whether the predictions came true is evaluated afterwards.
 #[derive(Default)]
-struct Siblings {
+struct SiblingPredictions {
     step: Option<StepIndex>,
-    ahead: Ahead,
+    ahead: StepPredictions,
 }
 
-impl Siblings {
-    fn ahead(&mut self, turn: &Turn<'_>) -> &Ahead {
+impl SiblingPredictions {
+    fn ahead(&mut self, turn: &StepInstance<'_>) -> &StepPredictions {
         if self.step != Some(turn.index) {
-            *self = Self { step: Some(turn.index), ahead: Ahead::default() };
+            *self = Self { step: Some(turn.index), ahead: StepPredictions::default() };
         }
         &self.ahead
     }
 
     /// Adds a turn's effects. The effects of a command are unknown until it has run.
-    fn act(&mut self, turn: &Turn<'_>) {
+    fn act(&mut self, turn: &StepInstance<'_>) {
         if super::group::is_judged_alone(turn.step) {
             self.ahead.predicted.after = Some(turn.expanded.id.to_string());
             self.ahead.predicted.will_exist.extend(plan::provided(turn));
@@ -341,7 +353,7 @@ impl Siblings {
     }
 }
 
-fn report(case: &Case<'_>, turn: &Turn<'_>, result: StepResult) -> StepReport {
+fn report(case: &HostContext<'_>, turn: &StepInstance<'_>, result: StepResult) -> StepReport {
     StepReport {
         id: turn.expanded.id.clone(),
         title: plan::title(turn),
@@ -353,7 +365,7 @@ fn report(case: &Case<'_>, turn: &Turn<'_>, result: StepResult) -> StepReport {
     }
 }
 
-fn step_report(turn: &Due, result: StepResult) -> StepReport {
+fn step_report(turn: &DueStep, result: StepResult) -> StepReport {
     StepReport {
         id: turn.id.clone(),
         title: turn.title.clone(),
@@ -365,21 +377,23 @@ fn step_report(turn: &Due, result: StepResult) -> StepReport {
     }
 }
 
-fn reached_by(result: &StepResult) -> Reached {
+fn reached_by(result: &StepResult) -> ReachedPhase {
     match result {
-        StepResult::Changed | StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. } => Reached::Effective,
-        StepResult::Pending { .. } => Reached::Configured,
-        _ => Reached::Nothing,
+        StepResult::Changed | StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. } => {
+            ReachedPhase::Effective
+        }
+        StepResult::Pending { .. } => ReachedPhase::Configured,
+        _ => ReachedPhase::Nothing,
     }
 }
 
 fn stops(result: &StepResult) -> bool {
-    reached_by(result) == Reached::Nothing
+    reached_by(result) == ReachedPhase::Nothing
 }
 
 /// Returns `exit status 171: not for this hardware` if the step declares its meaning, with the state after a failed
 /// installer.
-fn meant(turn: &Due, status: i32, after: Option<&Judgement>) -> String {
+fn meant(turn: &DueStep, status: i32, after: Option<&Assessment>) -> String {
     let meaning = turn.resource.as_ref().and_then(|resource| resource.meaning(status));
     let text = match meaning {
         Some(meaning) if turn.needs_artifact() => meaning.to_owned(),

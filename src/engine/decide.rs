@@ -3,53 +3,60 @@
 use super::event::StepResult;
 use super::host::HostRun;
 use super::report::StepReport;
-use crate::config::{Need, State};
-use crate::model::{Scope, StepId, Verdict};
-use crate::plan::{self, Case, Envelope, Ruling, StepPlan, Turn};
-use crate::resource::{Change, Judgement};
+use crate::config::{ExpansionState, PendingInput};
+use crate::model::{StepId, StepScope, StepVerdict};
+use crate::plan::{self, HostContext, PredictedEffects, StepAssessment, StepInstance, StepPlan};
+use crate::resource::{Assessment, AttributeChange};
 
 impl HostRun<'_> {
     /// Compares the current state with the state that the plan assumed.
-    pub(super) fn decide(&self, case: &Case<'_>, turn: &Turn<'_>, ruling: &Ruling) -> Decision {
-        if let State::Deferred(deferred) = &turn.expanded.state
-            && let Need::Export { recipe, name } = &deferred.need
+    pub(super) fn decide(
+        &self,
+        case: &HostContext<'_>,
+        turn: &StepInstance<'_>,
+        ruling: &StepAssessment,
+    ) -> StepDecision {
+        if let ExpansionState::Deferred(deferred) = &turn.expanded.state
+            && let PendingInput::Export { recipe, name } = &deferred.need
         {
-            return Decision::Leave(StepResult::Skipped {
+            return StepDecision::Leave(StepResult::Skipped {
                 reason: format!("`{name}` of `{recipe}` was not exported").into(),
             });
         }
         let judgement = &ruling.judgement;
         let reason = judgement.reason.clone();
         match judgement.verdict {
-            Verdict::Ok => Decision::Leave(StepResult::AlreadyOk { reason }),
-            Verdict::NotApplicable => Decision::Leave(StepResult::NotApplicable { reason }),
-            Verdict::Pending => Decision::Leave(StepResult::Pending { reason }),
-            Verdict::Blocked(class) => Decision::Leave(StepResult::Blocked { class, reason }),
-            Verdict::Unknown => Decision::Leave(StepResult::Unknown { reason }),
-            Verdict::Change => self.within_plan(case, turn, ruling),
+            StepVerdict::Ok => StepDecision::Leave(StepResult::AlreadyOk { reason }),
+            StepVerdict::NotApplicable => StepDecision::Leave(StepResult::NotApplicable { reason }),
+            StepVerdict::Pending => StepDecision::Leave(StepResult::Pending { reason }),
+            StepVerdict::Blocked(class) => StepDecision::Leave(StepResult::Blocked { class, reason }),
+            StepVerdict::Unknown => StepDecision::Leave(StepResult::Unknown { reason }),
+            StepVerdict::Change => self.within_plan(case, turn, ruling),
         }
     }
 
-    fn within_plan(&self, case: &Case<'_>, turn: &Turn<'_>, ruling: &Ruling) -> Decision {
-        let stale = |why: String| Decision::Leave(StepResult::Stale { reason: why.into() });
+    fn within_plan(&self, case: &HostContext<'_>, turn: &StepInstance<'_>, ruling: &StepAssessment) -> StepDecision {
+        let stale = |why: String| StepDecision::Leave(StepResult::Stale { reason: why.into() });
         let now = describe(&ruling.judgement.changes);
         let Some(planned) = self.planned_for(turn) else {
             return stale(format!("the plan does not contain this step; it would change {now}"));
         };
         match &planned.envelope {
-            _ if planned.waits_for.is_some() => Decision::Leave(super::host::as_planned(planned).result),
-            Some(envelope) if planned.verdict == Verdict::Change => match outside(planned, envelope, turn, ruling) {
-                Some(why) => stale(format!("{why} ({now})")),
-                None => Decision::Act,
-            },
+            _ if planned.waits_for.is_some() => StepDecision::Leave(super::host::as_planned(planned).result),
+            Some(envelope) if planned.verdict == StepVerdict::Change => {
+                match outside(planned, envelope, turn, ruling) {
+                    Some(why) => stale(format!("{why} ({now})")),
+                    None => StepDecision::Act,
+                }
+            }
             // The cause may be on other hosts: only the plan, which sees all of them, can evaluate it.
-            _ if turn.step.scope == Scope::One && planned.verdict == Verdict::Unknown => {
-                Decision::Leave(super::host::as_planned(planned).result)
+            _ if turn.step.scope == StepScope::One && planned.verdict == StepVerdict::Unknown => {
+                StepDecision::Leave(super::host::as_planned(planned).result)
             }
             _ if !planned.acts() => {
                 stale(format!("was `{}` in the plan; now it would change {now}", planned.verdict.name()))
             }
-            _ if planned.basis == ruling.basis => Decision::Act,
+            _ if planned.basis == ruling.basis => StepDecision::Act,
             _ => stale(match plan::moved(&planned.before, &plan::relied(case, turn, &ruling.judgement)) {
                 Some(moved) if !planned.before.is_empty() => moved,
                 _ if describe(&planned.changes) == now => format!("{now}: changed since the plan"),
@@ -59,7 +66,7 @@ impl HostRun<'_> {
     }
 
     /// Returns the planned step of a turn. A step whose list was not known at plan time was planned as one.
-    fn planned_for(&self, turn: &Turn<'_>) -> Option<&StepPlan> {
+    fn planned_for(&self, turn: &StepInstance<'_>) -> Option<&StepPlan> {
         let id = &turn.expanded.id;
         let whole = || self.planned.get(&StepId { key: None, ..id.clone() }).filter(|step| step.envelope.is_some());
         self.planned.get(id).or_else(whole).copied()
@@ -70,10 +77,10 @@ impl HostRun<'_> {
 /// the host since then. Names no cause, as it was not observed.
 pub(super) fn complete_stale(
     result: StepResult,
-    judgement: &Judgement,
+    judgement: &Assessment,
     earlier: &[StepReport],
     observed: Option<jiff::Timestamp>,
-) -> (StepResult, Vec<Change>) {
+) -> (StepResult, Vec<AttributeChange>) {
     let StepResult::Stale { reason } = result else { return (result, Vec::new()) };
     let acted = |step: &&StepReport| matches!(step.result, StepResult::Changed | StepResult::Failed { .. });
     let ran: Vec<&StepReport> = earlier.iter().filter(acted).collect();
@@ -103,7 +110,12 @@ fn name_latest(ran: &[&StepReport]) -> String {
 }
 
 /// Returns how a change exceeds the plan's predicted effects, if it does.
-fn outside(planned: &StepPlan, envelope: &Envelope, turn: &Turn<'_>, ruling: &Ruling) -> Option<String> {
+fn outside(
+    planned: &StepPlan,
+    envelope: &PredictedEffects,
+    turn: &StepInstance<'_>,
+    ruling: &StepAssessment,
+) -> Option<String> {
     let (most, now) = (envelope.disruption.max(planned.disruption), ruling.judgement.disruption);
     if now > most {
         return Some(format!("the plan allows {most}, the change is now {now}"));
@@ -116,14 +128,14 @@ fn outside(planned: &StepPlan, envelope: &Envelope, turn: &Turn<'_>, ruling: &Ru
 }
 
 /// The action to take for a turn.
-pub(super) enum Decision {
+pub(super) enum StepDecision {
     Act,
     Leave(StepResult),
 }
 
 /// Returns the attributes of changes in one line: `content, mode "0600" → "0644"`.
-pub(super) fn describe(changes: &[crate::resource::Change]) -> String {
-    let one = |change: &crate::resource::Change| match (&change.from, &change.to) {
+pub(super) fn describe(changes: &[crate::resource::AttributeChange]) -> String {
+    let one = |change: &crate::resource::AttributeChange| match (&change.from, &change.to) {
         (Some(from), Some(to)) if change.diff.is_none() => {
             format!("{} {:?} → {:?}", change.attribute, from.raw(), to.raw())
         }
@@ -139,12 +151,12 @@ pub(super) fn describe(changes: &[crate::resource::Change]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Disruption, Value};
+    use crate::model::{DisruptionClass, Value};
 
     #[test]
     fn a_stale_step_names_what_ran_since_its_host_was_observed() {
-        let change = Change::new("mode", Some("0600"), Some("0644"));
-        let judgement = Judgement::change("mode differs", vec![change.clone()], Disruption::D0, Value::Null);
+        let change = AttributeChange::new("mode", Some("0600"), Some("0644"));
+        let judgement = Assessment::change("mode differs", vec![change.clone()], DisruptionClass::D0, Value::Null);
         let stale = || StepResult::Stale { reason: "`mode` moved".into() };
         let ended = |name: &str, result| StepReport {
             id: StepId::new("web", name),

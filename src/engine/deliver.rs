@@ -1,29 +1,29 @@
 //! Delivers an artifact: fetches it to the cache, then sends it over the session, resuming a partial earlier transfer.
 
-use super::act::{self, Acted};
-use super::acting::Due;
-use super::event::{Event, Failure};
+use super::act::{self, ExecutedAction};
+use super::acting::DueStep;
+use super::event::{Event, StepFailure};
 use super::host::HostRun;
 use super::link::{broken, said};
-use super::progress::Pace;
-use crate::artifact::{FetchError, Held};
-use crate::resource::{Action, Delivery};
-use crate::script::Fragment;
-use crate::transport::{Payload, TransportError};
+use super::progress::TransferThrottle;
+use crate::artifact::{FetchError, VerifiedFile};
+use crate::resource::{Action, ArtifactDelivery};
+use crate::script::ShellFragment;
+use crate::transport::{FilePayload, TransportError};
 use std::time::Duration;
 
 /// Timeout for reading the whole partial file of an earlier transfer.
 const LOOK: Duration = Duration::from_secs(600);
 
 /// Why a delivery failed.
-enum Lacks {
+enum ArtifactDeliveryError {
     Artifact(FetchError),
     Link(TransportError),
     /// The host rejected the artifact before the transfer: its status and message.
     Host(i32, String),
 }
 
-impl From<TransportError> for Lacks {
+impl From<TransportError> for ArtifactDeliveryError {
     fn from(error: TransportError) -> Self {
         Self::Link(error)
     }
@@ -31,36 +31,43 @@ impl From<TransportError> for Lacks {
 
 impl HostRun<'_> {
     /// Sends a step's artifact and installs it.
-    pub(super) async fn act_delivery(&mut self, due: &Due, delivery: &Delivery) -> Acted {
+    pub(super) async fn act_delivery(&mut self, due: &DueStep, delivery: &ArtifactDelivery) -> ExecutedAction {
         match self.deliver(due, delivery).await {
             Ok(acted) => acted,
-            Err(Lacks::Artifact(error)) => Acted { lacks: Some(failure(&error)), ..Acted::default() },
-            Err(Lacks::Host(status, output)) => {
-                let output = self.run.board.shared().secrets.scrub(&output).into();
-                Acted { status: Some(status), began: true, output, ..Acted::default() }
+            Err(ArtifactDeliveryError::Artifact(error)) => {
+                ExecutedAction { lacks: Some(failure(&error)), ..ExecutedAction::default() }
             }
-            Err(Lacks::Link(error)) => {
+            Err(ArtifactDeliveryError::Host(status, output)) => {
+                let output = self.run.board.shared().secrets.scrub(&output).into();
+                ExecutedAction { status: Some(status), began: true, output, ..ExecutedAction::default() }
+            }
+            Err(ArtifactDeliveryError::Link(error)) => {
                 self.lost = Some(error);
-                Acted::default()
+                ExecutedAction::default()
             }
         }
     }
 
-    async fn deliver(&mut self, due: &Due, delivery: &Delivery) -> Result<Acted, Lacks> {
+    async fn deliver(
+        &mut self,
+        due: &DueStep,
+        delivery: &ArtifactDelivery,
+    ) -> Result<ExecutedAction, ArtifactDeliveryError> {
         let shared = self.run.board.shared();
         let depot = &self.run.options.depot;
         let name = delivery.artifact.source.name();
         let told = super::fetch::told(&name, self.run.events);
-        let held = depot.get(&delivery.artifact, &shared.secrets, &told).await.map_err(Lacks::Artifact)?;
+        let held =
+            depot.get(&delivery.artifact, &shared.secrets, &told).await.map_err(ArtifactDeliveryError::Artifact)?;
         let from = self.left(&held, delivery).await?;
         let (host, step, events) = (self.host().clone(), due.id.clone(), self.run.events.clone());
-        let (total, mut pace) = (held.bytes, Pace::default());
+        let (total, mut pace) = (held.bytes, TransferThrottle::default());
         let sent = Box::new(move |done: u64| {
             if pace.due() || done == total {
                 let _ = events.send(Event::Sending { host: host.clone(), step: step.clone(), done, total });
             }
         });
-        let payload = Payload::open(&held.path, from, sent).await;
+        let payload = FilePayload::open(&held.path, from, sent).await;
         let payload = payload.map_err(|error| broken(format!("`{name}` can no longer be read: {error}")))?;
         let action = Action { body: sized(from, total, delivery.body.clone()), ..Action::default() };
         let script = act::group([(&action, false)]);
@@ -74,12 +81,12 @@ impl HostRun<'_> {
     }
 
     /// Returns the number of leading bytes that the host already has and that match the local file.
-    async fn left(&mut self, held: &Held, delivery: &Delivery) -> Result<u64, Lacks> {
+    async fn left(&mut self, held: &VerifiedFile, delivery: &ArtifactDelivery) -> Result<u64, ArtifactDeliveryError> {
         let shared = self.run.board.shared();
         let done = self.link.act(delivery.part.clone(), LOOK, &shared.secrets).await?;
         let finished = done.finished;
         if finished.status != 0 {
-            return Err(Lacks::Host(finished.status, said(&finished.stderr)));
+            return Err(ArtifactDeliveryError::Host(finished.status, said(&finished.stderr)));
         }
         let text = String::from_utf8_lossy(&finished.stdout).into_owned();
         let Some((bytes, digest)) = part(&text).filter(|(bytes, _)| (1..=held.bytes).contains(bytes)) else {
@@ -99,13 +106,13 @@ fn part(text: &str) -> Option<(u64, String)> {
 }
 
 /// Passes the file's offset and size to the script.
-fn sized(from: u64, total: u64, body: Fragment) -> Fragment {
-    let known = Fragment::new().code("set --").number(from).number(total);
+fn sized(from: u64, total: u64, body: ShellFragment) -> ShellFragment {
+    let known = ShellFragment::new().code("set --").number(from).number(total);
     known.code("\nFORGE_OFFSET=$1 FORGE_SIZE=$2\n").then(body)
 }
 
-fn failure(error: &FetchError) -> Failure {
-    Failure {
+fn failure(error: &FetchError) -> StepFailure {
+    StepFailure {
         why: error.message.as_str().into(),
         tail: Default::default(),
         hint: error.hint.as_deref().map(Into::into),

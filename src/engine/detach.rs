@@ -3,18 +3,18 @@
 use super::event::StepResult;
 use super::host::{as_planned, empty};
 use super::report::{HostReport, StepReport};
-use super::run::Run;
-use crate::model::{Outcome, StepId};
+use super::run::ApplyContext;
+use crate::model::{HostOutcome, StepId};
 use crate::plan::{HostPlan, StepPlan};
 
 /// Returns the report of a host that was not done when forge exited.
-pub(super) fn left(run: &Run<'_>, plan: &HostPlan) -> HostReport {
+pub(super) fn left(run: &ApplyContext<'_>, plan: &HostPlan) -> HostReport {
     let in_flight = run.in_flight.of(&plan.host);
     let mut steps = run.ledger.of(&plan.host);
     let done: Vec<StepId> = steps.iter().map(|step| step.id.clone()).collect();
     let open = plan.steps.iter().filter(|step| !done.iter().any(|id| speaks_of(step, id)));
     steps.extend(open.map(|step| open_report(step, &in_flight)));
-    let mut report = empty(&plan.host, Outcome::Cancelled, reason(&steps, in_flight.len()).into());
+    let mut report = empty(&plan.host, HostOutcome::Cancelled, reason(&steps, in_flight.len()).into());
     report.hint = (!in_flight.is_empty()).then(|| "run again: the next run waits for running jobs first".into());
     report.steps = steps;
     report.took = run.times.took(&plan.host);

@@ -9,10 +9,10 @@ mod judge;
 
 use super::observe::observe_for;
 use super::prove::facts_used;
-use super::run::{Events, Options};
+use super::run::{EventSender, RunOptions};
 use crate::config::Project;
-use crate::model::{ExitCode, HostName, Untrusted};
-use crate::plan::{Reach, Unreachable};
+use crate::model::{ExitCode, HostName, UntrustedText};
+use crate::plan::{HostReachability, UnreachableReason};
 use camino::Utf8Path;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Severity of a finding, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Weight {
+pub enum DoctorSeverity {
     /// Prevents an apply.
     Problem,
     /// Could not be evaluated.
@@ -33,22 +33,22 @@ pub enum Weight {
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Finding {
+pub struct DoctorFinding {
     /// The check's name, one word: `tools`, `room`, `clock` …
     pub check: &'static str,
-    pub weight: Weight,
+    pub weight: DoctorSeverity,
     /// A lowercase fragment.
-    pub what: Untrusted,
+    pub what: UntrustedText,
     /// How to fix it.
-    pub hint: Option<Untrusted>,
+    pub hint: Option<UntrustedText>,
 }
 
-impl Finding {
-    fn new(weight: Weight, check: &'static str, what: impl Into<Untrusted>) -> Self {
+impl DoctorFinding {
+    fn new(weight: DoctorSeverity, check: &'static str, what: impl Into<UntrustedText>) -> Self {
         Self { check, weight, what: what.into(), hint: None }
     }
 
-    fn hint(mut self, hint: impl Into<Untrusted>) -> Self {
+    fn hint(mut self, hint: impl Into<UntrustedText>) -> Self {
         self.hint = Some(hint.into());
         self
     }
@@ -58,25 +58,26 @@ impl Finding {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HostHealth {
     pub host: HostName,
-    pub reach: Reach,
+    pub reach: HostReachability,
     /// Empty if the host was not reached.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<DoctorFinding>,
 }
 
 impl HostHealth {
     /// Returns whether an apply can start on the host, as far as the findings show.
     pub fn is_ready(&self) -> bool {
-        self.reach == Reach::Observed && self.findings.iter().all(|finding| finding.weight >= Weight::Note)
+        self.reach == HostReachability::Observed
+            && self.findings.iter().all(|finding| finding.weight >= DoctorSeverity::Note)
     }
 }
 
 /// Findings of this machine, the cluster and the hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Checkup {
+pub struct DoctorReport {
     /// This machine.
-    pub here: Vec<Finding>,
+    pub here: Vec<DoctorFinding>,
     /// The cluster's API; empty if none is declared.
-    pub cluster: Vec<Finding>,
+    pub cluster: Vec<DoctorFinding>,
     /// In the order of the inventory.
     pub hosts: Vec<HostHealth>,
     /// Hosts that are sandboxes, not machines.
@@ -84,25 +85,26 @@ pub struct Checkup {
     pub took: Duration,
 }
 
-impl Checkup {
+impl DoctorReport {
     /// Returns the exit code for the findings.
     pub fn exit_code(&self) -> ExitCode {
-        let here = self.here.iter().filter(|finding| finding.weight == Weight::Problem).map(|_| ExitCode::Unexpected);
+        let here =
+            self.here.iter().filter(|finding| finding.weight == DoctorSeverity::Problem).map(|_| ExitCode::Unexpected);
         let cluster = self.cluster.iter().map(code);
         ExitCode::worst(here.chain(cluster).chain(self.hosts.iter().flat_map(codes)))
     }
 }
 
 fn codes(host: &HostHealth) -> impl Iterator<Item = ExitCode> {
-    let away = (host.reach != Reach::Observed).then_some(ExitCode::Unreachable);
+    let away = (host.reach != HostReachability::Observed).then_some(ExitCode::Unreachable);
     away.into_iter().chain(host.findings.iter().map(code))
 }
 
-fn code(finding: &Finding) -> ExitCode {
+fn code(finding: &DoctorFinding) -> ExitCode {
     match finding.weight {
-        Weight::Problem => ExitCode::HostsFailed,
-        Weight::Unknown => ExitCode::Unknown,
-        Weight::Note | Weight::Ok => ExitCode::Done,
+        DoctorSeverity::Problem => ExitCode::HostsFailed,
+        DoctorSeverity::Unknown => ExitCode::Unknown,
+        DoctorSeverity::Note | DoctorSeverity::Ok => ExitCode::Done,
     }
 }
 
@@ -111,11 +113,11 @@ fn code(finding: &Finding) -> ExitCode {
 pub async fn doctor(
     project: &Project,
     hosts: &[HostName],
-    options: &Options,
+    options: &RunOptions,
     state: &Utf8Path,
     can_ask: bool,
-    events: &Events,
-) -> Checkup {
+    events: &EventSender,
+) -> DoctorReport {
     let began = Instant::now();
     let here = here::findings(project, hosts, options, state, can_ask).await;
     let cluster = match &project.kubernetes {
@@ -129,15 +131,15 @@ pub async fn doctor(
         reach: advised(&seen.reach),
         findings: if seen.is_observed() { judge::findings(seen) } else { Vec::new() },
     });
-    Checkup { here, cluster, hosts: hosts.collect(), simulated, took: began.elapsed() }
+    DoctorReport { here, cluster, hosts: hosts.collect(), simulated, took: began.elapsed() }
 }
 
 /// Adds a general hint if neither ssh nor the host gave a reason.
-fn advised(reach: &Reach) -> Reach {
+fn advised(reach: &HostReachability) -> HostReachability {
     match reach {
-        Reach::Unreachable(why) if why.hint.is_none() => {
+        HostReachability::Unreachable(why) if why.hint.is_none() => {
             let hint = "check that the host is up, its `address` and firewalls; `connect.timeout` allows more time";
-            Reach::Unreachable(Unreachable { hint: Some(hint.into()), ..why.clone() })
+            HostReachability::Unreachable(UnreachableReason { hint: Some(hint.into()), ..why.clone() })
         }
         _ => reach.clone(),
     }

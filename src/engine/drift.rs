@@ -2,14 +2,17 @@
 //! hosts; writes the findings to the controller's history.
 
 use super::keeper::kept;
-use super::observe::Observed;
-use super::run::Options;
+use super::observe::ObservedHosts;
+use super::run::RunOptions;
 use super::verify::{inputs, plan};
 use crate::config::Project;
-use crate::drift::{self, Counters, Drift, Entry, Found, Grown, History, Look, Past, Scope, Snapshot, VERSION};
+use crate::drift::{
+    self, CounterGrowth, DetectedDrift, DetectionContext, DetectionScope, DriftHistory, DriftHistoryEntry,
+    DriftHistorySnapshot, DriftReport, FindingHistory, HardwareCounters, VERSION,
+};
 use crate::model::HostName;
 use crate::plan::Plan;
-use crate::state::{DriftLog, DriftTurn, StoreError};
+use crate::state::{DriftLog, DriftLogLock, StoreError};
 use jiff::{Timestamp, ToSpan};
 use std::collections::BTreeMap;
 
@@ -19,14 +22,14 @@ const DAYS: usize = 2;
 
 /// Reports drift and its causes. With a `log`, also reports since when, and appends this run to the log. If that fails,
 /// the result carries the error and is as complete as a first run's.
-pub fn drift(project: &Project, observed: &Observed, options: &Options, log: Option<&DriftLog>) -> Drift {
+pub fn drift(project: &Project, observed: &ObservedHosts, options: &RunOptions, log: Option<&DriftLog>) -> DriftReport {
     let now = (options.clock)();
     let plan = plan(project, observed, options);
-    let look = Run { project, observed, options, plan: &plan, now };
+    let look = DriftRun { project, observed, options, plan: &plan, now };
     let Some(log) = log else { return look.forgetful(&BTreeMap::new()).0 };
     look.kept(log).unwrap_or_else(|error| {
         let (drift, _) = look.forgetful(&BTreeMap::new());
-        Drift { no_history: Some(error.to_string()), ..drift }
+        DriftReport { no_history: Some(error.to_string()), ..drift }
     })
 }
 
@@ -34,20 +37,20 @@ pub fn drift(project: &Project, observed: &Observed, options: &Options, log: Opt
 ///
 /// # Errors
 /// Returns the reason if the folder cannot be read.
-pub fn drift_history(project: &Project, log: &DriftLog, since: Option<Timestamp>) -> Result<History, String> {
+pub fn drift_history(project: &Project, log: &DriftLog, since: Option<Timestamp>) -> Result<DriftHistory, String> {
     let lines = log.lines(None).map_err(|error| error.source.to_string())?;
     Ok(drift::history(&project.cluster, &drift::entries(lines.iter().map(String::as_str)), since))
 }
 
-struct Run<'r> {
+struct DriftRun<'r> {
     project: &'r Project,
-    observed: &'r Observed,
-    options: &'r Options,
+    observed: &'r ObservedHosts,
+    options: &'r RunOptions,
     plan: &'r Plan,
     now: Timestamp,
 }
 
-impl Run<'_> {
+impl DriftRun<'_> {
     fn time(&self) -> String {
         self.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
@@ -56,11 +59,11 @@ impl Run<'_> {
         self.now.strftime("%Y-%m-%d").to_string()
     }
 
-    fn forgetful(&self, grown: &BTreeMap<HostName, Grown>) -> (Drift, Found) {
+    fn forgetful(&self, grown: &BTreeMap<HostName, CounterGrowth>) -> (DriftReport, DetectedDrift) {
         let now = self.time();
-        let look = Look { took: &self.observed.took_by, grown, now: &now };
+        let look = DetectionContext { took: &self.observed.took_by, grown, now: &now };
         let mut found = drift::find(&inputs(self.project, self.observed, self.options), self.plan, &look);
-        let drift = Drift {
+        let drift = DriftReport {
             version: VERSION,
             forge: env!("CARGO_PKG_VERSION").to_owned(),
             run: self.options.run.clone(),
@@ -82,14 +85,14 @@ impl Run<'_> {
         (drift, found)
     }
 
-    fn kept(&self, log: &DriftLog) -> Result<Drift, StoreError> {
+    fn kept(&self, log: &DriftLog) -> Result<DriftReport, StoreError> {
         let turn = log.turn()?;
         let grown = self.counters(log, &turn)?;
         let (mut drift, found) = self.forgetful(&grown);
-        let mut past = Past::of(&drift::entries(log.lines(Some(DAYS))?.iter().map(String::as_str)));
+        let mut past = FindingHistory::of(&drift::entries(log.lines(Some(DAYS))?.iter().map(String::as_str)));
         let recalled = self.recall(&mut past, &drift.time);
         let admits = |recipe: &str, step: &str| self.looks_at(recipe, step);
-        let entry = drift::settle(&mut drift, &past, &Scope { admits: &admits, found: &found });
+        let entry = drift::settle(&mut drift, &past, &DetectionScope { admits: &admits, found: &found });
         let today = self.today();
         // Findings recalled from hosts are in the history from now on.
         let before = (recalled || turn.begins(&today)).then(|| past.snapshot(&drift.time));
@@ -103,7 +106,7 @@ impl Run<'_> {
     }
 
     /// Adds the findings that hosts recorded themselves, where that is declared. Returns whether any of them were new.
-    fn recall(&self, past: &mut Past, now: &str) -> bool {
+    fn recall(&self, past: &mut FindingHistory, now: &str) -> bool {
         let hosts =
             self.observed.seen.iter().filter(|seen| self.project.drift.first_seen_on_host && seen.is_observed());
         hosts.filter_map(|seen| kept(self.project, seen, now)).fold(false, |news, kept| past.recall(&kept) | news)
@@ -121,8 +124,12 @@ impl Run<'_> {
     }
 
     /// Returns the growth of counters since the last run and stores the new values for the next one.
-    fn counters(&self, log: &DriftLog, turn: &DriftTurn<'_>) -> Result<BTreeMap<HostName, Grown>, StoreError> {
-        let mut counters = Counters::parse(&log.text("counters.json")?.unwrap_or_default());
+    fn counters(
+        &self,
+        log: &DriftLog,
+        turn: &DriftLogLock<'_>,
+    ) -> Result<BTreeMap<HostName, CounterGrowth>, StoreError> {
+        let mut counters = HardwareCounters::parse(&log.text("counters.json")?.unwrap_or_default());
         let (before, time) = (counters.clone(), self.time());
         let mut grown = BTreeMap::new();
         for seen in self.observed.seen.iter().filter(|seen| seen.is_observed()) {
@@ -140,7 +147,7 @@ impl Run<'_> {
     }
 }
 
-fn line(entry: Entry, before: Option<Snapshot>) -> String {
+fn line(entry: DriftHistoryEntry, before: Option<DriftHistorySnapshot>) -> String {
     // Serialization of text, numbers and names cannot fail.
-    serde_json::to_string(&Entry { before, ..entry }).unwrap_or_default()
+    serde_json::to_string(&DriftHistoryEntry { before, ..entry }).unwrap_or_default()
 }

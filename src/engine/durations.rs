@@ -2,7 +2,7 @@
 
 use super::event::StepResult;
 use super::history::read;
-use super::report::{HostReport, Report};
+use super::report::{HostReport, RunReport};
 use crate::model::StepId;
 use crate::state;
 use camino::Utf8Path;
@@ -30,12 +30,12 @@ impl PastDurations {
         let small = own.filter(|run| {
             ["report.json", "journal.ndjson"].iter().all(|file| size(&run.path.join(file)) <= MOST_BYTES)
         });
-        let reports: Vec<Report> = small.take(RUNS).filter_map(|run| Some(read(run).ok()?.report)).collect();
+        let reports: Vec<RunReport> = small.take(RUNS).filter_map(|run| Some(read(run).ok()?.report)).collect();
         Self::of(&reports)
     }
 
     /// Computes the durations from reports.
-    pub fn of(reports: &[Report]) -> Self {
+    pub fn of(reports: &[RunReport]) -> Self {
         let mut steps: HashMap<StepId, Vec<Duration>> = HashMap::new();
         let mut reboots = Vec::new();
         for host in reports.iter().flat_map(|report| &report.hosts) {
@@ -76,9 +76,9 @@ fn size(path: &Utf8Path) -> u64 {
 mod tests {
     use super::*;
     use crate::engine::report::StepReport;
-    use crate::engine::{Event, Rebooted};
-    use crate::model::{HostName, Outcome};
-    use crate::state::{RunInfo, Store};
+    use crate::engine::{CompletedReboot, Event};
+    use crate::model::{HostName, HostOutcome};
+    use crate::state::{RunInfo, StateStore};
 
     fn step(name: &str, result: StepResult, ms: u64) -> StepReport {
         StepReport {
@@ -92,14 +92,14 @@ mod tests {
         }
     }
 
-    fn report(steps: Vec<StepReport>, reboots: &[u64]) -> Report {
-        let reboot = |s: &u64| Rebooted { from: "a".into(), to: "b".into(), took: Duration::from_secs(*s) };
+    fn report(steps: Vec<StepReport>, reboots: &[u64]) -> RunReport {
+        let reboot = |s: &u64| CompletedReboot { from: "a".into(), to: "b".into(), took: Duration::from_secs(*s) };
         let host = HostReport {
             steps,
             reboots: reboots.iter().map(reboot).collect(),
-            ..crate::engine::host::empty(&HostName::new("n1"), Outcome::Changed, "".into())
+            ..crate::engine::host::empty(&HostName::new("n1"), HostOutcome::Changed, "".into())
         };
-        Report {
+        RunReport {
             version: 1,
             run: "r".into(),
             verb: "apply".into(),
@@ -143,10 +143,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = Utf8Path::from_path(dir.path()).unwrap();
         let info = |cluster: &str| RunInfo { version: 1, cluster: cluster.into(), ..RunInfo::default() };
-        let whole = Store::new(state, "c").begin("20260101T000000-a").unwrap();
+        let whole = StateStore::new(state, "c").begin("20260101T000000-a").unwrap();
         whole.write("run.json", &info("c")).unwrap();
         whole.write("report.json", &report(vec![step("a", StepResult::Changed, 100)], &[])).unwrap();
-        let mut killed = Store::new(state, "c").begin("20260102T000000-b").unwrap();
+        let mut killed = StateStore::new(state, "c").begin("20260102T000000-b").unwrap();
         killed.write("run.json", &info("c")).unwrap();
         let finished = Event::StepFinished {
             host: HostName::new("n1"),
@@ -157,10 +157,10 @@ mod tests {
             took: Duration::from_millis(40),
         };
         killed.append(&finished).unwrap();
-        let other = Store::new(state, "other").begin("20260103T000000-c").unwrap();
+        let other = StateStore::new(state, "other").begin("20260103T000000-c").unwrap();
         other.write("run.json", &info("other")).unwrap();
         other.write("report.json", &report(vec![step("c", StepResult::Changed, 100)], &[])).unwrap();
-        let broken = Store::new(state, "c").begin("20260104T000000-d").unwrap();
+        let broken = StateStore::new(state, "c").begin("20260104T000000-d").unwrap();
         broken.write("run.json", &info("c")).unwrap();
         broken.write("report.json", &"not a report").unwrap();
         let past = PastDurations::read(state, "c");

@@ -1,8 +1,8 @@
 //! Events of a run: one closed type for all writers.
 
-use crate::model::{HostName, Outcome, StepId, Untrusted};
-use crate::plan::{CheckRun, Unreachable};
-use crate::resource::Change;
+use crate::model::{HostName, HostOutcome, StepId, UntrustedText};
+use crate::plan::{CheckRun, UnreachableReason};
+use crate::resource::AttributeChange;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -18,9 +18,9 @@ pub enum Event {
     /// The host was observed.
     Observed { host: HostName, trips: u32, took: Duration },
     /// The host could not be reached.
-    Unreachable { host: HostName, why: Unreachable },
+    Unreachable { host: HostName, why: UnreachableReason },
     /// A read is retried after a transport error.
-    Retrying { host: HostName, why: Untrusted, attempt: u32 },
+    Retrying { host: HostName, why: UntrustedText, attempt: u32 },
     /// A command starts on `hosts`.
     ExecStarted { hosts: usize },
     /// The apply starts on `hosts`, with `steps` steps to run in total.
@@ -30,34 +30,34 @@ pub enum Event {
     /// Hosts wait until the canaries are done.
     AwaitingCanaries { hosts: Vec<HostName>, canaries: Vec<HostName> },
     /// A job of an earlier run is still active on the host, and the run waits for it. `step` is set if known.
-    Reattached { host: HostName, step: Option<StepId>, what: Untrusted },
+    Reattached { host: HostName, step: Option<StepId>, what: UntrustedText },
     /// The host waits for a dependency on other hosts (a barrier, `one` on another host).
-    Waiting { host: HostName, step: StepId, what: Untrusted },
+    Waiting { host: HostName, step: StepId, what: UntrustedText },
     /// A step starts.
-    StepStarted { host: HostName, step: StepId, title: Untrusted, long: bool },
+    StepStarted { host: HostName, step: StepId, title: UntrustedText, long: bool },
     /// The commands of a step that is about to run, with secrets masked.
-    StepCommands { host: HostName, step: StepId, script: Untrusted },
+    StepCommands { host: HostName, step: StepId, script: UntrustedText },
     /// The output of a step's commands.
-    StepPrinted { host: HostName, step: StepId, output: Untrusted },
+    StepPrinted { host: HostName, step: StepId, output: UntrustedText },
     /// A line of a long step's output.
-    StepOutput { host: HostName, step: StepId, line: Untrusted },
+    StepOutput { host: HostName, step: StepId, line: UntrustedText },
     /// Progress of an artifact's download, in bytes.
-    Fetching { what: Untrusted, done: u64, total: Option<u64> },
+    Fetching { what: UntrustedText, done: u64, total: Option<u64> },
     /// An artifact was downloaded.
-    Fetched { what: Untrusted, bytes: u64, took: Duration },
+    Fetched { what: UntrustedText, bytes: u64, took: Duration },
     /// Progress of an artifact's transfer to a host, in bytes.
     Sending { host: HostName, step: StepId, done: u64, total: u64 },
     /// A step finished.
     StepFinished {
         host: HostName,
         step: StepId,
-        title: Untrusted,
+        title: UntrustedText,
         result: StepResult,
-        changes: Vec<Change>,
+        changes: Vec<AttributeChange>,
         took: Duration,
     },
     /// A verification of the cluster does not pass yet: the reason. It is evaluated again.
-    AwaitingVerification { host: HostName, recipe: String, name: String, why: Untrusted },
+    AwaitingVerification { host: HostName, recipe: String, name: String, why: UntrustedText },
     /// A verification finished.
     Verified {
         host: HostName,
@@ -69,35 +69,35 @@ pub enum Event {
         check: Option<CheckRun>,
     },
     /// A host is done.
-    HostFinished { host: HostName, outcome: Outcome, reason: Untrusted },
+    HostFinished { host: HostName, outcome: HostOutcome, reason: UntrustedText },
     /// A host's window waits for its wave or for a free place.
     AwaitingWindow { host: HostName, wave: usize },
     /// Processes hold the host's devices; the window waits for them.
-    Busy { host: HostName, holders: Vec<Untrusted> },
+    Busy { host: HostName, holders: Vec<UntrustedText> },
     /// The host is taken out of service.
     WindowOpened { host: HostName, stops: Vec<String> },
     /// The host is back in service.
     WindowClosed { host: HostName },
     /// The host stays out of service: its window is left open.
-    WindowLeftOpen { host: HostName, why: Untrusted },
+    WindowLeftOpen { host: HostName, why: UntrustedText },
     /// The window of a host does not open, and its changes are not made.
-    WindowShut { host: HostName, why: Untrusted },
+    WindowShut { host: HostName, why: UntrustedText },
     /// The state of the host's Kubernetes node changed.
-    Node { host: HostName, node: Untrusted, news: NodeNews },
+    Node { host: HostName, node: UntrustedText, news: NodeDrainEvent },
     /// The host is about to reboot for `steps`.
     Rebooting { host: HostName, steps: Vec<StepId> },
     /// The host has rebooted.
-    Rebooted { host: HostName, reboot: Rebooted },
+    Rebooted { host: HostName, reboot: CompletedReboot },
     /// Processes that held the host's devices were evicted, as the user requested.
-    Evicted { host: HostName, holders: Vec<Untrusted>, why: String },
+    Evicted { host: HostName, holders: Vec<UntrustedText>, why: String },
     /// The user requested a stop: running steps are finished first.
     Stopping { in_flight: Vec<(HostName, StepId)> },
     /// The user requested a second stop: forge exits now; running jobs on hosts continue.
     Detached { in_flight: Vec<(HostName, StepId)> },
     /// The history cannot be written on this machine; the run continues.
-    NoHistory { why: Untrusted },
+    NoHistory { why: UntrustedText },
     /// An object with the cluster's records was moved to another namespace.
-    RecordsMoved { host: HostName, object: Untrusted },
+    RecordsMoved { host: HostName, object: UntrustedText },
     /// The failure budget is used up; hosts that have not started are skipped.
     BudgetSpent { failed: usize, allowed: usize },
 }
@@ -105,16 +105,16 @@ pub enum Event {
 /// A change of a Kubernetes node's state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum NodeNews {
+pub enum NodeDrainEvent {
     /// The host is declared to be a node but is not one: nothing is drained.
     Absent,
     /// Pods cannot be evicted yet, each with the reason.
-    Waits { pods: Vec<Untrusted> },
+    Waits { pods: Vec<UntrustedText> },
     /// The node is cordoned, and `pods` were evicted. `cordoned` says whether forge cordoned it rather than another
     /// user before.
     Drained { pods: usize, cordoned: bool },
     /// The node is not uncordoned yet: its missing declared resources.
-    Lacks { what: Vec<Untrusted> },
+    Lacks { what: Vec<UntrustedText> },
     /// The node is released; `cordoned` says that it stays cordoned because another user cordoned it.
     Returned { cordoned: bool },
 }
@@ -122,7 +122,7 @@ pub enum NodeNews {
 /// A run's changes to the host's Kubernetes node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DrainedNode {
-    pub name: Untrusted,
+    pub name: UntrustedText,
     /// Pods that were evicted.
     pub pods: usize,
     /// Whether the node was released by the end.
@@ -131,23 +131,23 @@ pub struct DrainedNode {
 
 impl DrainedNode {
     /// Returns the summary after one more event.
-    pub(super) fn after(before: Option<Self>, name: Untrusted, news: &NodeNews) -> Option<Self> {
+    pub(super) fn after(before: Option<Self>, name: UntrustedText, news: &NodeDrainEvent) -> Option<Self> {
         let pods = before.as_ref().map_or(0, |before| before.pods);
         match news {
-            NodeNews::Absent | NodeNews::Waits { .. } | NodeNews::Lacks { .. } => before,
-            NodeNews::Drained { pods, .. } => Some(Self { name, pods: *pods, returned: false }),
-            NodeNews::Returned { .. } => Some(Self { name, pods, returned: true }),
+            NodeDrainEvent::Absent | NodeDrainEvent::Waits { .. } | NodeDrainEvent::Lacks { .. } => before,
+            NodeDrainEvent::Drained { pods, .. } => Some(Self { name, pods: *pods, returned: false }),
+            NodeDrainEvent::Returned { .. } => Some(Self { name, pods, returned: true }),
         }
     }
 }
 
 /// A reboot, as observed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Rebooted {
+pub struct CompletedReboot {
     /// The boot id before.
-    pub from: Untrusted,
+    pub from: UntrustedText,
     /// The boot id that was read over a new session.
-    pub to: Untrusted,
+    pub to: UntrustedText,
     pub took: Duration,
 }
 
@@ -158,35 +158,35 @@ pub enum StepResult {
     /// Changed and verified.
     Changed,
     /// Already matched when its turn came.
-    AlreadyOk { reason: Untrusted },
+    AlreadyOk { reason: UntrustedText },
     /// Configured; waits for a reload or reboot.
-    Pending { reason: Untrusted },
+    Pending { reason: UntrustedText },
     /// Cannot run on this host.
-    Blocked { class: crate::model::BlockClass, reason: Untrusted },
+    Blocked { class: crate::model::BlockClass, reason: UntrustedText },
     /// Could not be evaluated.
-    Unknown { reason: Untrusted },
+    Unknown { reason: UntrustedText },
     /// A precondition changed since the plan.
-    Stale { reason: Untrusted },
+    Stale { reason: UntrustedText },
     /// Its commands failed, or the state does not match after them.
-    Failed { failure: Failure },
+    Failed { failure: StepFailure },
     /// A dependency is missing.
-    Skipped { reason: Untrusted },
+    Skipped { reason: UntrustedText },
     /// Deferred by the user's limits: hours or disruption class.
-    Held { reason: Untrusted },
+    Held { reason: UntrustedText },
     /// Its `when` is false on this host.
-    NotApplicable { reason: Untrusted },
+    NotApplicable { reason: UntrustedText },
     /// The run was stopped before its turn.
     Cancelled,
 }
 
 /// Why a step failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Failure {
+pub struct StepFailure {
     /// A lowercase fragment: `exit status 100`, `still differs after the change`.
-    pub why: Untrusted,
+    pub why: UntrustedText,
     /// The last lines of the host's output.
-    pub tail: Untrusted,
-    pub hint: Option<Untrusted>,
+    pub tail: UntrustedText,
+    pub hint: Option<UntrustedText>,
     /// Path of the whole log on the host, for long steps.
     pub log: Option<String>,
     /// Whether a required artifact is not available or does not match its declaration.
@@ -200,17 +200,17 @@ pub struct Failure {
 pub enum VerifyResult {
     Held,
     Failed {
-        reason: Untrusted,
+        reason: UntrustedText,
     },
     /// Could not be evaluated; counts as failed.
     Unknown {
-        reason: Untrusted,
+        reason: UntrustedText,
     },
     /// Not evaluated, as its recipe did not succeed.
     Skipped {
-        reason: Untrusted,
+        reason: UntrustedText,
     },
     NotApplicable {
-        reason: Untrusted,
+        reason: UntrustedText,
     },
 }

@@ -3,15 +3,15 @@
 //! Does not take the host's writer lock: most commands only read and must work during a run. The command needs no space
 //! on the host's disk: a full disk is a common reason for inspecting a host.
 
-use super::cancel::{Cancel, Stop};
+use super::cancel::{CancelSignal, StopLevel};
 use super::event::Event;
-use super::glance::Asked;
-use super::link::{Done, Link, reason};
-use super::run::{Events, Options};
+use super::glance::ObservationSession;
+use super::link::{HostScriptOutput, HostSession, reason};
+use super::run::{EventSender, RunOptions};
 use crate::config::Project;
-use crate::model::{ExitCode, HostName, Outcome, SecretStore, Untrusted};
-use crate::script::Fragment;
-use crate::transport::{ErrorKind, TransportError};
+use crate::model::{ExitCode, HostName, HostOutcome, SecretStore, UntrustedText};
+use crate::script::ShellFragment;
+use crate::transport::{TransportError, TransportErrorKind};
 use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// The command to run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Command {
+pub enum ExecCommand {
     /// A program with its arguments, each passed on as typed.
     Words(Vec<String>),
     /// Text for `sh -c`.
@@ -30,9 +30,9 @@ pub enum Command {
 /// The result of a command on all hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ExecReport {
-    pub command: Command,
+    pub command: ExecCommand,
     /// In the order of the inventory.
-    pub hosts: Vec<ExecHost>,
+    pub hosts: Vec<ExecHostResult>,
     /// Hosts that are sandboxes, not machines.
     pub simulated: Vec<HostName>,
     pub interrupted: bool,
@@ -41,19 +41,19 @@ pub struct ExecReport {
 
 /// The result on one host.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct ExecHost {
+pub struct ExecHostResult {
     pub host: HostName,
     /// `ok`, `failed`, `unreachable` or `cancelled`.
-    pub outcome: Outcome,
+    pub outcome: HostOutcome,
     /// The exit status, 128 + n for signal n; `None` if the command did not end by itself.
     pub status: Option<i32>,
-    pub stdout: Untrusted,
-    pub stderr: Untrusted,
+    pub stdout: UntrustedText,
+    pub stderr: UntrustedText,
     /// Bytes of output before the part that is kept.
     pub left_out: u64,
     /// Why the command did not run or did not finish, if that is so.
-    pub reason: Untrusted,
-    pub hint: Option<Untrusted>,
+    pub reason: UntrustedText,
+    pub hint: Option<UntrustedText>,
     pub took: Duration,
 }
 
@@ -66,10 +66,10 @@ const GRACE: Duration = Duration::from_secs(15);
 impl ExecReport {
     /// Returns the exit code for the hosts' results.
     pub fn exit_code(&self) -> ExitCode {
-        let of_host = |host: &ExecHost| match host.outcome {
-            Outcome::Ok => ExitCode::Done,
-            Outcome::Unreachable => ExitCode::Unreachable,
-            Outcome::Cancelled => ExitCode::Interrupted,
+        let of_host = |host: &ExecHostResult| match host.outcome {
+            HostOutcome::Ok => ExitCode::Done,
+            HostOutcome::Unreachable => ExitCode::Unreachable,
+            HostOutcome::Cancelled => ExitCode::Interrupted,
             _ => ExitCode::HostsFailed,
         };
         let interrupted = self.interrupted.then_some(ExitCode::Interrupted);
@@ -77,7 +77,7 @@ impl ExecReport {
     }
 
     /// Returns the number of hosts with that outcome.
-    pub fn count(&self, outcome: Outcome) -> usize {
+    pub fn count(&self, outcome: HostOutcome) -> usize {
         self.hosts.iter().filter(|host| host.outcome == outcome).count()
     }
 }
@@ -87,36 +87,37 @@ impl ExecReport {
 pub async fn exec(
     project: &Project,
     hosts: &[HostName],
-    command: &Command,
-    options: &Options,
-    events: &Events,
-    cancel: &Cancel,
+    command: &ExecCommand,
+    options: &RunOptions,
+    events: &EventSender,
+    cancel: &CancelSignal,
 ) -> ExecReport {
     let began = Instant::now();
-    let run = Exec { project, command, options, events, cancel };
+    let run = ExecRun { project, command, options, events, cancel };
     run.say(Event::ExecStarted { hosts: hosts.len() });
     let turns = hosts.iter().cloned().enumerate().map(|(at, host)| run.turn(at, host));
     let window = options.parallel.max(1);
-    let mut done: Vec<(usize, ExecHost)> = futures_util::stream::iter(turns).buffer_unordered(window).collect().await;
+    let mut done: Vec<(usize, ExecHostResult)> =
+        futures_util::stream::iter(turns).buffer_unordered(window).collect().await;
     done.sort_by_key(|(at, _)| *at);
     ExecReport {
         command: command.clone(),
         hosts: done.into_iter().map(|(_, host)| host).collect(),
         simulated: hosts.iter().filter(|host| project.is_simulated(host)).cloned().collect(),
-        interrupted: cancel.level() > Stop::No,
+        interrupted: cancel.level() > StopLevel::No,
         took: began.elapsed(),
     }
 }
 
-struct Exec<'a> {
+struct ExecRun<'a> {
     project: &'a Project,
-    command: &'a Command,
-    options: &'a Options,
-    events: &'a Events,
-    cancel: &'a Cancel,
+    command: &'a ExecCommand,
+    options: &'a RunOptions,
+    events: &'a EventSender,
+    cancel: &'a CancelSignal,
 }
 
-impl Exec<'_> {
+impl ExecRun<'_> {
     fn say(&self, event: Event) {
         // Sending fails only when the receiver is gone, shortly before the process ends.
         let _ = self.events.send(event);
@@ -126,33 +127,33 @@ impl Exec<'_> {
         self.options.timeout.unwrap_or(EXEC_LIMIT)
     }
 
-    async fn turn(&self, at: usize, host: HostName) -> (usize, ExecHost) {
+    async fn turn(&self, at: usize, host: HostName) -> (usize, ExecHostResult) {
         let began = Instant::now();
         let mut done = match self.cancel.level() {
-            Stop::No => self.host(&host).await,
-            _ => bare(&host, Outcome::Cancelled, "the run was stopped before its turn"),
+            StopLevel::No => self.host(&host).await,
+            _ => bare(&host, HostOutcome::Cancelled, "the run was stopped before its turn"),
         };
         done.took = began.elapsed();
         let reason = match (done.status, done.outcome) {
-            (Some(status), Outcome::Failed) => format!("exit status {status}").into(),
+            (Some(status), HostOutcome::Failed) => format!("exit status {status}").into(),
             _ => done.reason.clone(),
         };
         self.say(Event::HostFinished { host, outcome: done.outcome, reason });
         (at, done)
     }
 
-    async fn host(&self, host: &HostName) -> ExecHost {
+    async fn host(&self, host: &HostName) -> ExecHostResult {
         self.say(Event::Connecting { host: host.clone() });
         tokio::select! {
             done = self.reached(host) => done.unwrap_or_else(|error| failed(host, &error)),
-            () = self.cancel.reached(Stop::Detach) => {
-                bare(host, Outcome::Cancelled, "forge exited before the command finished; it may still be running")
+            () = self.cancel.reached(StopLevel::Detach) => {
+                bare(host, HostOutcome::Cancelled, "forge exited before the command finished; it may still be running")
             }
         }
     }
 
-    async fn reached(&self, host: &HostName) -> Result<ExecHost, TransportError> {
-        let link = Link::open(self.project, self.options, host, &self.project.secrets).await?;
+    async fn reached(&self, host: &HostName) -> Result<ExecHostResult, TransportError> {
+        let link = HostSession::open(self.project, self.options, host, &self.project.secrets).await?;
         let body = body(self.command, self.limit());
         let done = link.run(body, self.limit() + GRACE, &self.project.secrets).await;
         link.close().await;
@@ -160,13 +161,13 @@ impl Exec<'_> {
     }
 }
 
-fn ended(host: &HostName, done: Done, limit: Duration, secrets: &SecretStore) -> ExecHost {
-    let Done { finished, token } = done;
-    let text = |bytes: &[u8]| Untrusted::new(secrets.scrub(&String::from_utf8_lossy(bytes)));
+fn ended(host: &HostName, done: HostScriptOutput, limit: Duration, secrets: &SecretStore) -> ExecHostResult {
+    let HostScriptOutput { finished, token } = done;
+    let text = |bytes: &[u8]| UntrustedText::new(secrets.scrub(&String::from_utf8_lossy(bytes)));
     let stderr = finished.stderr.strip_suffix(format!("{} stopped", token.as_str()).as_bytes());
     let late = stderr.is_some();
-    let outcome = if finished.status == 0 { Outcome::Ok } else { Outcome::Failed };
-    ExecHost {
+    let outcome = if finished.status == 0 { HostOutcome::Ok } else { HostOutcome::Failed };
+    ExecHostResult {
         status: (!late).then_some(finished.status),
         stdout: text(&finished.stdout),
         stderr: text(stderr.unwrap_or(&finished.stderr)),
@@ -182,23 +183,23 @@ fn stopped(limit: Duration) -> String {
 
 /// Reports a host after a failure. A host that was reached counts as failed; the reason says whether the command may
 /// have run.
-fn failed(host: &HostName, error: &TransportError) -> ExecHost {
-    let began = error.sent_anything || error.kind == ErrorKind::Timeout;
+fn failed(host: &HostName, error: &TransportError) -> ExecHostResult {
+    let began = error.sent_anything || error.kind == TransportErrorKind::Timeout;
     let why = reason(error);
     let (outcome, why) = match began {
-        true => (Outcome::Failed, format!("{}; the command may have run", why.raw())),
-        false => (Outcome::Unreachable, why.raw().to_owned()),
+        true => (HostOutcome::Failed, format!("{}; the command may have run", why.raw())),
+        false => (HostOutcome::Unreachable, why.raw().to_owned()),
     };
-    ExecHost { hint: error.hint.as_deref().map(Untrusted::from), ..bare(host, outcome, &why) }
+    ExecHostResult { hint: error.hint.as_deref().map(UntrustedText::from), ..bare(host, outcome, &why) }
 }
 
-fn bare(host: &HostName, outcome: Outcome, reason: &str) -> ExecHost {
-    ExecHost {
+fn bare(host: &HostName, outcome: HostOutcome, reason: &str) -> ExecHostResult {
+    ExecHostResult {
         host: host.clone(),
         outcome,
         status: None,
-        stdout: Untrusted::default(),
-        stderr: Untrusted::default(),
+        stdout: UntrustedText::default(),
+        stderr: UntrustedText::default(),
         left_out: 0,
         reason: reason.into(),
         hint: None,
@@ -221,12 +222,12 @@ command -v timeout >/dev/null 2>&1 || { "$@"; return; }
 return "${forge_s:-124}"
 "#;
 
-fn body(command: &Command, limit: Duration) -> Fragment {
-    let run = Fragment::new().code("forge_exec() {\n").code(RUN).code("}\nforge_exec");
+fn body(command: &ExecCommand, limit: Duration) -> ShellFragment {
+    let run = ShellFragment::new().code("forge_exec() {\n").code(RUN).code("}\nforge_exec");
     let run = run.number(limit.as_secs_f64().ceil() as u64);
     match command {
-        Command::Words(words) => words.iter().fold(run, |run, word| run.word(word)),
-        Command::Shell(text) => run.code(" sh -c").word(text),
+        ExecCommand::Words(words) => words.iter().fold(run, |run, word| run.word(word)),
+        ExecCommand::Shell(text) => run.code(" sh -c").word(text),
     }
 }
 

@@ -1,17 +1,22 @@
 //! Publishes the exports of steps during a run.
 
-use super::group::Group;
+use super::group::HostStepGroup;
 use super::host::HostRun;
 use crate::model::{HostName, StepId};
-use crate::plan::{Turn, exported, read_turn};
+use crate::plan::{StepInstance, exported, read_turn};
 use std::collections::BTreeSet;
 
 /// Publishes the exports of those turns of a group that succeeded (`through`): values read from the host, and the
 /// stdout of actions.
-pub(super) fn publish(host: &HostRun<'_>, group: &Group, through: &BTreeSet<StepId>, stdout: &[(StepId, String)]) {
+pub(super) fn publish(
+    host: &HostRun<'_>,
+    group: &HostStepGroup,
+    through: &BTreeSet<StepId>,
+    stdout: &[(StepId, String)],
+) {
     let snapshot = host.run.board.shared();
     let Some(case) = host.run.case(&snapshot, host.host(), &host.seen) else { return };
-    let turns: Vec<Turn<'_>> = case
+    let turns: Vec<StepInstance<'_>> = case
         .turns()
         .into_iter()
         .filter(|turn| group.steps.contains(&turn.index) && !turn.step.exports.is_empty())
@@ -30,7 +35,7 @@ pub(super) fn publish(host: &HostRun<'_>, group: &Group, through: &BTreeSet<Step
     });
 }
 
-fn put_stdout(turn: &Turn<'_>, host: &HostName, text: &str, shared: &mut super::board::Shared) {
+fn put_stdout(turn: &StepInstance<'_>, host: &HostName, text: &str, shared: &mut super::board::SharedValues) {
     for (name, export) in turn.step.exports.iter().filter(|(_, export)| export.stdout) {
         let value = exported(export, &turn.expanded.id, host, text.to_owned(), &mut shared.secrets);
         shared.published.put(turn, name, host, Some(value));

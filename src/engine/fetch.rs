@@ -2,15 +2,20 @@
 
 use super::charts::{chart_to_fetch, fetch_charts};
 use super::event::Event;
-use super::fetched::{ArtifactLine, ComputedDigest, FetchReport, Had, Users};
-use super::observe::Observed;
-use super::progress::Pace;
-use super::run::{Events, Options};
-use crate::artifact::{Artifact, FetchError, Fetched, FetchedDigest, Lock, Sha256, Source, Told, lock_path};
-use crate::config::{Expander, Exports, FactSource, Known, Project, State, WrittenValues};
-use crate::model::{HostName, SecretStore, StepId, Untrusted};
-use crate::plan::{Case, Plan};
-use crate::probe::ChartAsked;
+use super::fetched::{ArtifactFetchState, ArtifactReport, ArtifactUsers, ComputedDigest, FetchReport};
+use super::observe::ObservedHosts;
+use super::progress::TransferThrottle;
+use super::run::{EventSender, RunOptions};
+use crate::artifact::{
+    Artifact, ArtifactLockFile, ArtifactSource, DownloadProgressFn, FetchError, FetchedArtifact, FetchedDigest,
+    Sha256Digest, lock_path,
+};
+use crate::config::{
+    ExpansionInputs, ExpansionState, ExportedValues, FactSource, Project, StepExpander, WrittenValues,
+};
+use crate::model::{HostName, SecretStore, StepId, UntrustedText};
+use crate::plan::{HostContext, Plan};
+use crate::probe::ChartQuery;
 use futures_util::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,14 +26,14 @@ const AT_ONCE: usize = 4;
 
 /// The declared artifacts and charts, without duplicates.
 #[derive(Default)]
-struct Declared {
-    artifacts: Wanted,
-    charts: BTreeMap<ChartAsked, Users>,
+struct DeclaredDownloads {
+    artifacts: WantedArtifacts,
+    charts: BTreeMap<ChartQuery, ArtifactUsers>,
     /// Steps whose artifacts are not known without an observation of their hosts.
     open: BTreeSet<StepId>,
 }
 
-type Wanted = BTreeMap<(Source, Sha256), (Artifact, Users)>;
+type WantedArtifacts = BTreeMap<(ArtifactSource, Sha256Digest), (Artifact, ArtifactUsers)>;
 
 /// Fetches the artifacts that the steps of `hosts` declare and verifies those in the cache. `project` is loaded in
 /// learning mode: undeclared digests are computed from the downloads. With `lock`, they are written to the inventory's
@@ -39,11 +44,11 @@ type Wanted = BTreeMap<(Source, Sha256), (Artifact, Users)>;
 pub async fn fetch(
     project: &Project,
     hosts: &[HostName],
-    options: &Options,
+    options: &RunOptions,
     lock: bool,
-    events: &Events,
+    events: &EventSender,
 ) -> Result<FetchReport, String> {
-    let Declared { artifacts: wanted, charts, open } = declared(project, hosts, options);
+    let DeclaredDownloads { artifacts: wanted, charts, open } = declared(project, hosts, options);
     let secrets = Arc::new(project.secrets.clone());
     let each = wanted.into_values().map(|(artifact, users)| {
         let secrets = secrets.clone();
@@ -61,19 +66,19 @@ pub async fn fetch(
 }
 
 /// Collects the artifacts and charts declared on hosts.
-fn declared(project: &Project, hosts: &[HostName], options: &Options) -> Declared {
-    let expander = Expander::new(project);
-    let exports = Exports::new();
-    let known = Known { facts: FactSource::NotYet, exports: &exports };
+fn declared(project: &Project, hosts: &[HostName], options: &RunOptions) -> DeclaredDownloads {
+    let expander = StepExpander::new(project);
+    let exports = ExportedValues::new();
+    let known = ExpansionInputs { facts: FactSource::NotYet, exports: &exports };
     let mut written = WrittenValues::new(project);
-    let mut all = Declared::default();
+    let mut all = DeclaredDownloads::default();
     for host in hosts.iter().filter_map(|name| project.hosts.get(name)) {
         let own = project.instances.get(&host.name).into_iter().flatten();
         let steps = own.flat_map(|instance| instance.recipe.steps.iter().map(move |step| (instance, step)));
         for (instance, step) in steps.filter(|(i, step)| options.filter.admits(&i.recipe.name, &step.name)) {
             for turn in expander.expand(host, instance, step, &known).iter() {
                 match &turn.state {
-                    State::Resource(resource) => {
+                    ExpansionState::Resource(resource) => {
                         if let Some(chart) = chart_to_fetch(&**resource) {
                             let is_undeclared = chart.sha256.is_none();
                             let users = all.charts.entry(chart).or_default();
@@ -84,11 +89,11 @@ fn declared(project: &Project, hosts: &[HostName], options: &Options) -> Declare
                         }
                         let users = want(&mut all.artifacts, resource.artifact(), &turn.id, &host.name);
                         if let Some((artifact, users)) = users.filter(|(artifact, _)| artifact.sha256.is_unknown()) {
-                            let field = if matches!(artifact.source, Source::File(_)) { "file" } else { "url" };
+                            let field = if matches!(artifact.source, ArtifactSource::File(_)) { "file" } else { "url" };
                             users.places.extend(written.place_of_field(instance, step, field));
                         }
                     }
-                    State::Deferred(deferred) if matches!(deferred.kind, "artifact" | "helm_release") => {
+                    ExpansionState::Deferred(deferred) if matches!(deferred.kind, "artifact" | "helm_release") => {
                         all.open.insert(turn.id.clone());
                     }
                     _ => {}
@@ -100,14 +105,14 @@ fn declared(project: &Project, hosts: &[HostName], options: &Options) -> Declare
 }
 
 fn want<'w>(
-    wanted: &'w mut Wanted,
+    wanted: &'w mut WantedArtifacts,
     artifact: Option<&Artifact>,
     step: &StepId,
     host: &HostName,
-) -> Option<&'w mut (Artifact, Users)> {
+) -> Option<&'w mut (Artifact, ArtifactUsers)> {
     let artifact = artifact?;
     let key = (artifact.source.clone(), artifact.sha256.clone());
-    let entry = wanted.entry(key).or_insert_with(|| (artifact.clone(), Users::default()));
+    let entry = wanted.entry(key).or_insert_with(|| (artifact.clone(), ArtifactUsers::default()));
     entry.1.steps.insert(step.clone());
     entry.1.hosts.insert(host.clone());
     Some(entry)
@@ -115,9 +120,9 @@ fn want<'w>(
 
 async fn one(
     artifact: &Artifact,
-    options: &Options,
+    options: &RunOptions,
     secrets: &SecretStore,
-    events: &Events,
+    events: &EventSender,
 ) -> Result<FetchedDigest, FetchError> {
     let (depot, told) = (&options.depot, told(&artifact.source.name(), events));
     let began = Instant::now();
@@ -127,7 +132,7 @@ async fn one(
             depot.checked(artifact, secrets, &told).await.map(|fetched| FetchedDigest { fetched, source_url: None })
         }
     };
-    if let Ok(FetchedDigest { fetched: Fetched { held, new: true }, .. }) = &had {
+    if let Ok(FetchedDigest { fetched: FetchedArtifact { held, new: true }, .. }) = &had {
         let (what, bytes) = (artifact.source.name().into(), held.bytes);
         // Sending fails only when the receiver is gone, shortly before the process ends.
         let _ = events.send(Event::Fetched { what, bytes, took: began.elapsed() });
@@ -136,8 +141,8 @@ async fn one(
 }
 
 /// Returns the callback that reports a download's progress at a limited rate.
-pub(super) fn told(name: &str, events: &Events) -> Told {
-    let (name, events, pace) = (Untrusted::from(name), events.clone(), Mutex::new(Pace::default()));
+pub(super) fn told(name: &str, events: &EventSender) -> DownloadProgressFn {
+    let (name, events, pace) = (UntrustedText::from(name), events.clone(), Mutex::new(TransferThrottle::default()));
     Arc::new(move |done, total| {
         if pace.lock().unwrap_or_else(PoisonError::into_inner).due() {
             let _ = events.send(Event::Fetching { what: name.clone(), done, total });
@@ -145,19 +150,21 @@ pub(super) fn told(name: &str, events: &Events) -> Told {
     })
 }
 
-fn line(artifact: &Artifact, users: Users, had: Result<FetchedDigest, FetchError>) -> ArtifactLine {
-    let Users { steps, hosts, places } = users;
+fn line(artifact: &Artifact, users: ArtifactUsers, had: Result<FetchedDigest, FetchError>) -> ArtifactReport {
+    let ArtifactUsers { steps, hosts, places } = users;
     let learned = had.as_ref().ok().filter(|_| artifact.sha256.is_unknown());
     let computed = learned.map(|learned| computed(learned, places));
     let had = match had {
-        Ok(FetchedDigest { fetched: Fetched { held, new }, .. }) => {
+        Ok(FetchedDigest { fetched: FetchedArtifact { held, new }, .. }) => {
             let (sha256, bytes) = (held.sha256.to_string(), held.bytes);
-            if new { Had::New { sha256, bytes } } else { Had::Here { sha256, bytes } }
+            if new { ArtifactFetchState::New { sha256, bytes } } else { ArtifactFetchState::Here { sha256, bytes } }
         }
-        Err(error) => Had::Failed { why: error.message.into(), hint: error.hint.map(Untrusted::from) },
+        Err(error) => {
+            ArtifactFetchState::Failed { why: error.message.into(), hint: error.hint.map(UntrustedText::from) }
+        }
     };
     let (steps, hosts) = (steps.into_iter().collect(), hosts.into_iter().collect());
-    ArtifactLine { name: artifact.source.name(), steps, hosts, had, computed }
+    ArtifactReport { name: artifact.source.name(), steps, hosts, had, computed }
 }
 
 fn computed(learned: &FetchedDigest, places: BTreeSet<String>) -> ComputedDigest {
@@ -174,14 +181,14 @@ fn computed(learned: &FetchedDigest, places: BTreeSet<String>) -> ComputedDigest
 /// Writes computed digests into the lock file.
 fn note(
     project: &Project,
-    done: &[(Artifact, Users, Result<FetchedDigest, FetchError>)],
+    done: &[(Artifact, ArtifactUsers, Result<FetchedDigest, FetchError>)],
 ) -> Result<Option<String>, String> {
     let learned: Vec<_> = done.iter().filter(|(artifact, ..)| artifact.sha256.is_unknown()).collect();
     if learned.is_empty() {
         return Ok(None);
     }
     let path = lock_path(&project.inventory);
-    let mut lock = Lock::read(&path).map_err(|error| error.to_string())?;
+    let mut lock = ArtifactLockFile::read(&path).map_err(|error| error.to_string())?;
     for (artifact, _, had) in learned {
         if let Ok(learned) = had {
             lock.note(&artifact.source, project.root(), &learned.fetched.held.sha256);
@@ -195,10 +202,10 @@ fn note(
 pub async fn provision(
     project: &Project,
     plan: &Plan,
-    observed: &Observed,
-    options: &Options,
-    events: &Events,
-) -> Vec<ArtifactLine> {
+    observed: &ObservedHosts,
+    options: &RunOptions,
+    events: &EventSender,
+) -> Vec<ArtifactReport> {
     let secrets = Arc::new(observed.secrets.clone());
     let each = needed(project, plan, observed, options).into_values().map(|(artifact, users)| {
         let secrets = secrets.clone();
@@ -208,21 +215,21 @@ pub async fn provision(
             had.err().map(|error| line(&artifact, users, Err(error)))
         }
     });
-    let done: Vec<Option<ArtifactLine>> = futures_util::stream::iter(each).buffered(AT_ONCE).collect().await;
+    let done: Vec<Option<ArtifactReport>> = futures_util::stream::iter(each).buffered(AT_ONCE).collect().await;
     done.into_iter().flatten().collect()
 }
 
 /// Collects the artifacts that changing steps send from the controller.
-fn needed(project: &Project, plan: &Plan, observed: &Observed, options: &Options) -> Wanted {
-    let expander = Expander::new(project);
+fn needed(project: &Project, plan: &Plan, observed: &ObservedHosts, options: &RunOptions) -> WantedArtifacts {
+    let expander = StepExpander::new(project);
     let ground = observed.ground(project, &expander, options);
-    let mut wanted = Wanted::new();
+    let mut wanted = WantedArtifacts::new();
     for host in plan.hosts.iter().filter(|host| host.acts()) {
         let seen = observed.seen.iter().find(|seen| seen.host == host.host && seen.stale.is_none());
-        let Some(case) = seen.and_then(|seen| Case::new(ground, &host.host, seen)) else { continue };
+        let Some(case) = seen.and_then(|seen| HostContext::new(ground, &host.host, seen)) else { continue };
         let acts: BTreeSet<&StepId> = host.steps.iter().filter(|s| sends(s)).map(|s| &s.id).collect();
         for turn in case.turns().iter().filter(|turn| acts.contains(&turn.expanded.id)) {
-            if let State::Resource(resource) = &turn.expanded.state {
+            if let ExpansionState::Resource(resource) = &turn.expanded.state {
                 let own = resource.artifact().filter(|a| !a.by_host || options.depot.is_offline());
                 want(&mut wanted, own, &turn.expanded.id, &host.host);
             }

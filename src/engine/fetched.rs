@@ -1,6 +1,6 @@
 //! The result of `fetch`: each artifact and chart with its users.
 
-use crate::model::{ExitCode, HostName, StepId, Untrusted};
+use crate::model::{ExitCode, HostName, StepId, UntrustedText};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -8,24 +8,24 @@ use std::collections::BTreeSet;
 /// The state of an artifact after a fetch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "state")]
-pub enum Had {
+pub enum ArtifactFetchState {
     /// Already in the cache, or a file of the inventory's tree.
     Here { sha256: String, bytes: u64 },
     /// Fetched by this run.
     New { sha256: String, bytes: u64 },
     /// Not available, or does not match its declaration.
-    Failed { why: Untrusted, hint: Option<Untrusted> },
+    Failed { why: UntrustedText, hint: Option<UntrustedText> },
 }
 
 /// One artifact with its users.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct ArtifactLine {
+pub struct ArtifactReport {
     /// Its URL, or its path.
     pub name: String,
     pub steps: Vec<StepId>,
     pub hosts: Vec<HostName>,
     #[serde(flatten)]
-    pub had: Had,
+    pub had: ArtifactFetchState,
     /// An undeclared digest, computed from the download.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub computed: Option<ComputedDigest>,
@@ -55,7 +55,7 @@ pub struct FetchReport {
     pub cluster: String,
     /// The folder of the cache.
     pub cache: String,
-    pub artifacts: Vec<ArtifactLine>,
+    pub artifacts: Vec<ArtifactReport>,
     /// Steps whose artifact depends on facts of hosts: `apply` fetches it.
     pub open: Vec<StepId>,
     /// The lock file, if digests were written into it.
@@ -74,20 +74,20 @@ impl FetchReport {
     }
 
     /// Returns the artifacts whose digest is neither in a step nor in the lock file.
-    pub fn undeclared(&self) -> impl Iterator<Item = &ArtifactLine> {
-        let is_needed = |line: &&ArtifactLine| line.computed.as_ref().is_some_and(|computed| !computed.optional);
+    pub fn undeclared(&self) -> impl Iterator<Item = &ArtifactReport> {
+        let is_needed = |line: &&ArtifactReport| line.computed.as_ref().is_some_and(|computed| !computed.optional);
         self.artifacts.iter().filter(move |line| self.lock.is_none() && is_needed(line))
     }
 
     /// Returns the artifacts that are not available.
-    pub fn failed(&self) -> impl Iterator<Item = &ArtifactLine> {
-        self.artifacts.iter().filter(|line| matches!(line.had, Had::Failed { .. }))
+    pub fn failed(&self) -> impl Iterator<Item = &ArtifactReport> {
+        self.artifacts.iter().filter(|line| matches!(line.had, ArtifactFetchState::Failed { .. }))
     }
 }
 
 /// The steps that use an artifact or a chart.
 #[derive(Default)]
-pub(super) struct Users {
+pub(super) struct ArtifactUsers {
     pub steps: BTreeSet<StepId>,
     pub hosts: BTreeSet<HostName>,
     /// Where its source is declared, if its digest is not.

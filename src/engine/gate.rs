@@ -1,16 +1,16 @@
 //! Dependencies: waits until the steps that a group needs are decided, on this host and on others.
 
-use super::cancel::Stop;
+use super::cancel::StopLevel;
 use super::event::Event;
-use super::group::Group;
+use super::group::HostStepGroup;
 use super::host::HostRun;
-use crate::graph::{Edge, StepIndex, Why};
-use crate::model::{HostName, Phase};
-use crate::plan::{Wait, above};
+use crate::graph::{DependencyKind, GraphEdge, StepIndex};
+use crate::model::{HostName, StepPhase};
+use crate::plan::{CrossHostWait, above};
 
 /// Why a group does not run.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Closed {
+pub(super) enum GateRefusal {
     /// A dependency failed: the reason, as a lowercase fragment.
     Lacks(String),
     /// The run was stopped during the wait.
@@ -22,7 +22,7 @@ impl HostRun<'_> {
     ///
     /// # Errors
     /// The group does not run.
-    pub(super) async fn gate(&self, group: &Group) -> Result<(), Closed> {
+    pub(super) async fn gate(&self, group: &HostStepGroup) -> Result<(), GateRefusal> {
         let graph = self.graph();
         for edge in group.steps.iter().flat_map(|index| graph.waits_for(*index)) {
             if group.steps.contains(&edge.from) {
@@ -35,52 +35,54 @@ impl HostRun<'_> {
     }
 
     /// Checks an edge between steps of this host. It is already decided, as a host's steps run one after the other.
-    fn gate_here(&self, edge: &Edge) -> Result<(), Closed> {
+    fn gate_here(&self, edge: &GraphEdge) -> Result<(), GateRefusal> {
         let phase = match (edge.why, edge.phase) {
-            (Why::After | Why::Restart | Why::Export | Why::Barrier, _) => return Ok(()),
-            (Why::Order, _) => Phase::Configured,
-            (Why::Needs, Phase::Verified) if self.same_recipe(edge) => Phase::Effective,
-            (Why::Needs, phase) => phase,
+            (DependencyKind::After | DependencyKind::Restart | DependencyKind::Export | DependencyKind::Barrier, _) => {
+                return Ok(());
+            }
+            (DependencyKind::Order, _) => StepPhase::Configured,
+            (DependencyKind::Needs, StepPhase::Verified) if self.same_recipe(edge) => StepPhase::Effective,
+            (DependencyKind::Needs, phase) => phase,
         };
         self.run.board.now(|standing| {
             let ran = |step| standing.of(step, self.host()).is_some();
             let Some(from) = above(self.graph(), edge, ran) else { return Ok(()) };
             match (standing.got_to(from, self.host(), phase), standing.unproven(from, self.host())) {
-                (Some(false), Some(why)) => Err(Closed::Lacks(format!("needs `{}`: {why}", self.name(from)))),
+                (Some(false), Some(why)) => Err(GateRefusal::Lacks(format!("needs `{}`: {why}", self.name(from)))),
                 (Some(false), None) => {
-                    Err(Closed::Lacks(format!("needs `{}`, which did not succeed", self.name(from))))
+                    Err(GateRefusal::Lacks(format!("needs `{}`, which did not succeed", self.name(from))))
                 }
                 (Some(true) | None, _) => Ok(()),
             }
         })
     }
 
-    fn same_recipe(&self, edge: &Edge) -> bool {
+    fn same_recipe(&self, edge: &GraphEdge) -> bool {
         let graph = &self.run.project.graph;
         graph.step(edge.from).recipe == graph.step(edge.to).recipe
     }
 
-    async fn gate_others(&self, edge: &Edge) -> Result<(), Closed> {
+    async fn gate_others(&self, edge: &GraphEdge) -> Result<(), GateRefusal> {
         let Some(wait) = self.run.spans.wait(self.host(), edge) else { return Ok(()) };
         let decided = match self.run.board.now(|s| s.all_got_to(wait.from, &wait.hosts, wait.phase)) {
             Some(decided) => decided,
-            None => self.wait_for(edge.to, &wait).await.ok_or(Closed::Stopped)?,
+            None => self.wait_for(edge.to, &wait).await.ok_or(GateRefusal::Stopped)?,
         };
         let (there, out): (Vec<_>, Vec<_>) = decided.into_iter().partition(|(_, got_there)| *got_there);
         let out: Vec<HostName> = out.into_iter().map(|(host, _)| host).collect();
         match wait.lacking(there.len(), &out) {
             // For a stopped run the missing dependency is not the reason.
-            Some(_) if self.run.cancel.level() > Stop::No => Err(Closed::Stopped),
+            Some(_) if self.run.cancel.level() > StopLevel::No => Err(GateRefusal::Stopped),
             Some(why) if why.starts_with("on ") => {
-                Err(Closed::Lacks(format!("needs `{}` {why}", self.name(wait.from))))
+                Err(GateRefusal::Lacks(format!("needs `{}` {why}", self.name(wait.from))))
             }
-            Some(why) => Err(Closed::Lacks(format!("needs `{}`: {why}", self.name(wait.from)))),
+            Some(why) => Err(GateRefusal::Lacks(format!("needs `{}`: {why}", self.name(wait.from)))),
             None => Ok(()),
         }
     }
 
     /// Returns the results of a step on other hosts; `None` if the run is stopped meanwhile.
-    async fn wait_for(&self, index: StepIndex, wait: &Wait) -> Option<Vec<(HostName, bool)>> {
+    async fn wait_for(&self, index: StepIndex, wait: &CrossHostWait) -> Option<Vec<(HostName, bool)>> {
         let what = format!("`{}` on {}", self.name(wait.from), hosts_text(&wait.hosts));
         self.run.say(Event::Waiting {
             host: self.host().clone(),
@@ -94,7 +96,7 @@ impl HostRun<'_> {
         let decided = tokio::select! {
             biased;
             decided = self.run.board.until(|s| s.all_got_to(wait.from, &wait.hosts, wait.phase)) => Some(decided),
-            () = self.run.cancel.reached(Stop::Finish) => None,
+            () = self.run.cancel.reached(StopLevel::Finish) => None,
         };
         if let Ok(permit) = self.run.window.acquire().await {
             permit.forget();

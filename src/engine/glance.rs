@@ -4,22 +4,22 @@
 //! lock, and cannot be converted into a `Link`.
 
 use super::api;
-use super::link::{Questions, Way, no_host, way};
-use super::run::Options;
+use super::link::{ObservationSettings, OpenedConnection, no_host, way};
+use super::run::RunOptions;
 use crate::config::Project;
 use crate::facts;
 use crate::kube;
 use crate::model::{HostName, SecretStore};
 use crate::probe::{self, Observation, Probe};
-use crate::transport::{Onlooker, TransportError};
+use crate::transport::{ProbeSession, TransportError};
 use std::collections::BTreeSet;
 
 /// A session that answers probes.
-pub(super) trait Asked: Sized {
+pub(super) trait ObservationSession: Sized {
     /// Opens the session on a host.
     async fn open(
         project: &Project,
-        options: &Options,
+        options: &RunOptions,
         host: &HostName,
         secrets: &SecretStore,
     ) -> Result<Self, TransportError>;
@@ -31,51 +31,51 @@ pub(super) trait Asked: Sized {
 }
 
 /// A session that takes probes only.
-pub(super) struct Glance {
-    end: End,
-    questions: Questions,
+pub(super) struct ReadOnlySession {
+    end: ReadOnlyEndpoint,
+    questions: ObservationSettings,
 }
 
-enum End {
-    Host(Onlooker),
-    Cluster(Box<kube::Onlooker>),
+enum ReadOnlyEndpoint {
+    Host(ProbeSession),
+    Cluster(Box<kube::ClusterReader>),
     /// No session: a host's recorded answers.
     Recorded(Observation),
     #[cfg(test)]
-    Simulated(super::sim::Sim),
+    Simulated(super::sim::SimulatedHost),
 }
 
-impl Asked for Glance {
+impl ObservationSession for ReadOnlySession {
     async fn open(
         project: &Project,
-        options: &Options,
+        options: &RunOptions,
         host: &HostName,
         secrets: &SecretStore,
     ) -> Result<Self, TransportError> {
         let end = match way(project, options, host, secrets).await? {
-            Way::Host(session) => End::Host(Onlooker::new(session)),
-            Way::Cluster(looker) => End::Cluster(looker),
-            Way::Recorded(answers) => End::Recorded(answers),
+            OpenedConnection::Host(session) => ReadOnlyEndpoint::Host(ProbeSession::new(session)),
+            OpenedConnection::Cluster(looker) => ReadOnlyEndpoint::Cluster(looker),
+            OpenedConnection::Recorded(answers) => ReadOnlyEndpoint::Recorded(answers),
             #[cfg(test)]
-            Way::Simulated(sim) => End::Simulated(sim),
+            OpenedConnection::Simulated(sim) => ReadOnlyEndpoint::Simulated(sim),
         };
-        Ok(Self { end, questions: Questions::of(options) })
+        Ok(Self { end, questions: ObservationSettings::of(options) })
     }
 
     async fn observe(&self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<Observation, TransportError> {
-        if let End::Recorded(recorded) = &self.end {
+        if let ReadOnlyEndpoint::Recorded(recorded) = &self.end {
             return Ok(probe::recall(recorded, probes, &facts::snippets()));
         }
-        if let End::Cluster(looker) = &self.end {
+        if let ReadOnlyEndpoint::Cluster(looker) = &self.end {
             return self.questions.put(api::observe(looker, probes, self.questions.keeps(), secrets)).await;
         }
         let compiled = self.questions.compile(probes)?;
         let ask = async {
             match &self.end {
-                End::Host(onlooker) => onlooker.observe(&compiled, secrets).await,
-                End::Recorded(_) | End::Cluster(_) => Err(no_host()),
+                ReadOnlyEndpoint::Host(onlooker) => onlooker.observe(&compiled, secrets).await,
+                ReadOnlyEndpoint::Recorded(_) | ReadOnlyEndpoint::Cluster(_) => Err(no_host()),
                 #[cfg(test)]
-                End::Simulated(sim) => sim.observe(&compiled, secrets).await,
+                ReadOnlyEndpoint::Simulated(sim) => sim.observe(&compiled, secrets).await,
             }
         };
         self.questions.put(ask).await
@@ -83,11 +83,11 @@ impl Asked for Glance {
 
     async fn close(self) {
         match self.end {
-            End::Host(onlooker) => onlooker.close().await,
-            End::Cluster(looker) => looker.close().await,
-            End::Recorded(_) => {}
+            ReadOnlyEndpoint::Host(onlooker) => onlooker.close().await,
+            ReadOnlyEndpoint::Cluster(looker) => looker.close().await,
+            ReadOnlyEndpoint::Recorded(_) => {}
             #[cfg(test)]
-            End::Simulated(_) => {}
+            ReadOnlyEndpoint::Simulated(_) => {}
         }
     }
 }

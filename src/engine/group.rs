@@ -1,23 +1,23 @@
 //! Groups: consecutive steps of a host that share one round trip for observation and one for actions.
 
-use super::run::Run;
-use crate::config::Step;
-use crate::graph::{Edge, Graph, StepIndex, Why};
-use crate::model::Scope;
-use crate::plan::{HostPlan, HostSeen, Stage};
+use super::run::ApplyContext;
+use crate::config::RecipeStep;
+use crate::graph::{DependencyKind, Graph, GraphEdge, StepIndex};
+use crate::model::StepScope;
+use crate::plan::{HostPlan, ObservedHost, StepStage};
 
 /// Steps of one recipe that are observed together and run in one script.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Group {
+pub(super) struct HostStepGroup {
     pub recipe: String,
     pub steps: Vec<StepIndex>,
 }
 
 /// Splits the steps of a host into groups, in order.
-pub(super) fn groups(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> Vec<Group> {
+pub(super) fn groups(run: &ApplyContext<'_>, plan: &HostPlan, seen: &ObservedHost) -> Vec<HostStepGroup> {
     let shared = run.board.shared();
     let Some(case) = run.case(&shared, &plan.host, seen) else { return Vec::new() };
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<HostStepGroup> = Vec::new();
     let mut open = false;
     for (index, instance, step) in case.steps() {
         if !case.runs(index, instance, step) {
@@ -26,13 +26,13 @@ pub(super) fn groups(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> Vec<Gro
         let name = &instance.recipe.name;
         let alone = !is_quiet(step) || rests_on_prediction(plan, run, index);
         let same_stage =
-            |last: &Group| last.steps.iter().all(|first| stage(plan, run, *first) == stage(plan, run, index));
-        let fits = |last: &Group| {
+            |last: &HostStepGroup| last.steps.iter().all(|first| stage(plan, run, *first) == stage(plan, run, index));
+        let fits = |last: &HostStepGroup| {
             last.recipe == *name && same_stage(last) && waits_for_no_more(case.graph, index, &last.steps)
         };
         match groups.last_mut().filter(|last| open && !alone && fits(last)) {
             Some(last) => last.steps.push(index),
-            None => groups.push(Group { recipe: name.clone(), steps: vec![index] }),
+            None => groups.push(HostStepGroup { recipe: name.clone(), steps: vec![index] }),
         }
         open = !alone && step.exports.is_empty();
     }
@@ -40,16 +40,16 @@ pub(super) fn groups(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> Vec<Gro
 }
 
 /// Reports whether a step can be evaluated correctly before its predecessors have acted.
-fn is_quiet(step: &Step) -> bool {
+fn is_quiet(step: &RecipeStep) -> bool {
     is_judged_alone(step)
         && !step.long
         && step.restart_on.is_empty()
-        && step.scope == Scope::Host
+        && step.scope == StepScope::Host
         && step.effective.is_none()
 }
 
 /// Reports whether a step's effects are limited to its resource.
-pub(super) fn is_judged_alone(step: &Step) -> bool {
+pub(super) fn is_judged_alone(step: &RecipeStep) -> bool {
     matches!(
         step.kind,
         "file" | "directory" | "link" | "absent" | "line" | "block" | "user" | "group" | "ssh_authorized_key" | "unit"
@@ -60,20 +60,20 @@ pub(super) fn is_judged_alone(step: &Step) -> bool {
 /// later step's dependency could otherwise wait for an earlier step of the same group.
 fn waits_for_no_more(graph: &Graph, step: StepIndex, group: &[StepIndex]) -> bool {
     let Some(first) = group.first() else { return true };
-    let same = |edge: &Edge| {
+    let same = |edge: &GraphEdge| {
         let mut others = graph.waits_for(*first);
         others.any(|other| (other.from, other.phase, other.why) == (edge.from, edge.phase, edge.why))
     };
-    let inside = |edge: &Edge| edge.why == Why::Order && group.contains(&edge.from);
+    let inside = |edge: &GraphEdge| edge.why == DependencyKind::Order && group.contains(&edge.from);
     graph.waits_for(step).all(|edge| inside(edge) || same(edge))
 }
 
-fn stage(plan: &HostPlan, run: &Run<'_>, index: StepIndex) -> Option<Stage> {
+fn stage(plan: &HostPlan, run: &ApplyContext<'_>, index: StepIndex) -> Option<StepStage> {
     let id = run.project.graph.step(index);
     plan.steps.iter().find(|s| s.id.recipe == id.recipe && s.id.step == id.step).map(|step| step.stage)
 }
 
-fn rests_on_prediction(plan: &HostPlan, run: &Run<'_>, index: StepIndex) -> bool {
+fn rests_on_prediction(plan: &HostPlan, run: &ApplyContext<'_>, index: StepIndex) -> bool {
     let id = run.project.graph.step(index);
     plan.steps.iter().any(|s| s.id.recipe == id.recipe && s.id.step == id.step && s.envelope.is_some())
 }
@@ -82,19 +82,20 @@ fn rests_on_prediction(plan: &HostPlan, run: &Run<'_>, index: StepIndex) -> bool
 mod tests {
     use super::*;
     use crate::diag::{FileId, Span};
-    use crate::graph::{Declared, Endpoint, Link};
-    use crate::model::Phase;
+    use crate::graph::{DependencyLink, GraphEndpoint, GraphStep};
+    use crate::model::StepPhase;
 
     #[test]
     fn a_step_that_waits_for_more_begins_a_group() {
         let span = Span { file: FileId(0), start: 0, end: 0 };
-        let step = |recipe: &str, step: &str| Declared { recipe: recipe.into(), step: step.into(), span };
-        let end = |recipe: &str, step: Option<&str>| Endpoint { recipe: recipe.into(), step: step.map(str::to_owned) };
-        let link = |to, from, why| Link { from, phase: Phase::Effective, to, why, span };
+        let step = |recipe: &str, step: &str| GraphStep { recipe: recipe.into(), step: step.into(), span };
+        let end =
+            |recipe: &str, step: Option<&str>| GraphEndpoint { recipe: recipe.into(), step: step.map(str::to_owned) };
+        let link = |to, from, why| DependencyLink { from, phase: StepPhase::Effective, to, why, span };
         let steps = [step("base", "x"), step("r", "1"), step("key", "y"), step("r", "2"), step("r", "3")];
         let links = [
-            link(end("r", None), end("base", None), Why::Needs),
-            link(end("r", Some("3")), end("key", None), Why::Needs),
+            link(end("r", None), end("base", None), DependencyKind::Needs),
+            link(end("r", Some("3")), end("key", None), DependencyKind::Needs),
         ];
         let graph = Graph::build(&steps, &links).unwrap();
         let at = |recipe, step| graph.find(recipe, step).unwrap();

@@ -1,8 +1,8 @@
 //! Past runs: read from the state folder, rebuilt from their journals if they have no report, and compared.
 
 use super::event::{DrainedNode, Event, StepResult, VerifyResult};
-use super::report::{HostReport, Report, StepReport, VerifyReport};
-use crate::model::{HostName, Outcome, StepId};
+use super::report::{HostReport, RunReport, StepReport, VerifyReport};
+use crate::model::{HostName, HostOutcome, StepId};
 use crate::state::{RunFolder, RunInfo};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ pub struct PastRun {
     pub info: RunInfo,
     /// Whether the run finished. Otherwise it is still active, or its controller was stopped.
     pub finished: bool,
-    pub report: Report,
+    pub report: RunReport,
 }
 
 /// Reads a run from its folder.
@@ -38,8 +38,8 @@ pub fn read(folder: &RunFolder) -> Result<PastRun, String> {
 ///
 /// # Errors
 /// The text is not a report, or has an unsupported version.
-pub fn report(text: &str) -> Result<Report, String> {
-    let report: Report = serde_json::from_str(text).map_err(|error| format!("it is not a report: {error}"))?;
+pub fn report(text: &str) -> Result<RunReport, String> {
+    let report: RunReport = serde_json::from_str(text).map_err(|error| format!("it is not a report: {error}"))?;
     match report.version {
         1 => Ok(report),
         other => Err(format!("the report has version {other}, this forge supports version 1")),
@@ -62,8 +62,8 @@ fn journal(folder: &RunFolder) -> Result<Vec<Event>, String> {
 }
 
 /// Rebuilds the report of a run without one, from its journal alone. The exit code of this report is not the run's.
-fn from_journal(info: &RunInfo, events: &[Event]) -> Report {
-    let mut hosts: IndexMap<HostName, Trace> = IndexMap::new();
+fn from_journal(info: &RunInfo, events: &[Event]) -> RunReport {
+    let mut hosts: IndexMap<HostName, HostJournal> = IndexMap::new();
     let mut budget_spent = false;
     for event in events {
         match event {
@@ -71,7 +71,7 @@ fn from_journal(info: &RunInfo, events: &[Event]) -> Report {
             event => trace(event, &mut hosts),
         }
     }
-    Report {
+    RunReport {
         version: 1,
         run: info.run.clone(),
         verb: info.verb.clone(),
@@ -89,16 +89,16 @@ fn from_journal(info: &RunInfo, events: &[Event]) -> Report {
 
 /// A host's part of the journal.
 #[derive(Default)]
-struct Trace {
+struct HostJournal {
     running: Option<StepId>,
     steps: Vec<StepReport>,
     verify: Vec<VerifyReport>,
-    reboots: Vec<super::event::Rebooted>,
+    reboots: Vec<super::event::CompletedReboot>,
     node: Option<DrainedNode>,
-    end: Option<(Outcome, crate::model::Untrusted)>,
+    end: Option<(HostOutcome, crate::model::UntrustedText)>,
 }
 
-fn trace(event: &Event, hosts: &mut IndexMap<HostName, Trace>) {
+fn trace(event: &Event, hosts: &mut IndexMap<HostName, HostJournal>) {
     match event {
         Event::HostStarted { host, .. } => {
             hosts.entry(host.clone()).or_default();
@@ -139,14 +139,14 @@ fn trace(event: &Event, hosts: &mut IndexMap<HostName, Trace>) {
     }
 }
 
-impl Trace {
+impl HostJournal {
     fn report(self, host: HostName) -> HostReport {
         let took = self.steps.iter().map(|step| step.took).sum();
         let open = match &self.running {
             Some(step) => format!("the run did not finish; the outcome of `{step}` is unknown"),
             None => "the run did not finish".to_owned(),
         };
-        let (outcome, reason) = self.end.unwrap_or((Outcome::Cancelled, open.into()));
+        let (outcome, reason) = self.end.unwrap_or((HostOutcome::Cancelled, open.into()));
         HostReport {
             host,
             outcome,
@@ -164,17 +164,17 @@ impl Trace {
 
 /// The differences between two runs.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Comparison {
+pub struct RunComparison {
     pub from: RunInfo,
     pub to: RunInfo,
-    pub differences: Vec<Difference>,
+    pub differences: Vec<OutcomeDifference>,
     /// Number of outcomes that are equal in both runs.
     pub equal: usize,
 }
 
 /// A single difference.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-pub struct Difference {
+pub struct OutcomeDifference {
     pub host: HostName,
     /// `recipe/step`, `recipe: name` of a verification; `None` for the host as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -185,23 +185,23 @@ pub struct Difference {
 }
 
 /// Compares the results of two runs per host, step and verification.
-pub fn compare(from: &PastRun, to: &PastRun) -> Comparison {
+pub fn compare(from: &PastRun, to: &PastRun) -> RunComparison {
     let (before, after) = (outcomes(&from.report), outcomes(&to.report));
     let keys: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).cloned().collect();
     let total = keys.len();
-    let differences: Vec<Difference> = keys
+    let differences: Vec<OutcomeDifference> = keys
         .into_iter()
         .map(|key| (before.get(&key).copied(), after.get(&key).copied(), key))
         .filter(|(from, to, _)| from != to)
-        .map(|(from, to, (host, what))| Difference { host, what, from, to })
+        .map(|(from, to, (host, what))| OutcomeDifference { host, what, from, to })
         .collect();
-    Comparison { from: from.info.clone(), to: to.info.clone(), equal: total - differences.len(), differences }
+    RunComparison { from: from.info.clone(), to: to.info.clone(), equal: total - differences.len(), differences }
 }
 
-type Outcomes = BTreeMap<(HostName, Option<String>), &'static str>;
+type OutcomeTable = BTreeMap<(HostName, Option<String>), &'static str>;
 
-fn outcomes(report: &Report) -> Outcomes {
-    let mut all = Outcomes::new();
+fn outcomes(report: &RunReport) -> OutcomeTable {
+    let mut all = OutcomeTable::new();
     for host in &report.hosts {
         let mut put = |what: Option<String>, word| all.insert((host.host.clone(), what), word);
         put(None, host.outcome.name());

@@ -1,41 +1,41 @@
 //! One host's part of a run: lock, groups of steps in order, final proof.
 
-use super::board::Reached;
-use super::cancel::Stop;
-use super::event::{Event, Failure, StepResult, VerifyResult};
-use super::gate::Closed;
-use super::glance::Asked;
-use super::group::{Group, groups};
-use super::link::{Busy, Link, Locked, SHORT, broken, said};
+use super::board::ReachedPhase;
+use super::cancel::StopLevel;
+use super::event::{Event, StepFailure, StepResult, VerifyResult};
+use super::gate::GateRefusal;
+use super::glance::ObservationSession;
+use super::group::{HostStepGroup, groups};
+use super::link::{HostLockAttempt, HostSession, LeftoverWork, SHORT, broken, said};
 use super::report::{HostReport, StepReport, VerifyReport};
-use super::rollout::{Halt, turn};
-use super::run::Run;
-use super::window::Passage;
+use super::rollout::{HostStartRefusal, turn};
+use super::run::ApplyContext;
+use super::window::WindowState;
 use super::within::may_move;
 use crate::graph::{Graph, StepIndex};
-use crate::model::{HostName, Outcome, StepId, Untrusted, Verdict};
-use crate::plan::{HostPlan, HostSeen, Reach, Stage, StepPlan};
-use crate::state::Record;
-use crate::transport::{ErrorKind, Owner, ProcessMark, TransportError, UnitName};
+use crate::model::{HostName, HostOutcome, StepId, StepVerdict, UntrustedText};
+use crate::plan::{HostPlan, HostReachability, ObservedHost, StepPlan, StepStage};
+use crate::state::StepRecord;
+use crate::transport::{LockOwner, ProcessMark, TransportError, TransportErrorKind, UnitName};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// The state of one host during a run.
 pub(super) struct HostRun<'r> {
-    pub run: &'r Run<'r>,
+    pub run: &'r ApplyContext<'r>,
     pub plan: &'r HostPlan,
     pub planned: BTreeMap<StepId, &'r StepPlan>,
-    pub seen: HostSeen,
-    pub link: Link,
+    pub seen: ObservedHost,
+    pub link: HostSession,
     pub steps: Vec<StepReport>,
     /// Records of verified steps that are not written yet.
-    pub records: Vec<(StepId, Record)>,
+    pub records: Vec<(StepId, StepRecord)>,
     /// Steps that were changed in this run.
     pub changed: BTreeSet<StepId>,
     /// Why the host cannot continue, if it cannot.
     pub lost: Option<TransportError>,
     /// The host's progress through its window.
-    pub passage: Passage,
+    pub passage: WindowState,
     /// Whether forge drained the host's Slurm node.
     pub drained: bool,
     /// Whether forge cordoned the host's Kubernetes node.
@@ -43,22 +43,27 @@ pub(super) struct HostRun<'r> {
 }
 
 /// Carries out a host's plan when it is its turn. `link` is the session it was observed over, if that is still open.
-pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>) -> HostReport {
+pub(super) async fn carry_out(
+    run: &ApplyContext<'_>,
+    plan: &HostPlan,
+    seen: ObservedHost,
+    link: Option<HostSession>,
+) -> HostReport {
     let mut report = match &plan.reach {
-        Reach::Unreachable(why) => {
-            let mut report = empty(&plan.host, Outcome::Unreachable, why.why.clone());
+        HostReachability::Unreachable(why) => {
+            let mut report = empty(&plan.host, HostOutcome::Unreachable, why.why.clone());
             report.hint = why.hint.clone();
             report
         }
-        Reach::Observed if seen.stale.is_some() => {
+        HostReachability::Observed if seen.stale.is_some() => {
             close(link).await;
             stale(run, plan, &seen)
         }
-        Reach::Observed if plan.refused.is_some() => {
+        HostReachability::Observed if plan.refused.is_some() => {
             close(link).await;
             refused(run, plan)
         }
-        Reach::Observed if !plan.changes() && !super::records::adoptable(run, plan, &seen) => {
+        HostReachability::Observed if !plan.changes() && !super::records::adoptable(run, plan, &seen) => {
             match may_move(run, plan) {
                 true => judged_late(run, plan, seen, link).await,
                 false => {
@@ -67,7 +72,7 @@ pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, li
                 }
             }
         }
-        Reach::Observed => match turn(run, &plan.host).await {
+        HostReachability::Observed => match turn(run, &plan.host).await {
             Ok(_permit) => work(run, plan, seen, link).await,
             Err(halt) => {
                 close(link).await;
@@ -82,35 +87,35 @@ pub(super) async fn carry_out(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, li
 
 /// Publishes that a host is done. A host that this run does not change does not count against the failure budget,
 /// whatever fails there.
-fn leave(run: &Run<'_>, plan: &HostPlan, report: HostReport) -> HostReport {
+fn leave(run: &ApplyContext<'_>, plan: &HostPlan, report: HostReport) -> HostReport {
     let counts = plan.changes() && !report.host.is_cluster();
-    run.board.finish(&report.host, if counts { report.outcome } else { Outcome::Ok });
+    run.board.finish(&report.host, if counts { report.outcome } else { HostOutcome::Ok });
     run.say(Event::HostFinished { host: report.host.clone(), outcome: report.outcome, reason: report.reason.clone() });
     report
 }
 
-async fn close(link: Option<Link>) {
+async fn close(link: Option<HostSession>) {
     if let Some(link) = link {
         link.close().await;
     }
 }
 
 /// Reports a host that did not get its turn. A host without changes keeps its observed result.
-fn not_begun(run: &Run<'_>, plan: &HostPlan, halt: &Halt) -> HostReport {
+fn not_begun(run: &ApplyContext<'_>, plan: &HostPlan, halt: &HostStartRefusal) -> HostReport {
     let reason = match halt {
         _ if !plan.changes() => return settled(run, plan),
-        Halt::Stopped => "the run was stopped before this host started",
-        Halt::Budget(reason) => reason,
+        HostStartRefusal::Stopped => "the run was stopped before this host started",
+        HostStartRefusal::Budget(reason) => reason,
     };
-    let mut report = empty(&plan.host, Outcome::Cancelled, reason.into());
+    let mut report = empty(&plan.host, HostOutcome::Cancelled, reason.into());
     report.steps = plan.steps.iter().map(as_planned).collect();
     report
 }
 
 /// Reports a host on which forge may change nothing: no action is tried there, not even taking the lock.
-fn refused(run: &Run<'_>, plan: &HostPlan) -> HostReport {
+fn refused(run: &ApplyContext<'_>, plan: &HostPlan) -> HostReport {
     let Some(refused) = plan.refused.as_ref().filter(|_| plan.changes()) else { return settled(run, plan) };
-    let mut report = empty(&plan.host, Outcome::Blocked, refused.why.clone());
+    let mut report = empty(&plan.host, HostOutcome::Blocked, refused.why.clone());
     report.hint = Some(refused.hint.clone());
     report.steps = plan.steps.iter().map(as_planned).collect();
     for step in report.steps.iter_mut().filter(|step| step.result == StepResult::Cancelled) {
@@ -120,9 +125,9 @@ fn refused(run: &Run<'_>, plan: &HostPlan) -> HostReport {
 }
 
 /// Reports a host whose state differs from the saved plan's: no action is tried there.
-fn stale(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> HostReport {
+fn stale(run: &ApplyContext<'_>, plan: &HostPlan, seen: &ObservedHost) -> HostReport {
     let Some(stale) = &seen.stale else { return settled(run, plan) };
-    let mut report = empty(&plan.host, Outcome::Stale, stale.why.clone());
+    let mut report = empty(&plan.host, HostOutcome::Stale, stale.why.clone());
     report.hint = Some(stale.hint.clone());
     report.steps = plan.steps.iter().map(as_planned).collect();
     for step in &mut report.steps {
@@ -138,7 +143,7 @@ fn stale(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> HostReport {
     report
 }
 
-pub(super) fn empty(host: &HostName, outcome: Outcome, reason: Untrusted) -> HostReport {
+pub(super) fn empty(host: &HostName, outcome: HostOutcome, reason: UntrustedText) -> HostReport {
     HostReport {
         host: host.clone(),
         outcome,
@@ -154,15 +159,15 @@ pub(super) fn empty(host: &HostName, outcome: Outcome, reason: Untrusted) -> Hos
 }
 
 /// Reports a host with nothing to do: the plan's observation is its proof.
-fn settled(run: &Run<'_>, plan: &HostPlan) -> HostReport {
+fn settled(run: &ApplyContext<'_>, plan: &HostPlan) -> HostReport {
     let steps: Vec<StepReport> = plan.steps.iter().map(as_planned).collect();
     reach_as_planned(run, plan);
     attest_as_planned(run, plan);
     let verify = plan.verify.iter().map(super::prove::from_plan).collect::<Vec<_>>();
-    finish(empty(&plan.host, Outcome::Ok, super::verify::bare(run.project, &plan.host)), steps, verify)
+    finish(empty(&plan.host, HostOutcome::Ok, super::verify::bare(run.project, &plan.host)), steps, verify)
 }
 
-fn reach_as_planned(run: &Run<'_>, plan: &HostPlan) {
+fn reach_as_planned(run: &ApplyContext<'_>, plan: &HostPlan) {
     for step in &plan.steps {
         if let Some(index) = run.project.graph.find(&step.id.recipe, &step.id.step) {
             run.board.reach(index, &plan.host, reached_as_planned(step));
@@ -172,7 +177,12 @@ fn reach_as_planned(run: &Run<'_>, plan: &HostPlan) {
 
 /// Reports a cluster with nothing to do whose verification is evaluated after that of hosts, or may be retried for a
 /// while.
-async fn judged_late(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>) -> HostReport {
+async fn judged_late(
+    run: &ApplyContext<'_>,
+    plan: &HostPlan,
+    seen: ObservedHost,
+    link: Option<HostSession>,
+) -> HostReport {
     run.times.resume(&plan.host);
     let link = match opened(run, plan, link).await {
         Ok(link) => link,
@@ -188,15 +198,19 @@ async fn judged_late(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Optio
     host.close().await
 }
 
-async fn opened(run: &Run<'_>, plan: &HostPlan, link: Option<Link>) -> Result<Link, TransportError> {
+async fn opened(
+    run: &ApplyContext<'_>,
+    plan: &HostPlan,
+    link: Option<HostSession>,
+) -> Result<HostSession, TransportError> {
     match link {
         Some(link) => Ok(link),
-        None => Link::open(run.project, run.options, &plan.host, &run.board.shared().secrets).await,
+        None => HostSession::open(run.project, run.options, &plan.host, &run.board.shared().secrets).await,
     }
 }
 
 /// Publishes the verification results of the plan's observation to the steps that wait for them.
-fn attest_as_planned(run: &Run<'_>, plan: &HostPlan) {
+fn attest_as_planned(run: &ApplyContext<'_>, plan: &HostPlan) {
     let recipes: BTreeSet<&str> = plan.steps.iter().map(|step| &*step.id.recipe).collect();
     for recipe in recipes.into_iter().filter(|recipe| run.proofs.contains(*recipe)) {
         let open = plan.verify.iter().find(|v| v.recipe == recipe && !v.verdict.is_settled());
@@ -210,15 +224,15 @@ pub(super) fn as_planned(step: &StepPlan) -> StepReport {
     let reason = step.reason.clone();
     let result = match (&step.waits_for, step.verdict) {
         (Some(other), _) => StepResult::Skipped { reason: needs(other).into() },
-        (None, Verdict::Change) if step.held.is_some() => {
+        (None, StepVerdict::Change) if step.held.is_some() => {
             StepResult::Held { reason: step.held.as_deref().unwrap_or_default().into() }
         }
-        (None, Verdict::Ok) => StepResult::AlreadyOk { reason },
-        (None, Verdict::Change) => StepResult::Cancelled,
-        (None, Verdict::Pending) => StepResult::Pending { reason },
-        (None, Verdict::Blocked(class)) => StepResult::Blocked { class, reason },
-        (None, Verdict::Unknown) => StepResult::Unknown { reason },
-        (None, Verdict::NotApplicable) => StepResult::NotApplicable { reason },
+        (None, StepVerdict::Ok) => StepResult::AlreadyOk { reason },
+        (None, StepVerdict::Change) => StepResult::Cancelled,
+        (None, StepVerdict::Pending) => StepResult::Pending { reason },
+        (None, StepVerdict::Blocked(class)) => StepResult::Blocked { class, reason },
+        (None, StepVerdict::Unknown) => StepResult::Unknown { reason },
+        (None, StepVerdict::NotApplicable) => StepResult::NotApplicable { reason },
     };
     StepReport {
         id: step.id.clone(),
@@ -240,22 +254,22 @@ fn needs(other: &str) -> String {
     }
 }
 
-pub(super) fn reached_as_planned(step: &StepPlan) -> Reached {
+pub(super) fn reached_as_planned(step: &StepPlan) -> ReachedPhase {
     match step.waits_for {
-        Some(_) => Reached::Nothing,
+        Some(_) => ReachedPhase::Nothing,
         None => reached_by_verdict(step.verdict),
     }
 }
 
-pub(super) fn reached_by_verdict(verdict: Verdict) -> Reached {
+pub(super) fn reached_by_verdict(verdict: StepVerdict) -> ReachedPhase {
     match verdict {
-        Verdict::Ok | Verdict::NotApplicable => Reached::Effective,
-        Verdict::Pending => Reached::Configured,
-        Verdict::Change | Verdict::Blocked(_) | Verdict::Unknown => Reached::Nothing,
+        StepVerdict::Ok | StepVerdict::NotApplicable => ReachedPhase::Effective,
+        StepVerdict::Pending => ReachedPhase::Configured,
+        StepVerdict::Change | StepVerdict::Blocked(_) | StepVerdict::Unknown => ReachedPhase::Nothing,
     }
 }
 
-async fn work(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>) -> HostReport {
+async fn work(run: &ApplyContext<'_>, plan: &HostPlan, seen: ObservedHost, link: Option<HostSession>) -> HostReport {
     run.times.resume(&plan.host);
     let acts = plan.steps.iter().filter(|s| s.acts()).count();
     run.say(Event::HostStarted { host: plan.host.clone(), steps: acts });
@@ -274,29 +288,29 @@ async fn work(run: &Run<'_>, plan: &HostPlan, seen: HostSeen, link: Option<Link>
 }
 
 fn unreachable(host: &HostName, error: &TransportError) -> HostReport {
-    let mut report = empty(host, Outcome::Unreachable, super::link::reason(error));
-    report.hint = error.hint.as_deref().map(Untrusted::from);
+    let mut report = empty(host, HostOutcome::Unreachable, super::link::reason(error));
+    report.hint = error.hint.as_deref().map(UntrustedText::from);
     report
 }
 
 /// Takes the writer lock, after any job of an earlier run has finished.
-async fn lock(run: &Run<'_>, plan: &HostPlan, mut link: Link) -> Result<Link, Box<HostReport>> {
+async fn lock(run: &ApplyContext<'_>, plan: &HostPlan, mut link: HostSession) -> Result<HostSession, Box<HostReport>> {
     const PAUSE: Duration = Duration::from_secs(1);
     let host = &plan.host;
     let owner = owner(run);
     let mut told = None;
     let refused = loop {
         match link.lock(&owner).await {
-            Ok(Locked::Ours) => {
-                for object in link.ruler().map(crate::kube::Writer::moved_records).unwrap_or_default() {
+            Ok(HostLockAttempt::Ours) => {
+                for object in link.ruler().map(crate::kube::ClusterWriter::moved_records).unwrap_or_default() {
                     run.say(Event::RecordsMoved { host: host.clone(), object: object.as_str().into() });
                 }
                 return Ok(link);
             }
-            Ok(Locked::Held(owner)) => {
+            Ok(HostLockAttempt::Held(owner)) => {
                 break locked(host, &owner);
             }
-            Ok(Locked::Busy(busy)) => {
+            Ok(HostLockAttempt::Busy(busy)) => {
                 if told.as_ref() != Some(&busy) {
                     let (step, what) = at_work(plan, &busy);
                     run.say(Event::Reattached { host: host.clone(), step, what: what.into() });
@@ -304,9 +318,9 @@ async fn lock(run: &Run<'_>, plan: &HostPlan, mut link: Link) -> Result<Link, Bo
                 told = Some(busy);
                 tokio::select! {
                     () = tokio::time::sleep(PAUSE) => {}
-                    () = run.cancel.reached(Stop::Finish) => {
+                    () = run.cancel.reached(StopLevel::Finish) => {
                         let reason = "the run was stopped while a job of an earlier run was still active here";
-                        break empty(host, Outcome::Cancelled, reason.into());
+                        break empty(host, HostOutcome::Cancelled, reason.into());
                     }
                 }
             }
@@ -317,10 +331,10 @@ async fn lock(run: &Run<'_>, plan: &HostPlan, mut link: Link) -> Result<Link, Bo
     Err(Box::new(refused))
 }
 
-fn locked(host: &HostName, owner: &Untrusted) -> HostReport {
+fn locked(host: &HostName, owner: &UntrustedText) -> HostReport {
     let what = if host.is_cluster() { "the cluster" } else { "this host" };
-    let reason = format!("{what} is locked by another run: {}", Owner::told(owner).raw());
-    let mut report = empty(host, Outcome::Locked, reason.into());
+    let reason = format!("{what} is locked by another run: {}", LockOwner::told(owner).raw());
+    let mut report = empty(host, HostOutcome::Locked, reason.into());
     report.hint =
         Some("run again when it has finished; the lock of a dead controller expires within two minutes".into());
     report
@@ -329,17 +343,17 @@ fn locked(host: &HostName, owner: &Untrusted) -> HostReport {
 /// Reports that the lock could not be taken because of an error.
 fn unlocked(host: &HostName, error: &TransportError) -> HostReport {
     let mut report = unreachable(host, error);
-    if matches!(error.kind, ErrorKind::NotRoot | ErrorKind::LockForeign) {
-        report.outcome = Outcome::Blocked;
+    if matches!(error.kind, TransportErrorKind::NotRoot | TransportErrorKind::LockForeign) {
+        report.outcome = HostOutcome::Blocked;
     }
     report
 }
 
 /// Returns the active job of an earlier run: its step, if that is part of the plan, and its display name.
-fn at_work(plan: &HostPlan, busy: &Busy) -> (Option<StepId>, String) {
+fn at_work(plan: &HostPlan, busy: &LeftoverWork) -> (Option<StepId>, String) {
     let unit = match busy {
-        Busy::Script(owner) => return (None, format!("a script of {}", Owner::told(owner).raw())),
-        Busy::Unit(unit) => unit.raw(),
+        LeftoverWork::Script(owner) => return (None, format!("a script of {}", LockOwner::told(owner).raw())),
+        LeftoverWork::Unit(unit) => unit.raw(),
     };
     let name = UnitName::parse(unit);
     let found = plan.steps.iter().find_map(|step| Some((&step.id, name.as_ref()?.run_for(&step.id)?)));
@@ -349,8 +363,8 @@ fn at_work(plan: &HostPlan, busy: &Busy) -> (Option<StepId>, String) {
     }
 }
 
-pub(super) fn owner(run: &Run<'_>) -> Owner {
-    Owner {
+pub(super) fn owner(run: &ApplyContext<'_>) -> LockOwner {
+    LockOwner {
         run: run.options.run.clone(),
         user: run.options.user.clone(),
         controller: run.options.controller.clone(),
@@ -363,7 +377,7 @@ pub(super) fn owner(run: &Run<'_>) -> Owner {
 
 impl<'r> HostRun<'r> {
     /// Builds the initial state, before any step.
-    fn new(run: &'r Run<'r>, plan: &'r HostPlan, seen: HostSeen, link: Link) -> Self {
+    fn new(run: &'r ApplyContext<'r>, plan: &'r HostPlan, seen: ObservedHost, link: HostSession) -> Self {
         Self {
             run,
             plan,
@@ -374,7 +388,7 @@ impl<'r> HostRun<'r> {
             records: Vec::new(),
             changed: BTreeSet::new(),
             lost: None,
-            passage: Passage::default(),
+            passage: WindowState::default(),
             drained: false,
             cordoned: false,
         }
@@ -416,23 +430,23 @@ impl HostRun<'_> {
     async fn all_groups(&mut self) {
         let mut list = groups(self.run, self.plan, &self.seen);
         list.sort_by_key(|group| self.stage_of(group));
-        let mut list: VecDeque<Group> = list.into();
+        let mut list: VecDeque<HostStepGroup> = list.into();
         let mut noted = 0;
         while let Some(group) = list.pop_front() {
             let stage = self.stage_of(&group);
             self.go_to(stage).await;
-            if self.lost.is_some() || self.run.cancel.level() > Stop::No {
+            if self.lost.is_some() || self.run.cancel.level() > StopLevel::No {
                 self.leave_out(&group);
                 continue;
             }
-            if let Some(shut) = self.passage.shut.clone().filter(|_| stage > Stage::Before) {
+            if let Some(shut) = self.passage.shut.clone().filter(|_| stage > StepStage::Before) {
                 self.bar(&group, &shut);
                 continue;
             }
             match self.gate(&group).await {
                 Ok(()) => self.cycle(&group).await,
-                Err(Closed::Lacks(reason)) => self.skip(&group, &reason),
-                Err(Closed::Stopped) => self.leave_out(&group),
+                Err(GateRefusal::Lacks(reason)) => self.skip(&group, &reason),
+                Err(GateRefusal::Stopped) => self.leave_out(&group),
             }
             self.run.ledger.note(self.host(), &self.steps[noted..]);
             self.run.in_flight.leave(self.host());
@@ -441,21 +455,21 @@ impl HostRun<'_> {
                 self.attest(&group.recipe).await;
             }
         }
-        self.go_to(Stage::After).await;
+        self.go_to(StepStage::After).await;
     }
 
     /// Completes steps that did not get their turn: those that would have changed are cancelled, the others keep the
     /// planned result.
-    pub fn leave_out(&mut self, group: &Group) {
+    pub fn leave_out(&mut self, group: &HostStepGroup) {
         for index in &group.steps {
-            self.reach(*index, Reached::Nothing);
+            self.reach(*index, ReachedPhase::Nothing);
         }
         let reports: Vec<StepReport> = self.planned_of(group).map(as_planned).collect();
         self.steps.extend(reports);
     }
 
     /// Skips steps because a dependency is missing.
-    fn skip(&mut self, group: &Group, reason: &str) {
+    fn skip(&mut self, group: &HostStepGroup, reason: &str) {
         let mut reports: Vec<StepReport> = self.planned_of(group).map(as_planned).collect();
         for report in &mut reports {
             if !matches!(report.result, StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. }) {
@@ -464,12 +478,12 @@ impl HostRun<'_> {
             self.say_finished(report);
         }
         for index in &group.steps {
-            self.reach(*index, Reached::Nothing);
+            self.reach(*index, ReachedPhase::Nothing);
         }
         self.steps.extend(reports);
     }
 
-    pub fn planned_of<'s>(&'s self, group: &'s Group) -> impl Iterator<Item = &'s StepPlan> + 's {
+    pub fn planned_of<'s>(&'s self, group: &'s HostStepGroup) -> impl Iterator<Item = &'s StepPlan> + 's {
         self.plan.steps.iter().filter(|step| {
             group.steps.iter().any(|index| {
                 let id = self.run.project.graph.step(*index);
@@ -496,12 +510,12 @@ impl HostRun<'_> {
 
     /// Publishes the phase that a step reached on this host. Exports of a step that reached none are published as
     /// missing. The phase of a step that needs a reboot to be effective is published after the reboot.
-    pub fn reach(&self, index: StepIndex, reached: Reached) {
-        if reached == Reached::Configured && self.awaits_reboot(index) {
+    pub fn reach(&self, index: StepIndex, reached: ReachedPhase) {
+        if reached == ReachedPhase::Configured && self.awaits_reboot(index) {
             return;
         }
         if let Some(step) =
-            self.run.spans.steps.step(index).filter(|s| reached == Reached::Nothing && !s.exports.is_empty())
+            self.run.spans.steps.step(index).filter(|s| reached == ReachedPhase::Nothing && !s.exports.is_empty())
         {
             let recipe = &self.run.project.graph.step(index).recipe;
             self.run.board.change_shared(|shared| shared.published.forget(recipe, step, self.host()));
@@ -517,9 +531,9 @@ impl HostRun<'_> {
             Some(_) => Vec::new(),
         };
         self.flush_records().await;
-        let mut report = empty(self.host(), Outcome::Ok, Untrusted::default());
+        let mut report = empty(self.host(), HostOutcome::Ok, UntrustedText::default());
         if let Some(error) = &self.lost {
-            report.hint = error.hint.as_deref().map(Untrusted::from);
+            report.hint = error.hint.as_deref().map(UntrustedText::from);
             report.reason = super::link::reason(error);
         }
         let lost = self.lost.as_ref().map(TransportError::is_unreachable);
@@ -534,16 +548,16 @@ impl HostRun<'_> {
         let mut report = finish(report, self.steps, verify);
         match lost {
             Some(true) => {
-                report.outcome = Outcome::Unreachable;
+                report.outcome = HostOutcome::Unreachable;
                 report.hint.get_or_insert_with(|| RUN_AGAIN.into());
             }
-            Some(false) => report.outcome = Outcome::Failed,
+            Some(false) => report.outcome = HostOutcome::Failed,
             None => {}
         }
         self.link.close().await;
         match self.passage.not_brought_back() {
-            Some(why) if matches!(report.outcome, Outcome::Ok | Outcome::Changed) => {
-                HostReport { outcome: Outcome::Failed, reason: why, hint: Some(LEFT_OPEN.into()), ..report }
+            Some(why) if matches!(report.outcome, HostOutcome::Ok | HostOutcome::Changed) => {
+                HostReport { outcome: HostOutcome::Failed, reason: why, hint: Some(LEFT_OPEN.into()), ..report }
             }
             _ => report,
         }
@@ -565,9 +579,9 @@ fn finish(mut report: HostReport, steps: Vec<StepReport>, verify: Vec<VerifyRepo
 }
 
 /// Returns the first failure, in one line.
-fn reason_of(steps: &[StepReport], verify: &[VerifyReport]) -> Untrusted {
+fn reason_of(steps: &[StepReport], verify: &[VerifyReport]) -> UntrustedText {
     let of_step = |step: &StepReport| match &step.result {
-        StepResult::Failed { failure: Failure { why, .. } } => Some(format!("`{}` failed: {}", step.id, why.raw())),
+        StepResult::Failed { failure: StepFailure { why, .. } } => Some(format!("`{}` failed: {}", step.id, why.raw())),
         StepResult::Blocked { class, reason } => {
             Some(format!("`{}` is blocked ({}): {}", step.id, class.name(), reason.raw()))
         }

@@ -3,35 +3,35 @@
 //! Architecture Invariant: drift observes with a `Glance`, which cannot act. A [`Keeper`] is another session, opened
 //! only for a host whose findings changed; under the host's lock it can only replace that host's one file.
 
-use super::glance::Asked;
-use super::link::{Link, Locked, SHORT, said};
-use super::observe::Observed;
-use super::run::Options;
+use super::glance::ObservationSession;
+use super::link::{HostLockAttempt, HostSession, SHORT, said};
+use super::observe::ObservedHosts;
+use super::run::RunOptions;
 use crate::config::Project;
-use crate::drift::{self, Kept, Past};
+use crate::drift::{self, FindingHistory, HostFindingsFile};
 use crate::model::{HostName, SecretStore, kept_name};
-use crate::plan::HostSeen;
-use crate::probe::{Probe, Reading};
-use crate::script::Fragment;
+use crate::plan::ObservedHost;
+use crate::probe::{Probe, ProbeReading};
+use crate::script::ShellFragment;
 use crate::state::DriftLog;
-use crate::transport::{Owner, ProcessMark, TransportError};
+use crate::transport::{LockOwner, ProcessMark, TransportError};
 use futures_util::StreamExt;
 
 /// A session that can only replace the file of a host's findings.
-struct Keeper(Link);
+struct HostFindingsWriter(HostSession);
 
 /// Returns the findings to store on a host; `None` if it stores none.
-pub(super) fn kept(project: &Project, seen: &HostSeen, now: &str) -> Option<Kept> {
-    let Ok(Reading::Records(state)) = seen.observation.get(&Probe::Records) else { return None };
+pub(super) fn kept(project: &Project, seen: &ObservedHost, now: &str) -> Option<HostFindingsFile> {
+    let Ok(ProbeReading::Records(state)) = seen.observation.get(&Probe::Records) else { return None };
     let text = state.records.get(&kept_name(&project.cluster))?;
-    Kept::parse(text.raw(), &project.cluster, &seen.host, now)
+    HostFindingsFile::parse(text.raw(), &project.cluster, &seen.host, now)
 }
 
 /// Stores the findings on every host on which they changed. Returns the hosts on which that failed, with the reasons.
 pub async fn keep(
     project: &Project,
-    observed: &Observed,
-    options: &Options,
+    observed: &ObservedHosts,
+    options: &RunOptions,
     log: &DriftLog,
 ) -> Vec<(HostName, String)> {
     if !project.drift.first_seen_on_host {
@@ -39,7 +39,7 @@ pub async fn keep(
     }
     // Without a history the start of findings is unknown: `no_history` of this run contains the reason.
     let Ok(lines) = log.lines(None) else { return Vec::new() };
-    let past = Past::of(&drift::entries(lines.iter().map(String::as_str)));
+    let past = FindingHistory::of(&drift::entries(lines.iter().map(String::as_str)));
     let now = (options.clock)().to_string();
     let due = observed.seen.iter().filter(|seen| seen.is_observed() && !seen.host.is_cluster()).filter_map(|seen| {
         let (wanted, there) = (past.kept(&project.cluster, &seen.host), kept(project, seen, &now));
@@ -54,24 +54,41 @@ pub async fn keep(
     results.into_iter().flatten().collect()
 }
 
-async fn replace(project: &Project, host: &HostName, wanted: &Kept, options: &Options) -> Result<(), String> {
+async fn replace(
+    project: &Project,
+    host: &HostName,
+    wanted: &HostFindingsFile,
+    options: &RunOptions,
+) -> Result<(), String> {
     let plain = |error: TransportError| error.to_string();
-    let keeper = Keeper(Link::open(project, options, host, &project.secrets).await.map_err(plain)?);
+    let keeper = HostFindingsWriter(HostSession::open(project, options, host, &project.secrets).await.map_err(plain)?);
     let (done, link) = keeper.replace(project, wanted, options).await;
     link.close().await;
     done
 }
 
-impl Keeper {
-    async fn replace(mut self, project: &Project, wanted: &Kept, options: &Options) -> (Result<(), String>, Link) {
+impl HostFindingsWriter {
+    async fn replace(
+        mut self,
+        project: &Project,
+        wanted: &HostFindingsFile,
+        options: &RunOptions,
+    ) -> (Result<(), String>, HostSession) {
         let done = self.under_lock(project, wanted, options).await;
         (done, self.0)
     }
 
-    async fn under_lock(&mut self, project: &Project, wanted: &Kept, options: &Options) -> Result<(), String> {
+    async fn under_lock(
+        &mut self,
+        project: &Project,
+        wanted: &HostFindingsFile,
+        options: &RunOptions,
+    ) -> Result<(), String> {
         match self.0.lock(&owner(project, options)).await.map_err(|error| error.to_string())? {
-            Locked::Ours => {}
-            Locked::Held(_) | Locked::Busy(_) => return Err("this host is locked by another run".to_owned()),
+            HostLockAttempt::Ours => {}
+            HostLockAttempt::Held(_) | HostLockAttempt::Busy(_) => {
+                return Err("this host is locked by another run".to_owned());
+            }
         }
         let script = script(&kept_name(&project.cluster), wanted);
         let done = self.0.act(script, SHORT, &SecretStore::default()).await.map_err(|error| error.to_string())?;
@@ -82,8 +99,8 @@ impl Keeper {
     }
 }
 
-fn owner(project: &Project, options: &Options) -> Owner {
-    Owner {
+fn owner(project: &Project, options: &RunOptions) -> LockOwner {
+    LockOwner {
         run: options.run.clone(),
         user: options.user.clone(),
         controller: options.controller.clone(),
@@ -95,12 +112,12 @@ fn owner(project: &Project, options: &Options) -> Owner {
 }
 
 /// Returns the script that writes the file atomically, or removes it if there are no findings.
-fn script(name: &str, wanted: &Kept) -> Fragment {
+fn script(name: &str, wanted: &HostFindingsFile) -> ShellFragment {
     const FOLDER: &str = "umask 077; mkdir -p /var/lib/forge/applied && cd /var/lib/forge/applied || exit 1\nset --";
     const WRITE: &str = r#"
 printf %s "$2" | base64 -d >".new.$1" && sync ".new.$1" && mv -f ".new.$1" "$1" || exit 1
 "#;
-    let named = Fragment::new().code(FOLDER).word(name);
+    let named = ShellFragment::new().code(FOLDER).word(name);
     match wanted.is_empty() {
         true => named.code("\nrm -f \"$1\" || exit 1\n"),
         false => named.data(wanted.text().into_bytes()).code(WRITE),

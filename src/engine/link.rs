@@ -1,17 +1,17 @@
 //! The engine's side of a session: read-only at first, writable once the host's lock is taken.
 
 use super::api;
-use super::glance::Asked;
-use super::run::Options;
-use crate::config::{Connect, HostKeyPolicy, Project, Sudo, TransportKind};
+use super::glance::ObservationSession;
+use super::run::RunOptions;
+use crate::config::{ConnectSettings, HostKeyPolicy, Project, SudoMode, TransportKind};
 use crate::facts;
 use crate::kube;
-use crate::model::{HostName, SecretStore, Untrusted};
-use crate::probe::{self, Checks, Compiled, Observation, Probe};
-use crate::script::{Fragment, Script, Token};
+use crate::model::{HostName, SecretStore, UntrustedText};
+use crate::probe::{self, CompiledProbes, Observation, Probe, ProbeCheckOptions};
+use crate::script::{ScriptToken, ShellFragment, ShellScript};
 use crate::transport::{
-    self, ErrorKind, Finished, HostKey, Kind, LockError, LongStep, Owner, Payload, Reader, Session, Surroundings,
-    Target, TransportError, UnitName, Writer,
+    self, ConnectionKind, ConnectionTarget, FilePayload, HostKeyCheck, HostReader, HostWriter, LockError, LockOwner,
+    LongStep, ProgramEnvironment, ScriptOutput, TransportError, TransportErrorKind, TransportSession, UnitName,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,65 +20,65 @@ use std::time::Duration;
 pub(super) const SHORT: Duration = Duration::from_secs(60);
 
 /// A session on one host.
-pub(super) struct Link {
-    end: End,
-    questions: Questions,
+pub(super) struct HostSession {
+    end: HostSessionMode,
+    questions: ObservationSettings,
 }
 
-enum End {
-    Reading(Reader),
-    Writing(Writer),
+enum HostSessionMode {
+    Reading(HostReader),
+    Writing(HostWriter),
     /// The cluster's API, read-only.
-    Asking(kube::Onlooker),
+    Asking(kube::ClusterReader),
     /// The cluster's API, with its lock.
-    Ruling(Box<kube::Writer>),
+    Ruling(Box<kube::ClusterWriter>),
     /// No session: a host's recorded answers.
     Recorded(Observation),
     #[cfg(test)]
-    Simulated(super::sim::Sim),
+    Simulated(super::sim::SimulatedHost),
 }
 
 /// The result of taking the writer lock.
-pub(super) enum Locked {
+pub(super) enum HostLockAttempt {
     Ours,
     /// Another run holds the lock: its description of itself.
-    Held(Untrusted),
+    Held(UntrustedText),
     /// A job of an earlier run is still active.
-    Busy(Busy),
+    Busy(LeftoverWork),
 }
 
 /// A job that is active on a host although no run holds the lock.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Busy {
+pub(super) enum LeftoverWork {
     /// A script: its owner's description of itself.
-    Script(Untrusted),
+    Script(UntrustedText),
     /// A long step: its unit.
-    Unit(Untrusted),
+    Unit(UntrustedText),
 }
 
 /// The result of a script, with the token that frames its output.
-pub(super) struct Done {
-    pub finished: Finished,
-    pub token: Token,
+pub(super) struct HostScriptOutput {
+    pub finished: ScriptOutput,
+    pub token: ScriptToken,
 }
 
 /// The result of a long step.
-pub(super) struct LongEnd {
+pub(super) struct LongStepReport {
     pub status: i32,
-    pub tail: Untrusted,
+    pub tail: UntrustedText,
 }
 
 /// The settings for probes that do not depend on the session.
-pub(super) struct Questions {
-    checks: Checks,
+pub(super) struct ObservationSettings {
+    checks: ProbeCheckOptions,
     /// Whether raw answers are stored.
     keep: bool,
     clock: fn() -> jiff::Timestamp,
 }
 
-impl Questions {
-    pub fn of(options: &Options) -> Self {
-        let checks = Checks { limit: options.timeout, confined: options.confined };
+impl ObservationSettings {
+    pub fn of(options: &RunOptions) -> Self {
+        let checks = ProbeCheckOptions { limit: options.timeout, confined: options.confined };
         Self { checks, keep: options.replay.record || options.replay.keep, clock: options.clock }
     }
 
@@ -86,7 +86,7 @@ impl Questions {
         self.keep
     }
 
-    pub fn compile(&self, probes: &BTreeSet<Probe>) -> Result<Compiled, TransportError> {
+    pub fn compile(&self, probes: &BTreeSet<Probe>) -> Result<CompiledProbes, TransportError> {
         let compiled = probe::compile(probes, &facts::snippets(), transport::token()?, self.checks);
         Ok(if self.keep { compiled.keeping() } else { compiled })
     }
@@ -104,70 +104,70 @@ impl Questions {
 }
 
 /// The kind of connection to a host.
-pub(super) enum Way {
-    Host(Session),
-    Cluster(Box<kube::Onlooker>),
+pub(super) enum OpenedConnection {
+    Host(TransportSession),
+    Cluster(Box<kube::ClusterReader>),
     /// No connection: a host's recorded answers.
     Recorded(Observation),
     #[cfg(test)]
-    Simulated(super::sim::Sim),
+    Simulated(super::sim::SimulatedHost),
 }
 
 /// Opens a connection to a host or its substitute.
 pub(super) async fn way(
     project: &Project,
-    options: &Options,
+    options: &RunOptions,
     host: &HostName,
     secrets: &SecretStore,
-) -> Result<Way, TransportError> {
+) -> Result<OpenedConnection, TransportError> {
     if let Some(recording) = &options.replay.observed {
-        return recording.answers(host).map(Way::Recorded);
+        return recording.answers(host).map(OpenedConnection::Recorded);
     }
     if host.is_cluster() {
-        return api::look(project, options).await.map(|looker| Way::Cluster(Box::new(looker)));
+        return api::look(project, options).await.map(|looker| OpenedConnection::Cluster(Box::new(looker)));
     }
     #[cfg(test)]
-    if let Some(sim) = super::sim::Sim::of(&declared(project, host)) {
-        return Ok(Way::Simulated(sim?));
+    if let Some(sim) = super::sim::SimulatedHost::of(&declared(project, host)) {
+        return Ok(OpenedConnection::Simulated(sim?));
     }
-    session(project, options, host, secrets).await.map(Way::Host)
+    session(project, options, host, secrets).await.map(OpenedConnection::Host)
 }
 
 /// Opens a session on a host.
 pub(super) async fn session(
     project: &Project,
-    options: &Options,
+    options: &RunOptions,
     host: &HostName,
     secrets: &SecretStore,
-) -> Result<Session, TransportError> {
+) -> Result<TransportSession, TransportError> {
     let mut target = target(host, &declared(project, host), options);
     target.surroundings.withheld = project.secret_variables.clone();
     transport::open(host, &target, secrets).await
 }
 
-fn declared(project: &Project, host: &HostName) -> Connect {
+fn declared(project: &Project, host: &HostName) -> ConnectSettings {
     project.hosts.get(host).map(|host| host.connect.clone()).unwrap_or_default()
 }
 
-impl Asked for Link {
+impl ObservationSession for HostSession {
     async fn open(
         project: &Project,
-        options: &Options,
+        options: &RunOptions,
         host: &HostName,
         secrets: &SecretStore,
     ) -> Result<Self, TransportError> {
         let end = match way(project, options, host, secrets).await? {
-            Way::Host(session) => End::Reading(Reader::new(session)),
-            Way::Cluster(looker) => End::Asking(*looker),
-            Way::Recorded(answers) => End::Recorded(answers),
+            OpenedConnection::Host(session) => HostSessionMode::Reading(HostReader::new(session)),
+            OpenedConnection::Cluster(looker) => HostSessionMode::Asking(*looker),
+            OpenedConnection::Recorded(answers) => HostSessionMode::Recorded(answers),
             #[cfg(test)]
-            Way::Simulated(sim) => End::Simulated(sim),
+            OpenedConnection::Simulated(sim) => HostSessionMode::Simulated(sim),
         };
-        Ok(Self { end, questions: Questions::of(options) })
+        Ok(Self { end, questions: ObservationSettings::of(options) })
     }
 
     async fn observe(&self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<Observation, TransportError> {
-        if let End::Recorded(recorded) = &self.end {
+        if let HostSessionMode::Recorded(recorded) = &self.end {
             return Ok(probe::recall(recorded, probes, &facts::snippets()));
         }
         if let Some(looker) = self.looker() {
@@ -176,11 +176,13 @@ impl Asked for Link {
         let compiled = self.questions.compile(probes)?;
         let ask = async {
             match &self.end {
-                End::Reading(reader) => reader.observe(&compiled, secrets).await,
-                End::Writing(writer) => writer.observe(&compiled, secrets).await,
-                End::Recorded(_) | End::Asking(_) | End::Ruling(_) => Err(no_host()),
+                HostSessionMode::Reading(reader) => reader.observe(&compiled, secrets).await,
+                HostSessionMode::Writing(writer) => writer.observe(&compiled, secrets).await,
+                HostSessionMode::Recorded(_) | HostSessionMode::Asking(_) | HostSessionMode::Ruling(_) => {
+                    Err(no_host())
+                }
                 #[cfg(test)]
-                End::Simulated(sim) => sim.observe(&compiled, secrets).await,
+                HostSessionMode::Simulated(sim) => sim.observe(&compiled, secrets).await,
             }
         };
         self.questions.put(ask).await
@@ -189,117 +191,127 @@ impl Asked for Link {
     /// Releases the writer lock if it was taken, and closes the session.
     async fn close(self) {
         match self.end {
-            End::Reading(reader) => reader.session().clone().close().await,
-            End::Writing(writer) => writer.unlock().await.session().clone().close().await,
-            End::Asking(looker) => looker.close().await,
-            End::Ruling(writer) => writer.unlock().await.close().await,
-            End::Recorded(_) => {}
+            HostSessionMode::Reading(reader) => reader.session().clone().close().await,
+            HostSessionMode::Writing(writer) => writer.unlock().await.session().clone().close().await,
+            HostSessionMode::Asking(looker) => looker.close().await,
+            HostSessionMode::Ruling(writer) => writer.unlock().await.close().await,
+            HostSessionMode::Recorded(_) => {}
             #[cfg(test)]
-            End::Simulated(_) => {}
+            HostSessionMode::Simulated(_) => {}
         }
     }
 }
 
-impl Link {
+impl HostSession {
     /// Returns the reader of the cluster's API, if this is a connection to one.
-    fn looker(&self) -> Option<&kube::Onlooker> {
+    fn looker(&self) -> Option<&kube::ClusterReader> {
         match &self.end {
-            End::Asking(looker) => Some(looker),
-            End::Ruling(writer) => Some(writer.looker()),
+            HostSessionMode::Asking(looker) => Some(looker),
+            HostSessionMode::Ruling(writer) => Some(writer.looker()),
             _ => None,
         }
     }
 
     /// Returns the writer of the cluster, if this is a connection to one and its lock is held.
-    pub fn ruler(&self) -> Option<&kube::Writer> {
+    pub fn ruler(&self) -> Option<&kube::ClusterWriter> {
         match &self.end {
-            End::Ruling(writer) => Some(writer),
+            HostSessionMode::Ruling(writer) => Some(writer),
             _ => None,
         }
     }
 
     /// Runs a script once, without the writer lock. Its result is not evaluated.
-    pub async fn run(&self, body: Fragment, limit: Duration, secrets: &SecretStore) -> Result<Done, TransportError> {
+    pub async fn run(
+        &self,
+        body: ShellFragment,
+        limit: Duration,
+        secrets: &SecretStore,
+    ) -> Result<HostScriptOutput, TransportError> {
         let token = transport::token()?;
-        let script = Script { body, token: token.clone(), limit };
+        let script = ShellScript { body, token: token.clone(), limit };
         let finished = match &self.end {
-            End::Reading(reader) => reader.session().run(&script, secrets, None).await?,
-            End::Writing(writer) => writer.session().run(&script, secrets, None).await?,
-            End::Recorded(_) => return Err(no_host()),
-            End::Asking(_) | End::Ruling(_) => return Err(api::no_host()),
+            HostSessionMode::Reading(reader) => reader.session().run(&script, secrets, None).await?,
+            HostSessionMode::Writing(writer) => writer.session().run(&script, secrets, None).await?,
+            HostSessionMode::Recorded(_) => return Err(no_host()),
+            HostSessionMode::Asking(_) | HostSessionMode::Ruling(_) => return Err(api::no_host()),
             #[cfg(test)]
-            End::Simulated(sim) => sim.act(&script, secrets).await?,
+            HostSessionMode::Simulated(sim) => sim.act(&script, secrets).await?,
         };
-        Ok(Done { finished, token })
+        Ok(HostScriptOutput { finished, token })
     }
 
     /// Takes the writer lock.
-    pub async fn lock(&mut self, owner: &Owner) -> Result<Locked, TransportError> {
+    pub async fn lock(&mut self, owner: &LockOwner) -> Result<HostLockAttempt, TransportError> {
         #[cfg(test)]
-        if let End::Simulated(sim) = &self.end {
+        if let HostSessionMode::Simulated(sim) = &self.end {
             return Ok(sim.lock());
         }
-        if let End::Asking(looker) = &self.end {
+        if let HostSessionMode::Asking(looker) = &self.end {
             let (locked, writer) = api::lock(looker, owner, self.questions.clock).await?;
             if let Some(writer) = writer {
-                self.end = End::Ruling(Box::new(writer));
+                self.end = HostSessionMode::Ruling(Box::new(writer));
             }
             return Ok(locked);
         }
         let reader = match &self.end {
-            End::Reading(reader) => reader,
-            End::Recorded(_) => return Err(no_host()),
-            _ => return Ok(Locked::Ours),
+            HostSessionMode::Reading(reader) => reader,
+            HostSessionMode::Recorded(_) => return Err(no_host()),
+            _ => return Ok(HostLockAttempt::Ours),
         };
         match reader.lock(owner, None).await {
             Ok(writer) => {
-                self.end = End::Writing(writer);
-                Ok(Locked::Ours)
+                self.end = HostSessionMode::Writing(writer);
+                Ok(HostLockAttempt::Ours)
             }
-            Err(LockError::Held { owner }) => Ok(Locked::Held(owner)),
-            Err(LockError::Acting { owner }) => Ok(Locked::Busy(Busy::Script(owner))),
+            Err(LockError::Held { owner }) => Ok(HostLockAttempt::Held(owner)),
+            Err(LockError::Acting { owner }) => Ok(HostLockAttempt::Busy(LeftoverWork::Script(owner))),
             Err(LockError::Units { units }) => {
-                Ok(Locked::Busy(Busy::Unit(units.into_iter().next().unwrap_or_default())))
+                Ok(HostLockAttempt::Busy(LeftoverWork::Unit(units.into_iter().next().unwrap_or_default())))
             }
             Err(LockError::Transport(error)) => Err(error),
         }
     }
 
-    fn writer(&self) -> Result<&Writer, TransportError> {
+    fn writer(&self) -> Result<&HostWriter, TransportError> {
         match &self.end {
-            End::Writing(writer) => Ok(writer),
+            HostSessionMode::Writing(writer) => Ok(writer),
             _ => Err(broken("the host lock is not held".to_owned())),
         }
     }
 
     /// Runs an acting script once.
-    pub async fn act(&self, body: Fragment, limit: Duration, secrets: &SecretStore) -> Result<Done, TransportError> {
+    pub async fn act(
+        &self,
+        body: ShellFragment,
+        limit: Duration,
+        secrets: &SecretStore,
+    ) -> Result<HostScriptOutput, TransportError> {
         let token = transport::token()?;
-        let script = Script { body, token: token.clone(), limit };
+        let script = ShellScript { body, token: token.clone(), limit };
         #[cfg(test)]
-        if let End::Simulated(sim) = &self.end {
-            return Ok(Done { finished: sim.act(&script, secrets).await?, token });
+        if let HostSessionMode::Simulated(sim) = &self.end {
+            return Ok(HostScriptOutput { finished: sim.act(&script, secrets).await?, token });
         }
         let finished = self.writer()?.act(&script, secrets, None).await?;
-        Ok(Done { finished, token })
+        Ok(HostScriptOutput { finished, token })
     }
 
     /// Runs an acting script once, with a file as its input.
     pub async fn send(
         &self,
-        body: Fragment,
+        body: ShellFragment,
         limit: Duration,
-        payload: Payload,
+        payload: FilePayload,
         secrets: &SecretStore,
-    ) -> Result<Done, TransportError> {
+    ) -> Result<HostScriptOutput, TransportError> {
         let token = transport::token()?;
-        let script = Script { body, token: token.clone(), limit };
+        let script = ShellScript { body, token: token.clone(), limit };
         #[cfg(test)]
-        if let End::Simulated(sim) = &self.end {
-            return Ok(Done { finished: sim.send(&script, payload, secrets).await?, token });
+        if let HostSessionMode::Simulated(sim) = &self.end {
+            return Ok(HostScriptOutput { finished: sim.send(&script, payload, secrets).await?, token });
         }
         let finished = self.writer()?.send(&script, payload, secrets).await?;
-        Ok(Done { finished, token })
+        Ok(HostScriptOutput { finished, token })
     }
 
     /// Runs a long step as a transient unit and follows its log until it ends. Reconnects if the connection is lost;
@@ -307,42 +319,42 @@ impl Link {
     pub async fn long(
         &mut self,
         unit: &UnitName,
-        body: Fragment,
+        body: ShellFragment,
         limit: Duration,
         secrets: &SecretStore,
         say: &mut (dyn FnMut(&str) + Send),
-    ) -> Result<LongEnd, TransportError> {
+    ) -> Result<LongStepReport, TransportError> {
         let token = transport::token()?;
         #[cfg(test)]
-        if let End::Simulated(sim) = &self.end {
-            let finished = sim.act(&Script { body, token, limit }, secrets).await?;
+        if let HostSessionMode::Simulated(sim) = &self.end {
+            let finished = sim.act(&ShellScript { body, token, limit }, secrets).await?;
             String::from_utf8_lossy(&finished.stdout).lines().for_each(say);
-            return Ok(LongEnd {
+            return Ok(LongStepReport {
                 status: finished.status,
                 tail: String::from_utf8_lossy(&finished.stdout).into_owned().into(),
             });
         }
         let step = LongStep { unit: unit.clone(), body, token: token.clone(), limit };
-        let End::Writing(writer) = &mut self.end else {
+        let HostSessionMode::Writing(writer) = &mut self.end else {
             return Err(broken("the host lock is not held".to_owned()));
         };
         writer.start_long(&step, secrets).await?;
-        let mut log = Lines::default();
+        let mut log = LogLineBuffer::default();
         let mut sink = |_: u64, bytes: &[u8]| log.take(bytes, say);
         let end = writer.follow(unit, 0, secrets, &mut sink).await.map_err(unlocked)?;
         writer.forget_long(unit, &token, secrets).await?;
-        Ok(LongEnd { status: end.status, tail: log.tail() })
+        Ok(LongStepReport { status: end.status, tail: log.tail() })
     }
 }
 
 /// Splits a growing log into lines and keeps the last ones.
 #[derive(Default)]
-struct Lines {
+struct LogLineBuffer {
     open: Vec<u8>,
     last: std::collections::VecDeque<String>,
 }
 
-impl Lines {
+impl LogLineBuffer {
     fn take(&mut self, bytes: &[u8], say: &mut (dyn FnMut(&str) + Send)) {
         self.open.extend_from_slice(bytes);
         while let Some(end) = self.open.iter().position(|byte| *byte == b'\n') {
@@ -360,7 +372,7 @@ impl Lines {
         self.last.push_back(line);
     }
 
-    fn tail(self) -> Untrusted {
+    fn tail(self) -> UntrustedText {
         let open = String::from_utf8_lossy(&self.open).into_owned();
         let lines: Vec<String> = self.last.into_iter().chain((!open.is_empty()).then_some(open)).collect();
         lines.join("\n").into()
@@ -376,14 +388,14 @@ fn unlocked(error: LockError) -> TransportError {
 }
 
 /// Converts the declared connection into the transport's target.
-fn target(host: &HostName, connect: &Connect, options: &Options) -> Target {
-    Target {
+fn target(host: &HostName, connect: &ConnectSettings, options: &RunOptions) -> ConnectionTarget {
+    ConnectionTarget {
         kind: match &connect.transport {
-            TransportKind::Ssh => Kind::Ssh,
-            TransportKind::Local => Kind::Local,
-            TransportKind::Command(argv) => Kind::Command(argv.clone()),
+            TransportKind::Ssh => ConnectionKind::Ssh,
+            TransportKind::Local => ConnectionKind::Local,
+            TransportKind::Command(argv) => ConnectionKind::Command(argv.clone()),
             TransportKind::Sandbox => {
-                Kind::Sandbox(transport::sandbox_folder(&options.sandboxes, host), connect.hardware)
+                ConnectionKind::Sandbox(transport::sandbox_folder(&options.sandboxes, host), connect.hardware)
             }
         },
         address: if connect.address.is_empty() { host.to_string() } else { connect.address.clone() },
@@ -394,21 +406,21 @@ fn target(host: &HostName, connect: &Connect, options: &Options) -> Target {
         known_hosts: connect.known_hosts.clone(),
         jump: connect.jump.clone(),
         host_key: match connect.host_key {
-            HostKeyPolicy::Strict => HostKey::Strict,
-            HostKeyPolicy::AcceptNew => HostKey::AcceptNew,
+            HostKeyPolicy::Strict => HostKeyCheck::Strict,
+            HostKeyPolicy::AcceptNew => HostKeyCheck::AcceptNew,
         },
         sudo: match &connect.sudo {
             // In a sandbox forge runs as root from the start.
-            _ if connect.transport == TransportKind::Sandbox => transport::Sudo::None,
-            Sudo::None => transport::Sudo::None,
-            Sudo::NoPassword => transport::Sudo::NoPassword,
-            Sudo::Password(placeholder) => transport::Sudo::Password(placeholder.clone()),
+            _ if connect.transport == TransportKind::Sandbox => transport::ConnectionSudo::None,
+            SudoMode::None => transport::ConnectionSudo::None,
+            SudoMode::NoPassword => transport::ConnectionSudo::NoPassword,
+            SudoMode::Password(placeholder) => transport::ConnectionSudo::Password(placeholder.clone()),
         },
         timeout: Duration::from_secs(connect.timeout_s),
         keep: Duration::from_secs(connect.keep_s),
         control_dir: options.control_dir.clone(),
-        surroundings: Surroundings { more: options.ssh_variables.clone(), ..Surroundings::default() },
-        ..Target::default()
+        surroundings: ProgramEnvironment { more: options.ssh_variables.clone(), ..ProgramEnvironment::default() },
+        ..ConnectionTarget::default()
     }
 }
 
@@ -420,7 +432,7 @@ pub(super) fn no_host() -> TransportError {
 /// Returns an error caused by the host rather than by the transport.
 pub(super) fn broken(message: String) -> TransportError {
     TransportError {
-        kind: ErrorKind::Shell,
+        kind: TransportErrorKind::Shell,
         message,
         hint: None,
         said: None,
@@ -443,7 +455,7 @@ pub(super) fn said(stderr: &[u8]) -> String {
 }
 
 /// Returns the reason, with the host's own message.
-pub(super) fn reason(error: &TransportError) -> Untrusted {
+pub(super) fn reason(error: &TransportError) -> UntrustedText {
     match error.said.as_ref().and_then(|said| said.raw().lines().rev().find(|line| !line.trim().is_empty())) {
         Some(line) if !error.message.contains(line.trim()) => format!("{}: {}", error.message, line.trim()).into(),
         _ => error.message.as_str().into(),

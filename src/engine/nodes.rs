@@ -1,24 +1,24 @@
 //! Hosts as Kubernetes nodes: the cluster's API, opened once for all of them, and the state of each node.
 
 use super::api::cluster as open;
-use super::run::Options;
+use super::run::RunOptions;
 use crate::config::Project;
-use crate::kube::{Claim, Cluster, KubeError, Node, node_of};
+use crate::kube::{ClusterApi, ClusterNode, CordonRecord, KubeError, node_of};
 use crate::model::HostName;
-use crate::plan::{HostSeen, NodeSeen};
+use crate::plan::{ObservedHost, ObservedNode};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
 /// The cluster's API, opened at first use. After a failure the next use tries again.
 #[derive(Clone, Default)]
-pub(super) struct Api(Arc<Mutex<Option<Cluster>>>);
+pub(super) struct LazyClusterApi(Arc<Mutex<Option<ClusterApi>>>);
 
-impl Api {
+impl LazyClusterApi {
     /// Returns the API's connection.
     ///
     /// # Errors
     /// The API could not be opened.
-    pub async fn get(&self, project: &Project, options: &Options) -> Result<Cluster, KubeError> {
+    pub async fn get(&self, project: &Project, options: &RunOptions) -> Result<ClusterApi, KubeError> {
         let mut held = self.0.lock().await;
         match &*held {
             Some(cluster) => Ok(cluster.clone()),
@@ -30,7 +30,11 @@ impl Api {
     ///
     /// # Errors
     /// The API could not be opened, timed out, or denied the request.
-    pub async fn nodes(&self, project: &Project, options: &Options) -> Result<(Cluster, Vec<Node>), KubeError> {
+    pub async fn nodes(
+        &self,
+        project: &Project,
+        options: &RunOptions,
+    ) -> Result<(ClusterApi, Vec<ClusterNode>), KubeError> {
         let through = project.kubernetes.as_ref().is_some_and(|access| access.via.is_some());
         let cluster = self.get(project, options).await?;
         match cluster.nodes().await {
@@ -52,7 +56,7 @@ impl Api {
     }
 }
 
-async fn opened(project: &Project, options: &Options) -> Result<Cluster, KubeError> {
+async fn opened(project: &Project, options: &RunOptions) -> Result<ClusterApi, KubeError> {
     match &project.kubernetes {
         Some(access) => open(project, access, options).await,
         // Validation rejects an inventory that drains nodes without a cluster.
@@ -61,17 +65,17 @@ async fn opened(project: &Project, options: &Options) -> Result<Cluster, KubeErr
 }
 
 /// The API's answer about hosts that are declared to be nodes.
-pub(super) enum Nodes {
+pub(super) enum NodeListing {
     /// No host is declared to be a node.
     None,
-    Listed(Vec<Node>),
+    Listed(Vec<ClusterNode>),
     /// The API did not answer: the reason, as a lowercase fragment.
     Unknown(String),
 }
 
-impl Nodes {
+impl NodeListing {
     /// Requests all nodes at once, if any of `hosts` is declared to be one.
-    pub async fn ask(project: &Project, hosts: &[HostName], options: &Options, api: &Api) -> Self {
+    pub async fn ask(project: &Project, hosts: &[HostName], options: &RunOptions, api: &LazyClusterApi) -> Self {
         if options.replay.observed.is_some() || !hosts.iter().any(|host| is_node(project, host)) {
             return Self::None;
         }
@@ -82,13 +86,13 @@ impl Nodes {
     }
 
     /// Adds the answer to each host's observation.
-    pub fn tell(&self, project: &Project, options: &Options, seen: &mut [HostSeen]) {
+    pub fn tell(&self, project: &Project, options: &RunOptions, seen: &mut [ObservedHost]) {
         for seen in seen.iter_mut().filter(|seen| is_node(project, &seen.host)) {
             seen.node = Some(match (&options.replay.observed, self) {
                 (Some(recording), _) => recording.node(&seen.host),
                 (None, Self::Listed(nodes)) => of_host(project, &seen.host, nodes),
-                (None, Self::Unknown(why)) => NodeSeen::Unknown { why: why.as_str().into() },
-                (None, Self::None) => NodeSeen::Absent,
+                (None, Self::Unknown(why)) => ObservedNode::Unknown { why: why.as_str().into() },
+                (None, Self::None) => ObservedNode::Absent,
             });
         }
     }
@@ -105,17 +109,22 @@ pub(super) fn is_node(project: &Project, host: &HostName) -> bool {
 ///
 /// # Errors
 /// The node could not be determined: the reason, as a lowercase fragment.
-pub(super) fn find<'n>(project: &Project, host: &HostName, nodes: &'n [Node]) -> Result<Option<&'n Node>, String> {
+pub(super) fn find<'n>(
+    project: &Project,
+    host: &HostName,
+    nodes: &'n [ClusterNode],
+) -> Result<Option<&'n ClusterNode>, String> {
     let address = project.hosts.get(host).map_or("", |host| host.connect.address.as_str());
     node_of(nodes, host.as_str(), address)
 }
 
-fn of_host(project: &Project, host: &HostName, nodes: &[Node]) -> NodeSeen {
+fn of_host(project: &Project, host: &HostName, nodes: &[ClusterNode]) -> ObservedNode {
     match find(project, host, nodes) {
-        Ok(Some(node)) => {
-            NodeSeen::Node { name: node.name.as_str().into(), left: Claim::of(node).map(|claim| claim.run.into()) }
-        }
-        Ok(None) => NodeSeen::Absent,
-        Err(why) => NodeSeen::Unknown { why: why.into() },
+        Ok(Some(node)) => ObservedNode::Node {
+            name: node.name.as_str().into(),
+            left: CordonRecord::of(node).map(|claim| claim.run.into()),
+        },
+        Ok(None) => ObservedNode::Absent,
+        Err(why) => ObservedNode::Unknown { why: why.into() },
     }
 }

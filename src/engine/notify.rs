@@ -1,10 +1,10 @@
 //! Determines the notifications after a drift run: from the history, relative to each recipient's last notification.
 
-use crate::config::{LateSecret, Project, Recipient, Service};
-use crate::drift::{self, Drift, Entry, News, Notice};
+use crate::config::{DeferredSecret, NotifyRecipient, NotifyService, Project};
+use crate::drift::{self, DriftHistoryEntry, DriftNotice, DriftReport, NoticeDecision};
 use crate::model::SecretStore;
-use crate::notify::{self, Delivery, Mail, Manner, Post};
-use crate::state::{DriftLog, StoreError, Telling};
+use crate::notify::{self, HttpMessage, MailMessage, NotifyDelivery, ResponseFormat};
+use crate::state::{DriftLog, NotifyLock, StoreError};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use secrecy::SecretString;
@@ -17,13 +17,13 @@ const VERSION: u32 = 1;
 
 /// The last run that each recipient was notified of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-struct Told {
+struct NotifiedRuns {
     version: u32,
     /// The run by the recipient's name; empty if there is none yet.
     runs: BTreeMap<String, String>,
 }
 
-impl Told {
+impl NotifiedRuns {
     /// Parses the file. Ignoring an invalid file would report every finding again, or lose pending notifications.
     fn read(text: &str) -> Result<Self, String> {
         let told: Self = serde_json::from_str(text).map_err(|error| {
@@ -41,17 +41,17 @@ impl Told {
 }
 
 /// The pending notifications. While this value exists, no other run sends any.
-pub struct Errands {
-    telling: Telling,
-    told: Told,
+pub struct NoticeQueue {
+    telling: NotifyLock,
+    told: NotifiedRuns,
     last: String,
-    pub list: Vec<Errand>,
+    pub list: Vec<QueuedNotice>,
 }
 
 /// The notification of one recipient; `None` inside if there is no relevant change.
-pub struct Errand {
-    pub recipient: Recipient,
-    pub notice: Option<Notice>,
+pub struct QueuedNotice {
+    pub recipient: NotifyRecipient,
+    pub notice: Option<DriftNotice>,
 }
 
 /// Returns the notifications of all declared recipients after a run. New recipients are recorded at the same time, so
@@ -59,13 +59,14 @@ pub struct Errand {
 ///
 /// # Errors
 /// The history cannot be read or written: then every finding would look new.
-pub fn errands(project: &Project, drift: &Drift, log: &DriftLog) -> Result<Errands, String> {
+pub fn errands(project: &Project, drift: &DriftReport, log: &DriftLog) -> Result<NoticeQueue, String> {
     if let Some(why) = &drift.no_history {
         return Err(format!("no history is kept, so every finding would look new: {why}"));
     }
     let plain = |error: StoreError| error.to_string();
     let telling = log.telling().map_err(plain)?;
-    let mut told = log.told().map_err(plain)?.map_or_else(|| Ok(Told::default()), |text| Told::read(&text))?;
+    let mut told =
+        log.told().map_err(plain)?.map_or_else(|| Ok(NotifiedRuns::default()), |text| NotifiedRuns::read(&text))?;
     let entries = log.lines(None).map_err(plain)?;
     let entries = drift::entries(entries.iter().map(String::as_str));
     let Some(last) = entries.last() else { return Err("the history contains no run".to_owned()) };
@@ -73,28 +74,33 @@ pub fn errands(project: &Project, drift: &Drift, log: &DriftLog) -> Result<Erran
     let declared = |name: &String| project.drift.notify.iter().any(|recipient| recipient.name == *name);
     told.version = VERSION;
     told.runs.retain(|name, _| declared(name));
-    let errands = Errands { telling, told, last: last.run.clone(), list };
+    let errands = NoticeQueue { telling, told, last: last.run.clone(), list };
     errands.remember()?;
     Ok(errands)
 }
 
-fn errand(recipient: &Recipient, entries: &[Entry], drift: &Drift, told: &mut Told) -> Errand {
+fn errand(
+    recipient: &NotifyRecipient,
+    entries: &[DriftHistoryEntry],
+    drift: &DriftReport,
+    told: &mut NotifiedRuns,
+) -> QueuedNotice {
     let last = entries.last().map(|entry| entry.run.clone()).unwrap_or_default();
     // A new recipient is notified of this run's changes, but not of older findings.
     let before = entries.iter().rev().nth(1).map(|entry| entry.run.clone()).unwrap_or_default();
     let run = told.runs.entry(recipient.name.clone()).or_insert(before);
     let notice = match drift::news(entries, run, drift) {
-        News::Tell(notice) => Some(*notice),
-        News::Waiting => None,
-        News::Nothing => {
+        NoticeDecision::Tell(notice) => Some(*notice),
+        NoticeDecision::Waiting => None,
+        NoticeDecision::Nothing => {
             *run = last;
             None
         }
     };
-    Errand { recipient: recipient.clone(), notice }
+    QueuedNotice { recipient: recipient.clone(), notice }
 }
 
-impl Errands {
+impl NoticeQueue {
     /// Records that a recipient was notified.
     ///
     /// # Errors
@@ -113,26 +119,39 @@ impl Errands {
 ///
 /// # Errors
 /// Returns the reason if a secret is missing.
-pub fn delivery(service: &Service, body: String, secrets: &SecretStore, now: Timestamp) -> Result<Delivery, String> {
-    let reveal = |secret: &LateSecret| secret.value.clone().map(|placeholder| secrets.reveal(&placeholder));
-    let optional = |secret: &Option<LateSecret>| secret.as_ref().map(reveal).transpose();
-    let post = |url: SecretString, body: String, manner: Manner| Post { url, token: None, body, manner, open: false };
-    Ok(Delivery::Post(match service {
-        Service::Email { sendmail, .. } => return Ok(Delivery::Mail(Mail { program: sendmail.clone(), text: body })),
-        Service::Webhook { url, token } => {
+pub fn delivery(
+    service: &NotifyService,
+    body: String,
+    secrets: &SecretStore,
+    now: Timestamp,
+) -> Result<NotifyDelivery, String> {
+    let reveal = |secret: &DeferredSecret| secret.value.clone().map(|placeholder| secrets.reveal(&placeholder));
+    let optional = |secret: &Option<DeferredSecret>| secret.as_ref().map(reveal).transpose();
+    let post = |url: SecretString, body: String, manner: ResponseFormat| HttpMessage {
+        url,
+        token: None,
+        body,
+        manner,
+        open: false,
+    };
+    Ok(NotifyDelivery::Post(match service {
+        NotifyService::Email { sendmail, .. } => {
+            return Ok(NotifyDelivery::Mail(MailMessage { program: sendmail.clone(), text: body }));
+        }
+        NotifyService::Webhook { url, token } => {
             let token = optional(token)?;
-            Post { open: token.is_none(), token, ..post(reveal(url)?, body, Manner::Status) }
+            HttpMessage { open: token.is_none(), token, ..post(reveal(url)?, body, ResponseFormat::Status) }
         }
-        Service::Slack { url } => post(reveal(url)?, body, Manner::Ok),
-        Service::WeCom { url } => post(reveal(url)?, body, Manner::Errcode),
-        Service::Feishu { url, secret } => {
+        NotifyService::Slack { url } => post(reveal(url)?, body, ResponseFormat::Ok),
+        NotifyService::WeCom { url } => post(reveal(url)?, body, ResponseFormat::Errcode),
+        NotifyService::Feishu { url, secret } => {
             let body = optional(secret)?.map_or_else(|| body.clone(), |key| notify::feishu(&body, &key, now));
-            post(reveal(url)?, body, Manner::Code)
+            post(reveal(url)?, body, ResponseFormat::Code)
         }
-        Service::DingTalk { url, secret } => {
+        NotifyService::DingTalk { url, secret } => {
             let (url, key) = (reveal(url)?, optional(secret)?);
             let url = key.map_or_else(|| url.clone(), |key| notify::dingtalk(&url, &key, now));
-            post(url, body, Manner::Errcode)
+            post(url, body, ResponseFormat::Errcode)
         }
     }))
 }
@@ -143,11 +162,11 @@ mod tests {
 
     #[test]
     fn what_was_told_is_never_guessed() {
-        let told = Told::read(r#"{"version": 1, "runs": {"ops": "r1"}}"#).unwrap();
+        let told = NotifiedRuns::read(r#"{"version": 1, "runs": {"ops": "r1"}}"#).unwrap();
         assert_eq!(told.runs["ops"], "r1");
-        let broken = Told::read("{\"version\": 1, \"runs\"").unwrap_err();
+        let broken = NotifiedRuns::read("{\"version\": 1, \"runs\"").unwrap_err();
         assert!(broken.starts_with("`told.json` in the history is invalid (EOF while parsing"), "{broken}");
-        let newer = Told::read(r#"{"version": 2, "runs": {}}"#).unwrap_err();
+        let newer = NotifiedRuns::read(r#"{"version": 2, "runs": {}}"#).unwrap_err();
         assert_eq!(newer, "`told.json` in the history has version 2; this forge supports version 1");
     }
 }

@@ -1,47 +1,47 @@
 //! Observes many hosts in parallel: in one round trip if no probe depends on facts, otherwise in two.
 
 use super::event::Event;
-use super::glance::{Asked, Glance};
-use super::link::{Link, reason};
-use super::nodes::{Api, Nodes};
+use super::glance::{ObservationSession, ReadOnlySession};
+use super::link::{HostSession, reason};
+use super::nodes::{LazyClusterApi, NodeListing};
 use super::prove::facts_used;
-use super::run::{Events, Options};
-use crate::config::{Expander, Exports, Need, Project, State};
-use crate::model::{HostName, SecretStore, Untrusted};
-use crate::plan::{self, Case, Chosen, Ground, HostSeen, Published, Unreachable};
-use crate::probe::{Probe, Unknown};
+use super::run::{EventSender, RunOptions};
+use crate::config::{ExpansionState, ExportedValues, PendingInput, Project, StepExpander};
+use crate::model::{HostName, SecretStore, UntrustedText};
+use crate::plan::{self, ChosenHosts, HostContext, HostExports, ObservedHost, PlanContext, UnreachableReason};
+use crate::probe::{Probe, UnansweredReason};
 use crate::transport::TransportError;
 use futures_util::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// The observation of a selection of hosts.
-pub struct Observed {
+pub struct ObservedHosts {
     /// In the order of the inventory.
-    pub seen: Vec<HostSeen>,
-    pub chosen: Chosen,
-    pub published: Published,
-    pub exports: Exports,
+    pub seen: Vec<ObservedHost>,
+    pub chosen: ChosenHosts,
+    pub published: HostExports,
+    pub exports: ExportedValues,
     /// Includes secrets exported by hosts.
     pub secrets: SecretStore,
     /// Duration of the observation: in total, and per host.
     pub took: Duration,
     pub took_by: BTreeMap<HostName, Duration>,
     /// The API of the cluster whose nodes the hosts are, as far as it was opened.
-    pub(super) api: Api,
+    pub(super) api: LazyClusterApi,
     /// Sessions that are still open.
-    pub(super) links: BTreeMap<HostName, Link>,
+    pub(super) links: BTreeMap<HostName, HostSession>,
 }
 
-impl Observed {
+impl ObservedHosts {
     /// Returns the context in which the hosts are evaluated, as observed.
     pub(super) fn ground<'g>(
         &'g self,
         project: &'g Project,
-        expander: &'g Expander<'g>,
-        options: &'g Options,
-    ) -> Ground<'g> {
-        Ground {
+        expander: &'g StepExpander<'g>,
+        options: &'g RunOptions,
+    ) -> PlanContext<'g> {
+        PlanContext {
             project,
             expander,
             filter: &options.filter,
@@ -53,18 +53,18 @@ impl Observed {
     }
 }
 
-impl AsRef<[HostSeen]> for Observed {
-    fn as_ref(&self) -> &[HostSeen] {
+impl AsRef<[ObservedHost]> for ObservedHosts {
+    fn as_ref(&self) -> &[ObservedHost] {
         &self.seen
     }
 }
 
 /// Sessions that are still open.
-type Sessions<S> = BTreeMap<HostName, S>;
+type OpenSessions<S> = BTreeMap<HostName, S>;
 
 /// The purpose of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
+enum ObservationPurpose {
     Read,
     Change,
     Drift {
@@ -74,11 +74,11 @@ enum Purpose {
 }
 
 /// The settings of an observation that every host's first trip needs.
-struct Look<'a> {
+struct ObservationRun<'a> {
     project: &'a Project,
-    expander: &'a Expander<'a>,
-    options: &'a Options,
-    events: &'a Events,
+    expander: &'a StepExpander<'a>,
+    options: &'a RunOptions,
+    events: &'a EventSender,
     facts: &'a BTreeSet<String>,
     /// Those facts that are used only to compare hosts.
     beside: &'a BTreeSet<String>,
@@ -91,8 +91,13 @@ struct Look<'a> {
 }
 
 /// Observes `hosts` over probe-only sessions.
-pub async fn observe(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
-    look::<Glance>(project, hosts, options, events, Purpose::Read).await.0
+pub async fn observe(
+    project: &Project,
+    hosts: &[HostName],
+    options: &RunOptions,
+    events: &EventSender,
+) -> ObservedHosts {
+    look::<ReadOnlySession>(project, hosts, options, events, ObservationPurpose::Read).await.0
 }
 
 /// Observes `hosts` for drift: retries failed reads once and adds the health facts of hardware that the project
@@ -102,57 +107,62 @@ pub async fn observe_drift(
     project: &Project,
     hosts: &[HostName],
     outliers: bool,
-    options: &Options,
-    events: &Events,
-) -> Observed {
-    let options = Options { confined: !project.drift.unconfined, ..options.clone() };
-    look::<Glance>(project, hosts, &options, events, Purpose::Drift { outliers }).await.0
+    options: &RunOptions,
+    events: &EventSender,
+) -> ObservedHosts {
+    let options = RunOptions { confined: !project.drift.unconfined, ..options.clone() };
+    look::<ReadOnlySession>(project, hosts, &options, events, ObservationPurpose::Drift { outliers }).await.0
 }
 
 /// Observes `hosts` and leaves sessions open for the changes that follow, as far as the window permits.
-pub async fn observe_to_change(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
-    let (observed, links) = look::<Link>(project, hosts, options, events, Purpose::Change).await;
-    Observed { links, ..observed }
-}
-
-async fn look<S: Asked>(
+pub async fn observe_to_change(
     project: &Project,
     hosts: &[HostName],
-    options: &Options,
-    events: &Events,
-    purpose: Purpose,
-) -> (Observed, Sessions<S>) {
-    let expander = Expander::new(project);
+    options: &RunOptions,
+    events: &EventSender,
+) -> ObservedHosts {
+    let (observed, links) = look::<HostSession>(project, hosts, options, events, ObservationPurpose::Change).await;
+    ObservedHosts { links, ..observed }
+}
+
+async fn look<S: ObservationSession>(
+    project: &Project,
+    hosts: &[HostName],
+    options: &RunOptions,
+    events: &EventSender,
+    purpose: ObservationPurpose,
+) -> (ObservedHosts, OpenSessions<S>) {
+    let expander = StepExpander::new(project);
     let facts = match purpose {
         _ if options.replay.record => every_fact(),
-        Purpose::Drift { .. } => with_health(facts_used(project)),
-        Purpose::Read | Purpose::Change => facts_used(project),
+        ObservationPurpose::Drift { .. } => with_health(facts_used(project)),
+        ObservationPurpose::Read | ObservationPurpose::Change => facts_used(project),
     };
     let beside = only_compared(&facts, purpose);
     let facts = &facts | &beside;
-    let look = Look {
+    let look = ObservationRun {
         project,
         expander: &expander,
         options,
         events,
         facts: &facts,
         beside: &beside,
-        keep: purpose == Purpose::Change && hosts.len() <= options.parallel,
-        careful: matches!(purpose, Purpose::Drift { .. }) && options.replay.observed.is_none(),
+        keep: purpose == ObservationPurpose::Change && hosts.len() <= options.parallel,
+        careful: matches!(purpose, ObservationPurpose::Drift { .. }) && options.replay.observed.is_none(),
         few: hosts.len() <= options.parallel,
     };
     let began = Instant::now();
     look.say(Event::ObserveStarted { hosts: hosts.iter().filter(|host| !host.is_cluster()).count() });
-    let api = Api::default();
+    let api = LazyClusterApi::default();
     let (nodes, (mut observed, mut sessions)) =
-        tokio::join!(Nodes::ask(project, hosts, options, &api), look.first::<S>(hosts));
+        tokio::join!(NodeListing::ask(project, hosts, options, &api), look.first::<S>(hosts));
     look.share(&mut observed);
     look.second(&mut observed, &mut sessions).await;
     look.share(&mut observed);
     nodes.tell(project, options, &mut observed.seen);
     match purpose {
-        Purpose::Change => observed.api = api,
-        Purpose::Read | Purpose::Drift { .. } => api.close().await,
+        ObservationPurpose::Change => observed.api = api,
+        ObservationPurpose::Read | ObservationPurpose::Drift { .. } => api.close().await,
     }
     observed.took = began.elapsed();
     mark(project, &mut observed.seen);
@@ -170,9 +180,9 @@ fn with_health(mut facts: BTreeSet<String>) -> BTreeSet<String> {
 }
 
 /// Returns the facts that are probed only to compare hosts.
-fn only_compared(facts: &BTreeSet<String>, purpose: Purpose) -> BTreeSet<String> {
+fn only_compared(facts: &BTreeSet<String>, purpose: ObservationPurpose) -> BTreeSet<String> {
     match purpose {
-        Purpose::Drift { outliers: true } => {
+        ObservationPurpose::Drift { outliers: true } => {
             crate::facts::outliers::facts().map(str::to_owned).filter(|fact| !facts.contains(fact)).collect()
         }
         _ => BTreeSet::new(),
@@ -185,7 +195,12 @@ fn every_fact() -> BTreeSet<String> {
 }
 
 /// Probes all facts of `hosts`.
-pub async fn observe_facts(project: &Project, hosts: &[HostName], options: &Options, events: &Events) -> Observed {
+pub async fn observe_facts(
+    project: &Project,
+    hosts: &[HostName],
+    options: &RunOptions,
+    events: &EventSender,
+) -> ObservedHosts {
     let of_hosts = crate::facts::probes();
     let of_cluster = crate::facts::of_cluster().iter().map(|fact| Probe::ClusterFact { name: fact.name.to_owned() });
     let probes = of_hosts.chain(of_cluster).collect();
@@ -197,9 +212,9 @@ pub(super) async fn observe_for(
     project: &Project,
     hosts: &[HostName],
     probes: &BTreeSet<Probe>,
-    options: &Options,
-    events: &Events,
-) -> Observed {
+    options: &RunOptions,
+    events: &EventSender,
+) -> ObservedHosts {
     say(options, events, Event::ObserveStarted { hosts: hosts.iter().filter(|host| !host.is_cluster()).count() });
     let one = |host: HostName| async move {
         let began = Instant::now();
@@ -208,7 +223,7 @@ pub(super) async fn observe_for(
             probes.iter().filter(|probe| probe.is_to_api() == host.is_cluster()).cloned().collect();
         let opened = match own.is_empty() {
             true => Err(super::api::no_host()),
-            false => Glance::open(project, options, &host, &project.secrets).await,
+            false => ReadOnlySession::open(project, options, &host, &project.secrets).await,
         };
         let seen = match opened {
             Ok(glance) => {
@@ -216,45 +231,50 @@ pub(super) async fn observe_for(
                 glance.close().await;
                 seen
             }
-            Err(error) => HostSeen::unreachable(&host, why(&error)),
+            Err(error) => ObservedHost::unreachable(&host, why(&error)),
         };
         say(options, events, seen_event(&seen, began));
         seen
     };
     let mut seen = beside(hosts, options.parallel, one).await;
     mark(project, &mut seen);
-    Observed { seen, ..Observed::nothing(project) }
+    ObservedHosts { seen, ..ObservedHosts::nothing(project) }
 }
 
 /// Marks hosts that are simulated or present simulated hardware.
-fn mark(project: &Project, seen: &mut [HostSeen]) {
-    let simulated = |seen: &HostSeen| project.is_simulated(&seen.host) || seen.facts.hardware_is_simulated();
+fn mark(project: &Project, seen: &mut [ObservedHost]) {
+    let simulated = |seen: &ObservedHost| project.is_simulated(&seen.host) || seen.facts.hardware_is_simulated();
     seen.iter_mut().for_each(|seen| seen.simulated = simulated(seen));
 }
 
-impl Observed {
+impl ObservedHosts {
     fn nothing(project: &Project) -> Self {
         Self {
             seen: Vec::new(),
-            chosen: Chosen::new(),
-            published: Published::default(),
-            exports: Exports::new(),
+            chosen: ChosenHosts::new(),
+            published: HostExports::default(),
+            exports: ExportedValues::new(),
             secrets: project.secrets.clone(),
             took: Duration::ZERO,
             took_by: BTreeMap::new(),
-            api: Api::default(),
+            api: LazyClusterApi::default(),
             links: BTreeMap::new(),
         }
     }
 }
 
-impl Look<'_> {
+impl ObservationRun<'_> {
     fn say(&self, event: Event) {
         say(self.options, self.events, event);
     }
 
-    fn ground<'s>(&'s self, exports: &'s Exports, chosen: &'s Chosen, secrets: &'s SecretStore) -> Ground<'s> {
-        Ground {
+    fn ground<'s>(
+        &'s self,
+        exports: &'s ExportedValues,
+        chosen: &'s ChosenHosts,
+        secrets: &'s SecretStore,
+    ) -> PlanContext<'s> {
+        PlanContext {
             project: self.project,
             expander: self.expander,
             filter: &self.options.filter,
@@ -266,9 +286,9 @@ impl Look<'_> {
     }
 
     /// Runs every host's first trip, and the second one if it depends only on the host's own facts.
-    async fn first<S: Asked>(&self, hosts: &[HostName]) -> (Observed, Sessions<S>) {
+    async fn first<S: ObservationSession>(&self, hosts: &[HostName]) -> (ObservedHosts, OpenSessions<S>) {
         let list = beside(hosts, self.options.parallel, |host| self.host::<S>(host)).await;
-        let (mut observed, mut sessions) = (Observed::nothing(self.project), Sessions::new());
+        let (mut observed, mut sessions) = (ObservedHosts::nothing(self.project), OpenSessions::new());
         for (seen, session, took) in list {
             observed.took_by.insert(seen.host.clone(), took);
             sessions.extend(session.map(|session| (seen.host.clone(), session)));
@@ -277,18 +297,18 @@ impl Look<'_> {
         (observed, sessions)
     }
 
-    async fn host<S: Asked>(&self, host: HostName) -> (HostSeen, Option<S>, Duration) {
+    async fn host<S: ObservationSession>(&self, host: HostName) -> (ObservedHost, Option<S>, Duration) {
         let began = Instant::now();
         let (seen, link) = self.look_at(host, began).await;
         (seen, link, began.elapsed())
     }
 
-    async fn look_at<S: Asked>(&self, host: HostName, began: Instant) -> (HostSeen, Option<S>) {
+    async fn look_at<S: ObservationSession>(&self, host: HostName, began: Instant) -> (ObservedHost, Option<S>) {
         self.say(Event::Connecting { host: host.clone() });
         let secrets = &self.project.secrets;
         let (seen, link) = match S::open(self.project, self.options, &host, secrets).await {
             Ok(link) => (self.trips(&link, &host).await, Some(link)),
-            Err(error) => (HostSeen::unreachable(&host, why(&error)), None),
+            Err(error) => (ObservedHost::unreachable(&host, why(&error)), None),
         };
         self.say(seen_event(&seen, began));
         let more = self.few && self.waits_for_exports(&seen);
@@ -302,9 +322,9 @@ impl Look<'_> {
         }
     }
 
-    async fn trips(&self, link: &impl Asked, host: &HostName) -> HostSeen {
+    async fn trips(&self, link: &impl ObservationSession, host: &HostName) -> ObservedHost {
         let secrets = &self.project.secrets;
-        let blank = HostSeen::observed(host, Default::default(), 0);
+        let blank = ObservedHost::observed(host, Default::default(), 0);
         let mut seen = ask(link, host, &self.demand(&blank), secrets).await;
         if !seen.is_observed() {
             return seen;
@@ -319,8 +339,9 @@ impl Look<'_> {
     }
 
     /// Retries failed reads once: a single failure is not conclusive.
-    async fn once_more(&self, link: &impl Asked, seen: &mut HostSeen, secrets: &SecretStore) {
-        let unread = seen.facts.0.iter().filter(|(_, fact)| fact.as_ref().err().is_some_and(Unknown::may_pass));
+    async fn once_more(&self, link: &impl ObservationSession, seen: &mut ObservedHost, secrets: &SecretStore) {
+        let unread =
+            seen.facts.0.iter().filter(|(_, fact)| fact.as_ref().err().is_some_and(UnansweredReason::may_pass));
         let mut failed: BTreeSet<Probe> =
             unread.filter_map(|(name, _)| crate::facts::question(&seen.host, name)).collect();
         failed.extend(seen.observation.failed());
@@ -331,29 +352,31 @@ impl Look<'_> {
         }
     }
 
-    fn demand(&self, seen: &HostSeen) -> BTreeSet<Probe> {
-        let (exports, chosen) = (Exports::new(), Chosen::new());
+    fn demand(&self, seen: &ObservedHost) -> BTreeSet<Probe> {
+        let (exports, chosen) = (ExportedValues::new(), ChosenHosts::new());
         let ground = self.ground(&exports, &chosen, &self.project.secrets);
-        Case::new(ground, &seen.host, seen).map(|case| plan::demand(&case, self.facts)).unwrap_or_default()
+        HostContext::new(ground, &seen.host, seen).map(|case| plan::demand(&case, self.facts)).unwrap_or_default()
     }
 
-    fn waits_for_exports(&self, seen: &HostSeen) -> bool {
-        let (exports, chosen) = (Exports::new(), Chosen::new());
+    fn waits_for_exports(&self, seen: &ObservedHost) -> bool {
+        let (exports, chosen) = (ExportedValues::new(), ChosenHosts::new());
         let ground = self.ground(&exports, &chosen, &self.project.secrets);
-        let Some(case) = Case::new(ground, &seen.host, seen).filter(|_| seen.is_observed()) else { return false };
+        let Some(case) = HostContext::new(ground, &seen.host, seen).filter(|_| seen.is_observed()) else {
+            return false;
+        };
         case.candidate_turns().iter().any(|turn| match &turn.expanded.state {
-            State::Deferred(deferred) => matches!(deferred.need, Need::Export { .. }),
+            ExpansionState::Deferred(deferred) => matches!(deferred.need, PendingInput::Export { .. }),
             _ => false,
         })
     }
 
     /// Runs the second trip of hosts whose text needs values exported by other hosts.
-    async fn second<S: Asked>(&self, observed: &mut Observed, links: &mut Sessions<S>) {
-        let Observed { seen, chosen, exports, secrets, took_by, .. } = observed;
+    async fn second<S: ObservationSession>(&self, observed: &mut ObservedHosts, links: &mut OpenSessions<S>) {
+        let ObservedHosts { seen, chosen, exports, secrets, took_by, .. } = observed;
         let mut due = Vec::new();
         for seen in seen.iter_mut().filter(|s| s.is_observed()) {
             let ground = self.ground(exports, chosen, secrets);
-            let probes = match Case::new(ground, &seen.host, seen) {
+            let probes = match HostContext::new(ground, &seen.host, seen) {
                 Some(case) => plan::demand(&case, self.facts),
                 None => continue,
             };
@@ -362,7 +385,7 @@ impl Look<'_> {
                 due.push((seen, rest));
             }
         }
-        let (links_ref, secrets_ref): (&Sessions<S>, _) = (links, &*secrets);
+        let (links_ref, secrets_ref): (&OpenSessions<S>, _) = (links, &*secrets);
         let trips = due.into_iter().map(|(seen, rest)| async move {
             let began = Instant::now();
             match links_ref.get(&seen.host) {
@@ -386,29 +409,40 @@ impl Look<'_> {
         }
     }
 
-    async fn afresh<S: Asked>(&self, seen: &mut HostSeen, rest: &BTreeSet<Probe>, secrets: &SecretStore) {
+    async fn afresh<S: ObservationSession>(
+        &self,
+        seen: &mut ObservedHost,
+        rest: &BTreeSet<Probe>,
+        secrets: &SecretStore,
+    ) {
         match S::open(self.project, self.options, &seen.host, secrets).await {
             Ok(link) => {
                 self.again(&link, seen, rest, secrets).await;
                 link.close().await;
             }
-            Err(error) => *seen = HostSeen::unreachable(&seen.host, why(&error)),
+            Err(error) => *seen = ObservedHost::unreachable(&seen.host, why(&error)),
         }
     }
 
-    async fn again(&self, link: &impl Asked, seen: &mut HostSeen, rest: &BTreeSet<Probe>, secrets: &SecretStore) {
+    async fn again(
+        &self,
+        link: &impl ObservationSession,
+        seen: &mut ObservedHost,
+        rest: &BTreeSet<Probe>,
+        secrets: &SecretStore,
+    ) {
         match link.observe(rest, secrets).await {
             Ok(later) => {
                 seen.update(later);
                 seen.trips += 1;
             }
-            Err(error) => *seen = HostSeen::unreachable(&seen.host, why(&error)),
+            Err(error) => *seen = ObservedHost::unreachable(&seen.host, why(&error)),
         }
     }
 
     /// Computes the values shared between hosts from the observation of all.
-    fn share(&self, observed: &mut Observed) {
-        let nobody = Chosen::new();
+    fn share(&self, observed: &mut ObservedHosts) {
+        let nobody = ChosenHosts::new();
         let first = self.ground(&observed.exports, &nobody, &observed.secrets);
         let chosen = plan::choose(first, &observed.seen);
         let mut secrets = observed.secrets.clone();
@@ -422,7 +456,7 @@ impl Look<'_> {
 }
 
 /// Sends an event, unless the answers come from a recording.
-fn say(options: &Options, events: &Events, event: Event) {
+fn say(options: &RunOptions, events: &EventSender, event: Event) {
     if options.replay.observed.is_none() {
         // Sending fails only when the receiver is gone, shortly before the process ends.
         let _ = events.send(event);
@@ -446,21 +480,28 @@ pub(super) async fn beside<T, F: Future<Output = T>>(
     list.into_iter().map(|(_, done)| done).collect()
 }
 
-async fn ask(link: &impl Asked, host: &HostName, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> HostSeen {
+async fn ask(
+    link: &impl ObservationSession,
+    host: &HostName,
+    probes: &BTreeSet<Probe>,
+    secrets: &SecretStore,
+) -> ObservedHost {
     match link.observe(probes, secrets).await {
-        Ok(observation) => HostSeen::observed(host, observation, 1),
-        Err(error) => HostSeen::unreachable(host, why(&error)),
+        Ok(observation) => ObservedHost::observed(host, observation, 1),
+        Err(error) => ObservedHost::unreachable(host, why(&error)),
     }
 }
 
-fn seen_event(seen: &HostSeen, began: Instant) -> Event {
+fn seen_event(seen: &ObservedHost, began: Instant) -> Event {
     match &seen.reach {
-        plan::Reach::Observed => Event::Observed { host: seen.host.clone(), trips: seen.trips, took: began.elapsed() },
-        plan::Reach::Unreachable(why) => Event::Unreachable { host: seen.host.clone(), why: why.clone() },
+        plan::HostReachability::Observed => {
+            Event::Observed { host: seen.host.clone(), trips: seen.trips, took: began.elapsed() }
+        }
+        plan::HostReachability::Unreachable(why) => Event::Unreachable { host: seen.host.clone(), why: why.clone() },
     }
 }
 
-fn why(error: &TransportError) -> Unreachable {
-    let untrusted = |text: &Option<String>| text.as_deref().map(Untrusted::from);
-    Unreachable { why: reason(error), hint: untrusted(&error.hint), address: untrusted(&error.address) }
+fn why(error: &TransportError) -> UnreachableReason {
+    let untrusted = |text: &Option<String>| text.as_deref().map(UntrustedText::from);
+    UnreachableReason { why: reason(error), hint: untrusted(&error.hint), address: untrusted(&error.address) }
 }

@@ -1,20 +1,20 @@
 //! Outliers among observed hosts, compared with the hosts that the inventory treats the same.
 
 use crate::config::Project;
-use crate::facts::outliers::{Candidate, Outliers, find};
+use crate::facts::outliers::{OutlierCandidate, OutlierReport, find};
 use crate::model::HostName;
-use crate::plan::HostSeen;
+use crate::plan::ObservedHost;
 
 /// Compares each host that answered with the majority of similar hosts.
-pub fn outliers(project: &Project, seen: &[HostSeen]) -> Outliers {
+pub fn outliers(project: &Project, seen: &[ObservedHost]) -> OutlierReport {
     let answered = seen.iter().filter(|seen| seen.is_observed() && !seen.host.is_cluster());
-    let candidates: Vec<Candidate<'_>> = answered.map(|seen| candidate(project, seen)).collect();
+    let candidates: Vec<OutlierCandidate<'_>> = answered.map(|seen| candidate(project, seen)).collect();
     find(&candidates)
 }
 
-fn candidate<'a>(project: &'a Project, seen: &'a HostSeen) -> Candidate<'a> {
+fn candidate<'a>(project: &'a Project, seen: &'a ObservedHost) -> OutlierCandidate<'a> {
     let groups = project.hosts.get(&seen.host).map_or(&[][..], |host| &host.groups);
-    Candidate { host: &seen.host, declared: declared(project, &seen.host), groups, facts: &seen.facts }
+    OutlierCandidate { host: &seen.host, declared: declared(project, &seen.host), groups, facts: &seen.facts }
 }
 
 /// Returns the entries of `apply` for a host. Two entries of one recipe, as for two versions of a driver, are

@@ -7,15 +7,15 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Permits one report per [`PAUSE`]; a shorter transfer reports nothing.
 #[derive(Debug)]
-pub(super) struct Pace(Instant);
+pub(super) struct TransferThrottle(Instant);
 
-impl Default for Pace {
+impl Default for TransferThrottle {
     fn default() -> Self {
         Self(Instant::now())
     }
 }
 
-impl Pace {
+impl TransferThrottle {
     /// Returns whether a report is due.
     pub fn due(&mut self) -> bool {
         let now = Instant::now();

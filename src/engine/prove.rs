@@ -1,11 +1,11 @@
 //! The final proof: observes the whole host once more and evaluates every step and every `verify` with the same rules.
 
-use super::event::{Event, Failure, StepResult, VerifyResult};
-use super::glance::Asked;
+use super::event::{Event, StepFailure, StepResult, VerifyResult};
+use super::glance::ObservationSession;
 use super::host::HostRun;
 use super::report::{StepReport, VerifyReport};
-use crate::model::{StepId, Untrusted, Verdict};
-use crate::plan::{self, Ahead, Case, VerifyPlan};
+use crate::model::{StepId, StepVerdict, UntrustedText};
+use crate::plan::{self, HostContext, StepPredictions, VerifyPlan};
 use crate::probe::Probe;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ impl HostRun<'_> {
         let verdicts = self.verdicts();
         self.revise(&verdicts);
         let settled: Vec<StepId> =
-            verdicts.iter().filter(|(_, (v, _))| *v == Verdict::Ok).map(|(id, _)| id.clone()).collect();
+            verdicts.iter().filter(|(_, (v, _))| *v == StepVerdict::Ok).map(|(id, _)| id.clone()).collect();
         self.adopt(&settled);
         self.await_verification(None).await;
         match self.lost {
@@ -71,11 +71,12 @@ impl HostRun<'_> {
         plan::unproven(&case, instance)
     }
 
-    fn verdicts(&self) -> BTreeMap<StepId, (Verdict, Untrusted)> {
+    fn verdicts(&self) -> BTreeMap<StepId, (StepVerdict, UntrustedText)> {
         let shared = self.run.board.shared();
         let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return BTreeMap::new() };
         let turns = case.turns();
-        let judge = |turn: &plan::Turn<'_>| plan::judge(&case, turn, &turns, &Ahead::default()).judgement;
+        let judge =
+            |turn: &plan::StepInstance<'_>| plan::judge(&case, turn, &turns, &StepPredictions::default()).judgement;
         turns
             .iter()
             .map(|turn| {
@@ -87,12 +88,12 @@ impl HostRun<'_> {
 
     /// Fails a step that was reported as done and no longer matches, whatever undid it. Clears a step that was pending
     /// on a restart which a later part of the run made.
-    fn revise(&mut self, verdicts: &BTreeMap<StepId, (Verdict, Untrusted)>) {
+    fn revise(&mut self, verdicts: &BTreeMap<StepId, (StepVerdict, UntrustedText)>) {
         for report in &mut self.steps {
             let Some((verdict, reason)) = verdicts.get(&report.id) else { continue };
             let result = match &report.result {
                 StepResult::Changed | StepResult::AlreadyOk { .. } => undone(*verdict, reason),
-                StepResult::Pending { .. } if *verdict == Verdict::Ok => {
+                StepResult::Pending { .. } if *verdict == StepVerdict::Ok => {
                     Some(match self.changed.contains(&report.id) {
                         true => StepResult::Changed,
                         false => StepResult::AlreadyOk { reason: reason.clone() },
@@ -107,7 +108,7 @@ impl HostRun<'_> {
     fn verifications(&self) -> Vec<VerifyReport> {
         let shared = self.run.board.shared();
         let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return Vec::new() };
-        let reports = verify_all(&case, &Unsettled::of(&self.steps));
+        let reports = verify_all(&case, &UnsettledRecipes::of(&self.steps));
         for report in &reports {
             self.run.say(Event::Verified {
                 host: self.host().clone(),
@@ -122,16 +123,16 @@ impl HostRun<'_> {
 }
 
 /// Returns the result of a completed step that has another verdict at the end of the run.
-fn undone(verdict: Verdict, reason: &Untrusted) -> Option<StepResult> {
+fn undone(verdict: StepVerdict, reason: &UntrustedText) -> Option<StepResult> {
     let reason = reason.clone();
     match verdict {
-        Verdict::Ok | Verdict::NotApplicable => None,
-        Verdict::Unknown => Some(StepResult::Unknown { reason }),
-        Verdict::Pending => Some(StepResult::Pending { reason }),
-        Verdict::Change | Verdict::Blocked(_) => {
+        StepVerdict::Ok | StepVerdict::NotApplicable => None,
+        StepVerdict::Unknown => Some(StepResult::Unknown { reason }),
+        StepVerdict::Pending => Some(StepResult::Pending { reason }),
+        StepVerdict::Change | StepVerdict::Blocked(_) => {
             let why = format!("no longer matches at the end of the run: {}", reason.raw()).into();
             Some(StepResult::Failed {
-                failure: Failure { why, tail: Untrusted::default(), hint: None, log: None, artifact: false },
+                failure: StepFailure { why, tail: UntrustedText::default(), hint: None, log: None, artifact: false },
             })
         }
     }
@@ -139,14 +140,14 @@ fn undone(verdict: Verdict, reason: &Untrusted) -> Option<StepResult> {
 
 /// Recipes with steps that do not match, and the first such step of each.
 #[derive(Default)]
-pub(super) struct Unsettled {
+pub(super) struct UnsettledRecipes {
     /// Recipes with steps that failed or did not run.
     stopped: BTreeMap<String, String>,
     /// Recipes that are configured but not effective yet.
     pending: BTreeMap<String, String>,
 }
 
-impl Unsettled {
+impl UnsettledRecipes {
     /// Reports whether a recipe has steps that failed or did not run.
     pub fn has_stopped(&self, recipe: &str) -> bool {
         self.stopped.contains_key(recipe)
@@ -167,7 +168,7 @@ impl Unsettled {
 }
 
 /// Evaluates every `verify` of a host's recipes. Those of recipes with failed steps are skipped, with the reason.
-fn verify_all(case: &Case<'_>, unsettled: &Unsettled) -> Vec<VerifyReport> {
+fn verify_all(case: &HostContext<'_>, unsettled: &UnsettledRecipes) -> Vec<VerifyReport> {
     let mut reports = Vec::new();
     for instance in case.instances().iter().filter(|i| !i.absent) {
         let recipe = &instance.recipe.name;
@@ -199,14 +200,14 @@ fn verify_all(case: &Case<'_>, unsettled: &Unsettled) -> Vec<VerifyReport> {
     reports
 }
 
-fn result((verdict, reason): (Verdict, String)) -> VerifyResult {
-    let reason: Untrusted = reason.into();
+fn result((verdict, reason): (StepVerdict, String)) -> VerifyResult {
+    let reason: UntrustedText = reason.into();
     match verdict {
-        Verdict::Ok => VerifyResult::Held,
-        Verdict::NotApplicable => VerifyResult::NotApplicable { reason },
-        Verdict::Unknown => VerifyResult::Unknown { reason },
-        Verdict::Pending => VerifyResult::Skipped { reason },
-        Verdict::Change | Verdict::Blocked(_) => VerifyResult::Failed { reason },
+        StepVerdict::Ok => VerifyResult::Held,
+        StepVerdict::NotApplicable => VerifyResult::NotApplicable { reason },
+        StepVerdict::Unknown => VerifyResult::Unknown { reason },
+        StepVerdict::Pending => VerifyResult::Skipped { reason },
+        StepVerdict::Change | StepVerdict::Blocked(_) => VerifyResult::Failed { reason },
     }
 }
 

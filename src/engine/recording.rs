@@ -4,13 +4,13 @@
 //! host's key for digests is removed, and all texts are scrubbed of the run's known secrets. In a standalone recording,
 //! machine ids, UUIDs and serial numbers are replaced (`redact`); in a saved plan they are kept.
 
-use super::observe::Observed;
+use super::observe::ObservedHosts;
 use crate::config::Project;
 use crate::facts;
-use crate::model::{HostName, SecretStore, Untrusted};
-use crate::plan::{HostSeen, NodeSeen, Reach, Unreachable};
-use crate::probe::{self, Exchange, Observation, Probe};
-use crate::transport::{ErrorKind, TransportError};
+use crate::model::{HostName, SecretStore, UntrustedText};
+use crate::plan::{HostReachability, ObservedHost, ObservedNode, UnreachableReason};
+use crate::probe::{self, Observation, Probe, ProbeExchange};
+use crate::transport::{TransportError, TransportErrorKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -37,26 +37,26 @@ pub struct Recording {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostRecording {
     pub host: HostName,
-    pub reach: Reach,
-    pub answers: Vec<Exchange>,
+    pub reach: HostReachability,
+    pub answers: Vec<ProbeExchange>,
     /// The API's state of the host's node, if it was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<NodeSeen>,
+    pub node: Option<ObservedNode>,
 }
 
 /// The part that is read first, for the version.
 #[derive(Deserialize)]
-struct Head {
+struct RecordingHeader {
     version: u32,
 }
 
 impl Recording {
     /// Collects the stored answers of an observation.
-    pub fn of(project: &Project, observed: &Observed) -> Self {
+    pub fn of(project: &Project, observed: &ObservedHosts) -> Self {
         let secret = SecretExports::of(project);
         let hosts = observed.seen.iter().map(|seen| host(seen, &secret, &observed.secrets)).collect();
         let forge = env!("CARGO_PKG_VERSION").to_owned();
-        let is_simulated = |seen: &HostSeen| project.is_simulated(&seen.host) || seen.facts.hardware_is_simulated();
+        let is_simulated = |seen: &ObservedHost| project.is_simulated(&seen.host) || seen.facts.hardware_is_simulated();
         let origin = if observed.seen.iter().any(is_simulated) { "simulated" } else { "field" };
         Self { version: VERSION, forge, origin: origin.to_owned(), about: String::new(), hosts }
     }
@@ -82,7 +82,7 @@ impl Recording {
     /// The text is not a recording or has another version: a lowercase fragment.
     pub fn parse(text: &str) -> Result<Self, String> {
         let no = |error: serde_json::Error| format!("it is not a recording: {error}");
-        let head: Head = serde_json::from_str(text).map_err(no)?;
+        let head: RecordingHeader = serde_json::from_str(text).map_err(no)?;
         match head.version {
             VERSION => serde_json::from_str(text).map_err(no),
             other => Err(format!("it has version {other}; this forge supports version {VERSION}")),
@@ -90,9 +90,9 @@ impl Recording {
     }
 
     /// Returns the recorded API state of a host's node.
-    pub(super) fn node(&self, host: &HostName) -> NodeSeen {
+    pub(super) fn node(&self, host: &HostName) -> ObservedNode {
         let recorded = self.hosts.iter().find(|recorded| recorded.host == *host);
-        let unknown = || NodeSeen::Unknown { why: "not in the recording".into() };
+        let unknown = || ObservedNode::Unknown { why: "not in the recording".into() };
         recorded.and_then(|recorded| recorded.node.clone()).unwrap_or_else(unknown)
     }
 
@@ -105,15 +105,15 @@ impl Recording {
             return Ok(Observation::default());
         };
         match &recorded.reach {
-            Reach::Observed => Ok(probe::replay(&recorded.answers, &facts::snippets())),
-            Reach::Unreachable(why) => Err(unreachable(why)),
+            HostReachability::Observed => Ok(probe::replay(&recorded.answers, &facts::snippets())),
+            HostReachability::Unreachable(why) => Err(unreachable(why)),
         }
     }
 }
 
-fn unreachable(why: &Unreachable) -> TransportError {
+fn unreachable(why: &UnreachableReason) -> TransportError {
     TransportError {
-        kind: ErrorKind::Connect,
+        kind: TransportErrorKind::Connect,
         message: why.why.raw().to_owned(),
         hint: why.hint.as_ref().map(|hint| hint.raw().to_owned()),
         said: None,
@@ -123,7 +123,7 @@ fn unreachable(why: &Unreachable) -> TransportError {
     }
 }
 
-fn host(seen: &HostSeen, secret: &SecretExports, secrets: &SecretStore) -> HostRecording {
+fn host(seen: &ObservedHost, secret: &SecretExports, secrets: &SecretStore) -> HostRecording {
     let scrub = |text: &str| secrets.scrub(text);
     let mut answers = seen.observation.exchanges().to_vec();
     for exchange in &mut answers {
@@ -133,10 +133,11 @@ fn host(seen: &HostSeen, secret: &SecretExports, secrets: &SecretStore) -> HostR
         }
     }
     let reach = match &seen.reach {
-        Reach::Observed => Reach::Observed,
-        Reach::Unreachable(why) => {
-            Reach::Unreachable(Unreachable { why: Untrusted::from(scrub(why.why.raw())), ..why.clone() })
-        }
+        HostReachability::Observed => HostReachability::Observed,
+        HostReachability::Unreachable(why) => HostReachability::Unreachable(UnreachableReason {
+            why: UntrustedText::from(scrub(why.why.raw())),
+            ..why.clone()
+        }),
     };
     HostRecording { host: seen.host.clone(), reach, answers, node: seen.node.clone() }
 }

@@ -3,17 +3,17 @@
 use super::event::StepResult;
 use super::host::HostRun;
 use super::link::{SHORT, broken, said};
-use super::run::Run;
-use crate::config::State;
+use super::run::ApplyContext;
+use crate::config::ExpansionState;
 use crate::model::{SecretStore, StepId, Value};
-use crate::plan::{self, Case, HostPlan, HostSeen, Turn, canonical, desired_digest};
+use crate::plan::{self, HostContext, HostPlan, ObservedHost, StepInstance, canonical, desired_digest};
 use crate::resource::Resource;
-use crate::state::Record;
+use crate::state::StepRecord;
 use crate::transport::TransportError;
 
 /// Returns whether the host has matching steps without a valid record: then even an apply without changes writes
 /// records.
-pub(super) fn adoptable(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> bool {
+pub(super) fn adoptable(run: &ApplyContext<'_>, plan: &HostPlan, seen: &ObservedHost) -> bool {
     let shared = run.board.shared();
     let Some(case) = run.case(&shared, &plan.host, seen) else { return false };
     let turns = case.turns();
@@ -21,13 +21,13 @@ pub(super) fn adoptable(run: &Run<'_>, plan: &HostPlan, seen: &HostSeen) -> bool
 }
 
 /// Reports whether a turn matches in the plan while its record is missing or belongs to another declaration.
-fn needs_record(case: &Case<'_>, plan: &HostPlan, turn: &Turn<'_>) -> bool {
-    let State::Resource(resource) = &turn.expanded.state else { return false };
-    let settled = plan.steps.iter().any(|s| s.id == turn.expanded.id && s.verdict == crate::model::Verdict::Ok);
+fn needs_record(case: &HostContext<'_>, plan: &HostPlan, turn: &StepInstance<'_>) -> bool {
+    let ExpansionState::Resource(resource) = &turn.expanded.state else { return false };
+    let settled = plan.steps.iter().any(|s| s.id == turn.expanded.id && s.verdict == crate::model::StepVerdict::Ok);
     settled && !recorded(case, turn, resource.as_ref())
 }
 
-fn recorded(case: &Case<'_>, turn: &Turn<'_>, resource: &dyn Resource) -> bool {
+fn recorded(case: &HostContext<'_>, turn: &StepInstance<'_>, resource: &dyn Resource) -> bool {
     let Some(record) = case.record(&turn.expanded.id) else { return false };
     let text = |key: &str| record.get(key).and_then(Value::as_str);
     let digest = desired_digest(resource, case.ground.secrets, case.seen.key.as_deref());
@@ -61,8 +61,8 @@ impl HostRun<'_> {
             let shared = self.run.board.shared();
             let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return };
             let turns = case.turns();
-            let lacks = |turn: &&Turn<'_>| match &turn.expanded.state {
-                State::Resource(resource) => !recorded(&case, turn, resource.as_ref()),
+            let lacks = |turn: &&StepInstance<'_>| match &turn.expanded.state {
+                ExpansionState::Resource(resource) => !recorded(&case, turn, resource.as_ref()),
                 _ => false,
             };
             turns.iter().filter(lacks).map(|turn| turn.expanded.id.clone()).collect()
@@ -76,14 +76,19 @@ impl HostRun<'_> {
         self.note_records(&due);
     }
 
-    fn record(&self, case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Option<Record> {
-        let State::Resource(resource) = &turn.expanded.state else { return None };
+    fn record(
+        &self,
+        case: &HostContext<'_>,
+        turn: &StepInstance<'_>,
+        turns: &[StepInstance<'_>],
+    ) -> Option<StepRecord> {
+        let ExpansionState::Resource(resource) = &turn.expanded.state else { return None };
         let desired = resource.desired();
         let secret = SecretStore::mentions(&canonical(&desired));
         let digest = desired_digest(resource.as_ref(), case.ground.secrets, case.seen.key.as_deref());
         let title = SecretStore::mask(&resource.title());
         let (cluster, value) = (&case.ground.project.cluster, (!secret).then_some(desired));
-        let mut record = Record::new(cluster, &turn.expanded.id, resource.kind(), &title, digest, value);
+        let mut record = StepRecord::new(cluster, &turn.expanded.id, resource.kind(), &title, digest, value);
         record.absent = turn.expanded.absent;
         record.run = self.run.options.run.clone();
         record.plan = Some(self.run.plan.to_owned());
@@ -104,7 +109,7 @@ impl HostRun<'_> {
             return;
         }
         if let Some(writer) = self.link.ruler() {
-            let named = |(id, record): &(StepId, Record)| {
+            let named = |(id, record): &(StepId, StepRecord)| {
                 (id.record_name(record.cluster.as_deref().unwrap_or_default()), record.to_value().to_string())
             };
             let records: Vec<(String, String)> = self.records.iter().map(named).collect();

@@ -45,14 +45,14 @@ impl Recording {
         facts: impl Iterator<Item = &'f Facts>,
         declared: &[String],
     ) -> Result<Self, regex::Error> {
-        let forms = Forms {
+        let forms = IdentifierPatterns {
             uuids: Regex::new(FORMS)?,
             serials: Regex::new(SERIALS)?,
             words: Regex::new(WORDS)?,
             compounds: Regex::new(COMPOUNDS)?,
         };
         let known = forms.read_known(declared.iter().cloned().chain(self.questions()));
-        let found = RefCell::new(Found::default());
+        let found = RefCell::new(FoundIdentifiers::default());
         facts.filter_map(machine_id).for_each(|id| found.borrow_mut().number_unless_known(id, &known));
         let collect = |text: &str| {
             forms.collect(text, &known, &mut found.borrow_mut());
@@ -85,9 +85,9 @@ fn machine_id(facts: &Facts) -> Option<&str> {
 
 /// Identifiers with their numbers, in the order in which they were found.
 #[derive(Debug, Default)]
-struct Found(BTreeMap<String, usize>);
+struct FoundIdentifiers(BTreeMap<String, usize>);
 
-impl Found {
+impl FoundIdentifiers {
     fn number_unless_known(&mut self, identifier: &str, known: &BTreeSet<String>) {
         let plain = plain(identifier);
         if !self.0.contains_key(&plain) && !known.contains(&plain) {
@@ -119,14 +119,14 @@ fn digits_in_form(identifier: &str, mut number: usize) -> String {
     form.into_iter().collect()
 }
 
-struct Forms {
+struct IdentifierPatterns {
     uuids: Regex,
     serials: Regex,
     words: Regex,
     compounds: Regex,
 }
 
-impl Forms {
+impl IdentifierPatterns {
     /// Returns the words and UUIDs of texts that must be kept, as spelled by [`plain`].
     fn read_known(&self, texts: impl Iterator<Item = String>) -> BTreeSet<String> {
         let mut known = BTreeSet::new();
@@ -138,7 +138,7 @@ impl Forms {
         known
     }
 
-    fn collect(&self, text: &str, known: &BTreeSet<String>, found: &mut Found) {
+    fn collect(&self, text: &str, known: &BTreeSet<String>, found: &mut FoundIdentifiers) {
         for uuid in self.uuids.find_iter(text).map(|uuid| uuid.as_str()) {
             let says_nothing = uuid.chars().all(|c| matches!(c, '0' | '-' | '_'));
             if !says_nothing && plain(uuid) != EFI_VARIABLES {
@@ -158,7 +158,7 @@ impl Forms {
         }
     }
 
-    fn replace(&self, text: &str, found: &Found) -> String {
+    fn replace(&self, text: &str, found: &FoundIdentifiers) -> String {
         let stand_in = |all: &Captures<'_>| found.stand_in(&all[0]);
         let text = self.uuids.replace_all(text, stand_in);
         let text = self.compounds.replace_all(&text, stand_in);

@@ -1,16 +1,16 @@
 //! The result of a run and its exit code.
 
-use super::event::{DrainedNode, Rebooted, StepResult, VerifyResult};
-use crate::model::{ExitCode, HostName, Outcome, StepId, Untrusted};
-use crate::plan::{CheckRun, LeftBehind};
-use crate::resource::Change;
+use super::event::{CompletedReboot, DrainedNode, StepResult, VerifyResult};
+use crate::model::{ExitCode, HostName, HostOutcome, StepId, UntrustedText};
+use crate::plan::{CheckRun, UndeclaredResource};
+use crate::resource::AttributeChange;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The result of `apply` or `verify`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Report {
+pub struct RunReport {
     pub version: u32,
     pub run: String,
     pub verb: String,
@@ -33,20 +33,20 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostReport {
     pub host: HostName,
-    pub outcome: Outcome,
-    pub reason: Untrusted,
-    pub hint: Option<Untrusted>,
+    pub outcome: HostOutcome,
+    pub reason: UntrustedText,
+    pub hint: Option<UntrustedText>,
     pub steps: Vec<StepReport>,
     pub verify: Vec<VerifyReport>,
     /// The host's reboots in this run, each with its proof.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reboots: Vec<Rebooted>,
+    pub reboots: Vec<CompletedReboot>,
     /// The run's changes to the host's Kubernetes node, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<DrainedNode>,
     /// Applied earlier and no longer declared by any step: not changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub undeclared: Vec<LeftBehind>,
+    pub undeclared: Vec<UndeclaredResource>,
     /// Working time of the host, excluding the time in which it waited for its wave, for its place among the active
     /// hosts, or for other hosts.
     pub took: Duration,
@@ -55,13 +55,13 @@ pub struct HostReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepReport {
     pub id: StepId,
-    pub title: Untrusted,
+    pub title: UntrustedText,
     #[serde(flatten)]
     pub result: StepResult,
     /// How to fix it, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    pub changes: Vec<Change>,
+    pub changes: Vec<AttributeChange>,
     pub took: Duration,
     pub place: String,
 }
@@ -81,7 +81,7 @@ pub struct VerifyReport {
     pub place: String,
 }
 
-impl Report {
+impl RunReport {
     /// Returns the exit code for the report.
     pub fn exit_code(&self) -> ExitCode {
         let of_hosts = self.hosts.iter().flat_map(HostReport::codes);
@@ -94,7 +94,7 @@ impl Report {
         }
     }
 
-    pub fn count(&self, outcome: Outcome) -> usize {
+    pub fn count(&self, outcome: HostOutcome) -> usize {
         self.hosts.iter().filter(|h| h.outcome == outcome).count()
     }
 }
@@ -102,14 +102,14 @@ impl Report {
 impl HostReport {
     fn codes(&self) -> impl Iterator<Item = ExitCode> + '_ {
         let outcome = match self.outcome {
-            Outcome::Ok | Outcome::Changed | Outcome::Skipped | Outcome::Cancelled => None,
-            Outcome::Pending => Some(ExitCode::Pending),
+            HostOutcome::Ok | HostOutcome::Changed | HostOutcome::Skipped | HostOutcome::Cancelled => None,
+            HostOutcome::Pending => Some(ExitCode::Pending),
             // A host that failed by its verification alone has its own code.
-            Outcome::Failed if self.failed_by_verification() => None,
-            Outcome::Blocked | Outcome::Failed => Some(ExitCode::HostsFailed),
-            Outcome::Stale => Some(ExitCode::Stale),
-            Outcome::Locked => Some(ExitCode::Locked),
-            Outcome::Unreachable => Some(ExitCode::Unreachable),
+            HostOutcome::Failed if self.failed_by_verification() => None,
+            HostOutcome::Blocked | HostOutcome::Failed => Some(ExitCode::HostsFailed),
+            HostOutcome::Stale => Some(ExitCode::Stale),
+            HostOutcome::Locked => Some(ExitCode::Locked),
+            HostOutcome::Unreachable => Some(ExitCode::Unreachable),
         };
         let steps = self.steps.iter().filter_map(|s| s.result.code());
         let verify = self.verify.iter().filter_map(|v| v.result.code());
@@ -118,7 +118,7 @@ impl HostReport {
 
     fn left_undone(&self) -> bool {
         let undone = |step: &StepReport| matches!(step.result, StepResult::Skipped { .. } | StepResult::Cancelled);
-        self.outcome == Outcome::Cancelled || self.steps.iter().any(undone)
+        self.outcome == HostOutcome::Cancelled || self.steps.iter().any(undone)
     }
 
     fn failed_by_verification(&self) -> bool {
@@ -128,26 +128,26 @@ impl HostReport {
 
     /// Returns the combined outcome of steps and verifications. An unknown step was not changed, so it makes a host
     /// `skipped`, never `ok`.
-    pub fn outcome_of(steps: &[StepReport], verify: &[VerifyReport]) -> Outcome {
+    pub fn outcome_of(steps: &[StepReport], verify: &[VerifyReport]) -> HostOutcome {
         let any = |test: fn(&StepResult) -> bool| steps.iter().any(|s| test(&s.result));
         let verify_failed = verify.iter().any(|v| v.result.code() == Some(ExitCode::VerifyFailed));
         let unproven = verify.iter().any(|v| v.result.code() == Some(ExitCode::Unknown));
         if any(|r| matches!(r, StepResult::Failed { .. })) || verify_failed {
-            Outcome::Failed
+            HostOutcome::Failed
         } else if any(|r| matches!(r, StepResult::Blocked { .. })) {
-            Outcome::Blocked
+            HostOutcome::Blocked
         } else if any(|r| matches!(r, StepResult::Stale { .. })) {
-            Outcome::Stale
+            HostOutcome::Stale
         } else if any(|r| matches!(r, StepResult::Cancelled)) {
-            Outcome::Cancelled
+            HostOutcome::Cancelled
         } else if unproven || any(|r| matches!(r, StepResult::Skipped { .. } | StepResult::Unknown { .. })) {
-            Outcome::Skipped
+            HostOutcome::Skipped
         } else if any(|r| matches!(r, StepResult::Pending { .. } | StepResult::Held { .. })) {
-            Outcome::Pending
+            HostOutcome::Pending
         } else if any(|r| matches!(r, StepResult::Changed)) {
-            Outcome::Changed
+            HostOutcome::Changed
         } else {
-            Outcome::Ok
+            HostOutcome::Ok
         }
     }
 }

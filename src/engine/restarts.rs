@@ -7,12 +7,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The places for hosts that restart each service.
 #[derive(Debug)]
-pub struct Restarts {
+pub struct RestartLimiter {
     most: Option<usize>,
     steps: Mutex<BTreeMap<StepIndex, Arc<Semaphore>>>,
 }
 
-impl Restarts {
+impl RestartLimiter {
     /// Permits `most` hosts at once; any number for `None`.
     pub fn new(most: Option<usize>) -> Self {
         Self { most, steps: Mutex::default() }
@@ -41,7 +41,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_service_at_a_time_and_another_beside_it() {
-        let restarts = Restarts::new(Some(1));
+        let restarts = RestartLimiter::new(Some(1));
         let step = |at| BTreeSet::from([StepIndex(at)]);
         let first = restarts.enter(step(1)).await;
         assert_eq!((first.len(), restarts.enter(step(2)).await.len()), (1, 1));
@@ -49,6 +49,6 @@ mod tests {
         assert!(tokio::time::timeout(soon, restarts.enter(step(1))).await.is_err(), "the place is taken");
         drop(first);
         assert_eq!(restarts.enter(step(1)).await.len(), 1);
-        assert!(Restarts::new(None).enter(step(1)).await.is_empty());
+        assert!(RestartLimiter::new(None).enter(step(1)).await.is_empty());
     }
 }

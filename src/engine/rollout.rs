@@ -1,15 +1,15 @@
 //! The start of hosts: canaries first, and no further host once the failure budget is used up.
 
-use super::cancel::Stop;
+use super::cancel::StopLevel;
 use super::event::Event;
-use super::run::Run;
+use super::run::ApplyContext;
 use crate::model::HostName;
 use std::sync::atomic::Ordering;
 use tokio::sync::SemaphorePermit;
 
 /// Why a host does not start.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Halt {
+pub(super) enum HostStartRefusal {
     Stopped,
     Budget(String),
 }
@@ -19,7 +19,7 @@ pub(super) enum Halt {
 ///
 /// # Errors
 /// The host does not start.
-pub(super) async fn turn<'r>(run: &Run<'r>, host: &HostName) -> Result<SemaphorePermit<'r>, Halt> {
+pub(super) async fn turn<'r>(run: &ApplyContext<'r>, host: &HostName) -> Result<SemaphorePermit<'r>, HostStartRefusal> {
     let came = async {
         // The cluster starts at once: its dependencies in both directions are reported step by step.
         if !run.canaries.contains(host) && !host.is_cluster() {
@@ -29,18 +29,18 @@ pub(super) async fn turn<'r>(run: &Run<'r>, host: &HostName) -> Result<Semaphore
     };
     let permit = tokio::select! {
         biased;
-        () = run.cancel.reached(Stop::Finish) => None,
+        () = run.cancel.reached(StopLevel::Finish) => None,
         permit = came => permit,
     };
-    let permit = permit.ok_or(Halt::Stopped)?;
+    let permit = permit.ok_or(HostStartRefusal::Stopped)?;
     match spent(run) {
-        Some(reason) => Err(Halt::Budget(reason)),
+        Some(reason) => Err(HostStartRefusal::Budget(reason)),
         None => Ok(permit),
     }
 }
 
 /// Returns why no further host may start. A canary that did not succeed uses up the whole budget.
-pub(super) fn spent(run: &Run<'_>) -> Option<String> {
+pub(super) fn spent(run: &ApplyContext<'_>) -> Option<String> {
     let (failed, canary) = run
         .board
         .now(|standing| (standing.failed(), run.canaries.iter().find(|canary| standing.is_unsound(canary)).cloned()));
@@ -62,7 +62,7 @@ pub(super) fn spent(run: &Run<'_>) -> Option<String> {
 }
 
 /// Records that hosts are skipped because too many are out of service.
-pub(super) fn stop_for(run: &Run<'_>, why: &str) {
+pub(super) fn stop_for(run: &ApplyContext<'_>, why: &str) {
     tracing::debug!(why, "no more windows");
     run.spent.store(true, Ordering::Relaxed);
 }

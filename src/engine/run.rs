@@ -1,17 +1,17 @@
 //! The state that all hosts of a run share: the project, the plan's context, the board, the window, the events.
 
-use super::board::{Board, Shared};
-use super::cancel::Cancel;
+use super::board::{SharedRunState, SharedValues};
+use super::cancel::CancelSignal;
 use super::event::Event;
-use super::nodes::Api;
+use super::nodes::LazyClusterApi;
 use super::recording::Recording;
 use super::report::StepReport;
-use super::restarts::Restarts;
+use super::restarts::RestartLimiter;
 use super::times::WorkTimes;
-use crate::config::{Expander, Project, StepFilter};
+use crate::config::{Project, StepExpander, StepFilter};
 use crate::graph::StepIndex;
 use crate::model::{HostName, StepId};
-use crate::plan::{Case, Chosen, Ground, HostSeen, Policy, Rollout, Spans};
+use crate::plan::{ChosenHosts, CrossHostEdges, HostContext, ObservedHost, PlanContext, PlanPolicy, RolloutPlan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,11 +19,11 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// The sender of events.
-pub type Events = UnboundedSender<Event>;
+pub type EventSender = UnboundedSender<Event>;
 
 /// The user's options for a run.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RunOptions {
     /// The number of hosts worked on in parallel.
     pub parallel: usize,
     /// The default for checks and steps without a timeout of their own.
@@ -31,7 +31,7 @@ pub struct Options {
     /// Whether recipes' checks run in a read-only sandbox.
     pub confined: bool,
     pub filter: StepFilter,
-    pub policy: Policy,
+    pub policy: PlanPolicy,
     /// The user's reason for evicting processes that hold a host's devices, if the user allows it.
     pub evict_busy: Option<String>,
     /// The run's name: time and random text, `20261121T093015-4f2a`.
@@ -49,14 +49,14 @@ pub struct Options {
     pub ssh_variables: Arc<[String]>,
     /// The folder in which the cluster's sandboxes are registered: see [`crate::transport::sandboxes`].
     pub sandboxes: camino::Utf8PathBuf,
-    pub replay: Replay,
+    pub replay: ReplayOptions,
     /// The store that artifacts are taken from.
-    pub depot: Arc<crate::artifact::Depot>,
+    pub depot: Arc<crate::artifact::ArtifactFetcher>,
 }
 
 /// Whether hosts are probed, and whether their raw answers are stored.
 #[derive(Clone, Debug, Default)]
-pub struct Replay {
+pub struct ReplayOptions {
     /// Stores raw answers and probes all facts.
     pub record: bool,
     /// Stores raw answers and probes only the facts that are needed.
@@ -66,38 +66,38 @@ pub struct Replay {
 }
 
 /// One run.
-pub struct Run<'a> {
+pub struct ApplyContext<'a> {
     pub project: &'a Project,
-    pub expander: &'a Expander<'a>,
-    pub chosen: &'a Chosen,
+    pub expander: &'a StepExpander<'a>,
+    pub chosen: &'a ChosenHosts,
     /// Edges between the hosts of this run.
-    pub spans: Spans<'a>,
+    pub spans: CrossHostEdges<'a>,
     /// Hosts that receive all their changes before any other host.
     pub canaries: &'a BTreeSet<HostName>,
-    pub rollout: &'a Rollout,
-    pub restarts: &'a Restarts,
+    pub rollout: &'a RolloutPlan,
+    pub restarts: &'a RestartLimiter,
     /// Recipes whose verification other recipes wait for.
     pub proofs: &'a BTreeSet<String>,
     /// Whether the failure budget prevented a host from starting.
     pub spent: &'a AtomicBool,
-    pub options: &'a Options,
+    pub options: &'a RunOptions,
     pub plan: &'a str,
-    pub board: &'a Board,
+    pub board: &'a SharedRunState,
     /// The API of the cluster whose nodes are the hosts.
-    pub api: &'a Api,
+    pub api: &'a LazyClusterApi,
     /// Whether any host changes in this run.
     pub hosts_change: bool,
-    pub cancel: &'a Cancel,
-    pub events: &'a Events,
+    pub cancel: &'a CancelSignal,
+    pub events: &'a EventSender,
     pub window: &'a tokio::sync::Semaphore,
-    pub in_flight: &'a InFlight,
-    pub ledger: &'a Ledger,
+    pub in_flight: &'a InFlightSteps,
+    pub ledger: &'a FinishedSteps,
     pub times: &'a WorkTimes,
     /// Names of the facts that are probed.
     pub facts: &'a BTreeSet<String>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> ApplyContext<'a> {
     pub fn say(&self, event: Event) {
         // Sending fails only when the receiver is gone, shortly before the process ends.
         let _ = self.events.send(event);
@@ -111,8 +111,8 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the context for evaluation, with the current shared values.
-    pub fn ground<'s>(&'s self, shared: &'s Shared) -> Ground<'s> {
-        Ground {
+    pub fn ground<'s>(&'s self, shared: &'s SharedValues) -> PlanContext<'s> {
+        PlanContext {
             project: self.project,
             expander: self.expander,
             filter: &self.options.filter,
@@ -124,16 +124,21 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the evaluation context of one host.
-    pub fn case<'s>(&'s self, shared: &'s Shared, host: &'s HostName, seen: &'s HostSeen) -> Option<Case<'s>> {
-        Case::new(self.ground(shared), host, seen)
+    pub fn case<'s>(
+        &'s self,
+        shared: &'s SharedValues,
+        host: &'s HostName,
+        seen: &'s ObservedHost,
+    ) -> Option<HostContext<'s>> {
+        HostContext::new(self.ground(shared), host, seen)
     }
 }
 
 /// The steps running on each host, for the list of steps in flight when the user stops.
 #[derive(Debug, Default)]
-pub struct InFlight(Mutex<BTreeMap<HostName, Vec<StepId>>>);
+pub struct InFlightSteps(Mutex<BTreeMap<HostName, Vec<StepId>>>);
 
-impl InFlight {
+impl InFlightSteps {
     pub fn enter(&self, host: &HostName, steps: impl Iterator<Item = StepId>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(host.clone(), steps.collect());
     }
@@ -154,9 +159,9 @@ impl InFlight {
 
 /// The completed steps of each host, for the report of a run that the user detaches from.
 #[derive(Debug, Default)]
-pub struct Ledger(Mutex<BTreeMap<HostName, Vec<StepReport>>>);
+pub struct FinishedSteps(Mutex<BTreeMap<HostName, Vec<StepReport>>>);
 
-impl Ledger {
+impl FinishedSteps {
     pub fn note(&self, host: &HostName, reports: &[StepReport]) {
         let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.entry(host.clone()).or_default().extend_from_slice(reports);

@@ -3,12 +3,12 @@
 //! Architecture Invariant: it contains no commands and no secrets. An apply of it reads the same inputs, plans again
 //! from the same answers, and proceeds only if that gives the same plan.
 
-use super::observe::Observed;
+use super::observe::ObservedHosts;
 use super::recording::Recording;
-use super::run::Options;
-use crate::config::{Expander, InputFile, Project, State, changed_inputs};
-use crate::model::{Disruption, HostName};
-use crate::plan::{self, Case, Counts, Plan, Policy, digest_of};
+use super::run::RunOptions;
+use crate::config::{ExpansionState, InputFile, Project, StepExpander, changed_inputs};
+use crate::model::{DisruptionClass, HostName};
+use crate::plan::{self, HostContext, Plan, PlanCounts, PlanPolicy, digest_of};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -31,8 +31,8 @@ pub struct SavedPlan {
     pub forge: String,
     /// Digest of everything else in this file. A host records it when the plan is applied there.
     pub digest: String,
-    pub made: Made,
-    pub selection: Selection,
+    pub made: SavedPlanOrigin,
+    pub selection: SavedPlanSelection,
     /// The files that were read.
     pub inputs: Vec<InputFile>,
     /// The artifacts that its steps declare.
@@ -42,7 +42,7 @@ pub struct SavedPlan {
     /// hosts shows whether the plan is still the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub withheld: Vec<HostName>,
-    pub counts: Counts,
+    pub counts: PlanCounts,
     pub plan: Plan,
     /// The hosts' answers.
     pub observed: Recording,
@@ -50,7 +50,7 @@ pub struct SavedPlan {
 
 /// Who made a plan, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Made {
+pub struct SavedPlanOrigin {
     /// RFC 3339, UTC.
     pub time: String,
     pub user: String,
@@ -59,7 +59,7 @@ pub struct Made {
 
 /// The selection from the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Selection {
+pub struct SavedPlanSelection {
     /// The hosts of `--on`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on: Option<String>,
@@ -69,7 +69,7 @@ pub struct Selection {
     /// The patterns of `--skip`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skip: Vec<String>,
-    pub max_disruption: Disruption,
+    pub max_disruption: DisruptionClass,
 }
 
 /// An artifact declared by steps.
@@ -87,7 +87,7 @@ const NOT_BOUND: &str = "it is a plan for display only: it does not contain its 
 /// Keys that distinguish a plan from an inventory. Their values are ignored: they may be large and are not validated
 /// yet.
 #[derive(Deserialize)]
-struct Keys {
+struct SavedPlanKeys {
     result: Option<serde::de::IgnoredAny>,
     id: Option<serde::de::IgnoredAny>,
     forge: Option<serde::de::IgnoredAny>,
@@ -96,7 +96,7 @@ struct Keys {
 
 /// The part that is read first, for the version.
 #[derive(Deserialize)]
-struct Head {
+struct SavedPlanHeader {
     version: u32,
     #[serde(default)]
     result: String,
@@ -110,22 +110,22 @@ impl SavedPlan {
         project: &Project,
         plan: Plan,
         again: &Plan,
-        observed: &Observed,
+        observed: &ObservedHosts,
         recording: Recording,
         on: Option<&str>,
-        options: &Options,
+        options: &RunOptions,
     ) -> Self {
         let saved = Self {
             version: SAVED_VERSION,
             result: SAVED.to_owned(),
             forge: env!("CARGO_PKG_VERSION").to_owned(),
             digest: String::new(),
-            made: Made {
+            made: SavedPlanOrigin {
                 time: (options.clock)().to_string(),
                 user: options.user.clone(),
                 controller: options.controller.clone(),
             },
-            selection: Selection::of(on, options),
+            selection: SavedPlanSelection::of(on, options),
             inputs: project.inputs(),
             artifacts: artifacts(project, observed, options),
             withheld: apart(&plan, again),
@@ -146,7 +146,7 @@ impl SavedPlan {
         if !text.trim_start().starts_with('{') {
             return false;
         }
-        let Ok(keys) = serde_json::from_str::<Keys>(text) else { return false };
+        let Ok(keys) = serde_json::from_str::<SavedPlanKeys>(text) else { return false };
         keys.result.is_some() || (keys.id.is_some() && keys.forge.is_some() && keys.cluster.is_some())
     }
 
@@ -156,7 +156,7 @@ impl SavedPlan {
     /// The text is not a saved plan or has another version: a lowercase fragment.
     pub fn parse(text: &str) -> Result<Self, String> {
         let no = |error: serde_json::Error| format!("it is not a saved plan: {error}");
-        let head: Head = serde_json::from_str(text).map_err(no)?;
+        let head: SavedPlanHeader = serde_json::from_str(text).map_err(no)?;
         match (head.result.as_str(), head.version) {
             (SAVED, SAVED_VERSION) => serde_json::from_str(text).map_err(no),
             (SAVED, version) if version > SAVED_VERSION => {
@@ -194,8 +194,8 @@ impl SavedPlan {
     }
 
     /// Returns the policy under which the plan was made.
-    pub fn policy(&self) -> Policy {
-        Policy { max_disruption: self.selection.max_disruption, bases: true }
+    pub fn policy(&self) -> PlanPolicy {
+        PlanPolicy { max_disruption: self.selection.max_disruption, bases: true }
     }
 
     /// Returns the differences between the plan's inputs and the current ones, as lowercase fragments.
@@ -207,7 +207,7 @@ impl SavedPlan {
 
     /// Returns the differences to the currently declared artifacts, as lowercase fragments. `observed` contains the
     /// plan's own answers.
-    pub fn changed_artifacts(&self, project: &Project, observed: &Observed, options: &Options) -> Vec<String> {
+    pub fn changed_artifacts(&self, project: &Project, observed: &ObservedHosts, options: &RunOptions) -> Vec<String> {
         let now = artifacts(project, observed, options);
         let gone = self.artifacts.iter().filter(|one| !now.contains(one));
         gone.map(|one| match now.iter().find(|other| other.name == one.name) {
@@ -224,8 +224,8 @@ impl SavedPlan {
     }
 }
 
-impl Selection {
-    fn of(on: Option<&str>, options: &Options) -> Self {
+impl SavedPlanSelection {
+    fn of(on: Option<&str>, options: &RunOptions) -> Self {
         let (step, skip) = options.filter.patterns();
         Self { on: on.map(str::to_owned), step, skip, max_disruption: options.policy.max_disruption }
     }
@@ -239,14 +239,14 @@ fn apart(plan: &Plan, again: &Plan) -> Vec<HostName> {
 }
 
 /// Collects the artifacts declared by the steps of all hosts.
-fn artifacts(project: &Project, observed: &Observed, options: &Options) -> Vec<InputArtifact> {
-    let expander = Expander::new(project);
+fn artifacts(project: &Project, observed: &ObservedHosts, options: &RunOptions) -> Vec<InputArtifact> {
+    let expander = StepExpander::new(project);
     let ground = observed.ground(project, &expander, options);
     let mut found = BTreeSet::new();
     for seen in &observed.seen {
-        let Some(case) = Case::new(ground, &seen.host, seen) else { continue };
+        let Some(case) = HostContext::new(ground, &seen.host, seen) else { continue };
         for turn in case.turns() {
-            let State::Resource(resource) = &turn.expanded.state else { continue };
+            let ExpansionState::Resource(resource) = &turn.expanded.state else { continue };
             found.extend(resource.artifact().map(|artifact| InputArtifact {
                 name: artifact.source.name_in(project.root()),
                 sha256: artifact.sha256.to_string(),

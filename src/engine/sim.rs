@@ -8,13 +8,13 @@
 //! `hostname` identify the host; `paths` lists machine paths that are redirected below the host's folder; programs in
 //! `bin` come first.
 
-use super::link::Locked;
+use super::link::HostLockAttempt;
 use super::window::{BOOT_ID, REBOOT};
-use crate::config::{Connect, TransportKind};
+use crate::config::{ConnectSettings, TransportKind};
 use crate::model::SecretStore;
-use crate::probe::{self, Compiled, Observation};
-use crate::script::{Fragment, Script};
-use crate::transport::{ErrorKind, Finished, Payload, TransportError};
+use crate::probe::{self, CompiledProbes, Observation};
+use crate::script::{ShellFragment, ShellScript};
+use crate::transport::{FilePayload, ScriptOutput, TransportError, TransportErrorKind};
 use camino::Utf8PathBuf;
 use secrecy::ExposeSecret;
 
@@ -24,18 +24,18 @@ const TAIL: usize = 64 * 1024;
 /// The holder of the lock.
 const OTHER: &str = "run: r2\nby: eve@c2 (pid 7)\nsince: 2026-11-21T09:30:15Z\nwhat: forge apply other.yaml";
 
-pub(super) struct Sim {
+pub(super) struct SimulatedHost {
     root: Utf8PathBuf,
 }
 
-impl Sim {
+impl SimulatedHost {
     /// Returns the session on a simulated host, if the connection selects one.
-    pub fn of(connect: &Connect) -> Option<Result<Self, TransportError>> {
+    pub fn of(connect: &ConnectSettings) -> Option<Result<Self, TransportError>> {
         let TransportKind::Command(argv) = &connect.transport else { return None };
         let [program, root] = argv.as_slice() else { return None };
         (program == "forge-sim").then(|| {
             let sim = Self { root: root.into() };
-            if sim.has("refuse") { Err(error(ErrorKind::Refused)) } else { Ok(sim) }
+            if sim.has("refuse") { Err(error(TransportErrorKind::Refused)) } else { Ok(sim) }
         })
     }
 
@@ -43,23 +43,23 @@ impl Sim {
         self.root.join(".sim").join(fault).exists()
     }
 
-    pub fn lock(&self) -> Locked {
-        if self.has("held") { Locked::Held(OTHER.into()) } else { Locked::Ours }
+    pub fn lock(&self) -> HostLockAttempt {
+        if self.has("held") { HostLockAttempt::Held(OTHER.into()) } else { HostLockAttempt::Ours }
     }
 
-    pub async fn observe(&self, asked: &Compiled, secrets: &SecretStore) -> Result<Observation, TransportError> {
+    pub async fn observe(&self, asked: &CompiledProbes, secrets: &SecretStore) -> Result<Observation, TransportError> {
         if self.has("deaf") {
-            return Err(error(ErrorKind::LinkLost));
+            return Err(error(TransportErrorKind::LinkLost));
         }
         let first = self.run(&asked.script, secrets).await;
         let device = match &asked.device {
             Some(script) => Some(self.run(script, secrets).await.stdout),
             None => None,
         };
-        probe::parse(asked, &first.stdout, device.as_deref()).map_err(|_| error(ErrorKind::Garbled))
+        probe::parse(asked, &first.stdout, device.as_deref()).map_err(|_| error(TransportErrorKind::Garbled))
     }
 
-    pub async fn act(&self, script: &Script, secrets: &SecretStore) -> Result<Finished, TransportError> {
+    pub async fn act(&self, script: &ShellScript, secrets: &SecretStore) -> Result<ScriptOutput, TransportError> {
         if self.dies() {
             std::future::pending::<()>().await;
         }
@@ -69,7 +69,7 @@ impl Sim {
         done.dropped = excess as u64;
         let lost = self.root.join(".sim/lost");
         match std::fs::remove_file(lost) {
-            Ok(()) => Err(error(ErrorKind::LinkLost)),
+            Ok(()) => Err(error(TransportErrorKind::LinkLost)),
             Err(_) => Ok(done),
         }
     }
@@ -89,18 +89,18 @@ impl Sim {
     /// Stores the file that follows the script and opens it as the script's descriptor 7.
     pub async fn send(
         &self,
-        script: &Script,
-        payload: Payload,
+        script: &ShellScript,
+        payload: FilePayload,
         secrets: &SecretStore,
-    ) -> Result<Finished, TransportError> {
+    ) -> Result<ScriptOutput, TransportError> {
         let behind = self.root.join(".sim/behind");
         std::fs::create_dir_all(self.root.join(".sim")).unwrap();
         std::fs::write(&behind, payload.rest().await).unwrap();
-        let open = Fragment::new().code("exec 7<").word(behind.as_str()).code("\n").then(script.body.clone());
-        self.act(&Script { body: open, ..script.clone() }, secrets).await
+        let open = ShellFragment::new().code("exec 7<").word(behind.as_str()).code("\n").then(script.body.clone());
+        self.act(&ShellScript { body: open, ..script.clone() }, secrets).await
     }
 
-    async fn run(&self, script: &Script, secrets: &SecretStore) -> Finished {
+    async fn run(&self, script: &ShellScript, secrets: &SecretStore) -> ScriptOutput {
         let state = self.root.join(if self.has("full") { "full" } else { "state" });
         let text = script.text(secrets).unwrap().expose_secret().replace("/var/lib/forge", state.as_str());
         // Paths kept until the next boot belong to the simulated host too.
@@ -130,7 +130,7 @@ impl Sim {
         }
         let mut shell = tokio::process::Command::new("sh");
         let output = shell.arg("-c").arg(text).stdin(std::process::Stdio::null()).output().await.unwrap();
-        Finished {
+        ScriptOutput {
             status: output.status.code().unwrap_or(255),
             stdout: output.stdout,
             stderr: output.stderr,
@@ -169,7 +169,7 @@ fn moved(text: &str, from: &str, to: &str) -> String {
     text.replace(to, "\0").replace(from, to).replace('\0', to)
 }
 
-fn error(kind: ErrorKind) -> TransportError {
+fn error(kind: TransportErrorKind) -> TransportError {
     TransportError {
         kind,
         message: "simulated".to_owned(),

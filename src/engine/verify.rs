@@ -2,23 +2,27 @@
 
 use super::apply::VERSION;
 use super::event::{Event, VerifyResult};
-use super::observe::Observed;
+use super::observe::ObservedHosts;
 use super::prove::from_plan;
-use super::report::{HostReport, Report, VerifyReport};
-use super::run::{Events, Options};
+use super::report::{HostReport, RunReport, VerifyReport};
+use super::run::{EventSender, RunOptions};
 use crate::config::Project;
-use crate::model::{HostName, Outcome, Untrusted, Verdict};
-use crate::plan::{self, Foresight, HostPlan, Plan, Reach, Refused, StepPlan};
+use crate::model::{HostName, HostOutcome, StepVerdict, UntrustedText};
+use crate::plan::{self, ChangeCertainty, HostPlan, HostReachability, HostRefusal, Plan, StepPlan};
 use std::time::Duration;
 
 /// Makes the plan for an observation.
-pub fn plan(project: &Project, observed: &Observed, options: &Options) -> Plan {
+pub fn plan(project: &Project, observed: &ObservedHosts, options: &RunOptions) -> Plan {
     plan::plan(&inputs(project, observed, options))
 }
 
 /// Returns the inputs of that plan.
-pub(super) fn inputs<'i>(project: &'i Project, observed: &'i Observed, options: &'i Options) -> plan::Inputs<'i> {
-    plan::Inputs {
+pub(super) fn inputs<'i>(
+    project: &'i Project,
+    observed: &'i ObservedHosts,
+    options: &'i RunOptions,
+) -> plan::PlanInputs<'i> {
+    plan::PlanInputs {
         project,
         filter: &options.filter,
         seen: &observed.seen,
@@ -30,9 +34,15 @@ pub(super) fn inputs<'i>(project: &'i Project, observed: &'i Observed, options: 
 }
 
 /// Evaluates every step and every `verify` on an observation.
-pub fn verify(project: &Project, plan: &Plan, observed: &Observed, options: &Options, events: &Events) -> Report {
+pub fn verify(
+    project: &Project,
+    plan: &Plan,
+    observed: &ObservedHosts,
+    options: &RunOptions,
+    events: &EventSender,
+) -> RunReport {
     let took = |host: &HostPlan| observed.took_by.get(&host.host).copied().unwrap_or_default();
-    Report {
+    RunReport {
         version: VERSION,
         run: options.run.clone(),
         verb: "verify".to_owned(),
@@ -47,19 +57,19 @@ pub fn verify(project: &Project, plan: &Plan, observed: &Observed, options: &Opt
     }
 }
 
-fn of_host(project: &Project, plan: &HostPlan, took: Duration, events: &Events) -> HostReport {
+fn of_host(project: &Project, plan: &HostPlan, took: Duration, events: &EventSender) -> HostReport {
     let (outcome, reason, hint) = match &plan.reach {
-        Reach::Unreachable(why) => (Outcome::Unreachable, why.why.clone(), why.hint.clone()),
-        Reach::Observed => match &plan.refused {
-            Some(refused) => (Outcome::Ok, unprivileged(refused), Some(refused.hint.clone())),
-            None => (Outcome::Ok, bare(project, &plan.host), None),
+        HostReachability::Unreachable(why) => (HostOutcome::Unreachable, why.why.clone(), why.hint.clone()),
+        HostReachability::Observed => match &plan.refused {
+            Some(refused) => (HostOutcome::Ok, unprivileged(refused), Some(refused.hint.clone())),
+            None => (HostOutcome::Ok, bare(project, &plan.host), None),
         },
     };
     let steps = plan.steps.iter().map(of_step);
     let verify: Vec<VerifyReport> = steps.chain(plan.verify.iter().map(from_plan)).collect();
     let undeclared = plan.undeclared.clone();
     let mut report = HostReport { verify, hint, undeclared, took, ..super::host::empty(&plan.host, outcome, reason) };
-    if report.outcome == Outcome::Ok {
+    if report.outcome == HostOutcome::Ok {
         report.outcome = HostReport::outcome_of(&[], &report.verify);
     }
     let finished =
@@ -69,15 +79,15 @@ fn of_host(project: &Project, plan: &HostPlan, took: Duration, events: &Events) 
     report
 }
 
-fn unprivileged(refused: &Refused) -> Untrusted {
+fn unprivileged(refused: &HostRefusal) -> UntrustedText {
     format!("{}: state readable only by root is unknown", refused.why.raw()).into()
 }
 
 /// Returns why a host has no results: no recipe declares anything for it.
-pub(super) fn bare(project: &Project, host: &HostName) -> Untrusted {
+pub(super) fn bare(project: &Project, host: &HostName) -> UntrustedText {
     match project.instances.get(host).is_none_or(Vec::is_empty) {
         true => "no recipe is applied to it".into(),
-        false => Untrusted::default(),
+        false => UntrustedText::default(),
     }
 }
 
@@ -85,15 +95,16 @@ pub(super) fn bare(project: &Project, host: &HostName) -> Untrusted {
 fn of_step(step: &StepPlan) -> VerifyReport {
     let reason = step.reason.clone();
     // A precaution applies to a step that was observed to match; a pending package may change it later.
-    let is_precaution = step.envelope.as_ref().is_some_and(|envelope| envelope.foresight == Foresight::Precaution);
+    let is_precaution =
+        step.envelope.as_ref().is_some_and(|envelope| envelope.foresight == ChangeCertainty::Precaution);
     let result = match step.verdict {
-        Verdict::Change if is_precaution => VerifyResult::Held,
-        Verdict::Ok => VerifyResult::Held,
-        Verdict::NotApplicable => VerifyResult::NotApplicable { reason },
-        Verdict::Unknown => VerifyResult::Unknown { reason },
-        Verdict::Change => VerifyResult::Failed { reason: format!("does not match: {}", reason.raw()).into() },
-        Verdict::Pending => VerifyResult::Failed { reason },
-        Verdict::Blocked(class) => {
+        StepVerdict::Change if is_precaution => VerifyResult::Held,
+        StepVerdict::Ok => VerifyResult::Held,
+        StepVerdict::NotApplicable => VerifyResult::NotApplicable { reason },
+        StepVerdict::Unknown => VerifyResult::Unknown { reason },
+        StepVerdict::Change => VerifyResult::Failed { reason: format!("does not match: {}", reason.raw()).into() },
+        StepVerdict::Pending => VerifyResult::Failed { reason },
+        StepVerdict::Blocked(class) => {
             VerifyResult::Failed { reason: format!("blocked ({}): {}", class.name(), reason.raw()).into() }
         }
     };
@@ -108,24 +119,24 @@ fn of_step(step: &StepPlan) -> VerifyReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Envelope;
+    use crate::plan::PredictedEffects;
     use crate::view::sample;
 
     /// A step that matches now passes, even if a pending package may change it.
     #[test]
     fn a_precaution_of_the_plan_is_no_failure() {
-        let envelope = |foresight| Envelope {
+        let envelope = |foresight| PredictedEffects {
             until: "base/nginx has run".into(),
-            disruption: crate::model::Disruption::D0,
+            disruption: crate::model::DisruptionClass::D0,
             resource: "absent /etc/x".into(),
             foresight,
         };
         let step = |foresight| StepPlan {
             envelope: Some(envelope(foresight)),
-            ..sample::step("site", "absent", "/etc/x", Verdict::Change, "nothing is there")
+            ..sample::step("site", "absent", "/etc/x", StepVerdict::Change, "nothing is there")
         };
-        assert_eq!(of_step(&step(Foresight::Precaution)).result, VerifyResult::Held);
+        assert_eq!(of_step(&step(ChangeCertainty::Precaution)).result, VerifyResult::Held);
         let failed = VerifyResult::Failed { reason: "does not match: nothing is there".into() };
-        assert_eq!(of_step(&step(Foresight::Predicted)).result, failed);
+        assert_eq!(of_step(&step(ChangeCertainty::Predicted)).result, failed);
     }
 }

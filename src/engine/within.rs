@@ -1,12 +1,12 @@
 //! Waits for the cluster to converge: its verification is evaluated once hosts are done, and repeated until it passes.
 
-use super::cancel::Stop;
+use super::cancel::StopLevel;
 use super::event::Event;
-use super::glance::Asked;
+use super::glance::ObservationSession;
 use super::host::HostRun;
-use super::prove::Unsettled;
-use super::run::Run;
-use crate::model::{Untrusted, Verdict};
+use super::prove::UnsettledRecipes;
+use super::run::ApplyContext;
+use crate::model::{StepVerdict, UntrustedText};
 use crate::plan::{self, HostPlan};
 use crate::probe::Probe;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ const SHORTLY: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// A verification that has not passed yet and may take a while.
-struct Open {
+struct UnmetVerification {
     recipe: String,
     name: String,
     within: Duration,
@@ -27,7 +27,7 @@ struct Open {
 
 /// Returns whether the cluster's verification may have another result after this run although nothing changes on the
 /// cluster: because hosts change, or because it may take a while.
-pub(super) fn may_move(run: &Run<'_>, plan: &HostPlan) -> bool {
+pub(super) fn may_move(run: &ApplyContext<'_>, plan: &HostPlan) -> bool {
     let open = |recipe: &str, name: &str| {
         plan.verify.iter().any(|one| (&*one.recipe, &*one.name) == (recipe, name) && !one.verdict.is_settled())
     };
@@ -49,7 +49,7 @@ impl HostRun<'_> {
         }
         let hosts: Vec<_> = self.run.spans.members.iter().filter(|host| !host.is_cluster()).collect();
         let done =
-            |standing: &super::board::Standing| hosts.iter().all(|host| standing.is_finished(host)).then_some(());
+            |standing: &super::board::RunStateData| hosts.iter().all(|host| standing.is_finished(host)).then_some(());
         self.run.board.until(done).await;
     }
 
@@ -58,13 +58,14 @@ impl HostRun<'_> {
         let (began, mut pause) = (Instant::now(), SHORTLY);
         let mut told: BTreeMap<String, String> = BTreeMap::new();
         loop {
-            let left = |open: &Open| open.within.saturating_sub(began.elapsed());
-            let open: Vec<Open> = self.open(recipe).into_iter().filter(|open| !left(open).is_zero()).collect();
+            let left = |open: &UnmetVerification| open.within.saturating_sub(began.elapsed());
+            let open: Vec<UnmetVerification> =
+                self.open(recipe).into_iter().filter(|open| !left(open).is_zero()).collect();
             let Some(longest) = open.iter().map(left).max().filter(|_| self.lost.is_none()) else { return };
             open.iter().for_each(|open| self.tell_open(open, &mut told));
             tokio::select! {
                 () = tokio::time::sleep(pause.min(longest)) => {}
-                () = self.run.cancel.reached(Stop::Finish) => return,
+                () = self.run.cancel.reached(StopLevel::Finish) => return,
             }
             pause = (pause * 2).min(PAUSE);
             self.look_again(&open).await;
@@ -72,10 +73,10 @@ impl HostRun<'_> {
     }
 
     /// Returns the verifications that have not passed yet. Those of recipes with failed steps are excluded.
-    fn open(&self, only: Option<&str>) -> Vec<Open> {
+    fn open(&self, only: Option<&str>) -> Vec<UnmetVerification> {
         let shared = self.run.board.shared();
         let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return Vec::new() };
-        let unsettled = Unsettled::of(&self.steps);
+        let unsettled = UnsettledRecipes::of(&self.steps);
         let mut open = Vec::new();
         for instance in case.instances().iter().filter(|i| !i.absent && only.is_none_or(|only| only == i.recipe.name)) {
             let recipe = &instance.recipe.name;
@@ -84,9 +85,9 @@ impl HostRun<'_> {
             }
             for verify in &instance.recipe.verify {
                 let Some(within_s) = verify.within_s else { continue };
-                if let (Verdict::Change | Verdict::Unknown, why) = plan::verification(&case, instance, verify) {
+                if let (StepVerdict::Change | StepVerdict::Unknown, why) = plan::verification(&case, instance, verify) {
                     let (recipe, name) = (recipe.clone(), verify.name.clone());
-                    open.push(Open { recipe, name, within: Duration::from_secs(within_s), why });
+                    open.push(UnmetVerification { recipe, name, within: Duration::from_secs(within_s), why });
                 }
             }
         }
@@ -94,15 +95,15 @@ impl HostRun<'_> {
     }
 
     /// Reports the pending verifications, each time their reason changes.
-    fn tell_open(&self, open: &Open, told: &mut BTreeMap<String, String>) {
+    fn tell_open(&self, open: &UnmetVerification, told: &mut BTreeMap<String, String>) {
         let why = self.run.board.shared().secrets.scrub(&open.why);
         if told.insert(format!("{}: {}", open.recipe, open.name), why.clone()).as_ref() != Some(&why) {
             let (recipe, name, host) = (open.recipe.clone(), open.name.clone(), self.host().clone());
-            self.run.say(Event::AwaitingVerification { host, recipe, name, why: Untrusted::from(why) });
+            self.run.say(Event::AwaitingVerification { host, recipe, name, why: UntrustedText::from(why) });
         }
     }
 
-    async fn look_again(&mut self, open: &[Open]) {
+    async fn look_again(&mut self, open: &[UnmetVerification]) {
         let shared = self.run.board.shared();
         let probes: BTreeSet<Probe> = {
             let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return };

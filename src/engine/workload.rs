@@ -2,19 +2,19 @@
 
 use super::durations::PastDurations;
 use super::event::{Event, StepResult};
-use crate::model::{Disruption, HostName, Outcome, StepId};
+use crate::model::{DisruptionClass, HostName, HostOutcome, StepId};
 use crate::plan::{HostPlan, Plan};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 /// The remaining work of a plan. The cost of an event depends on its own host's steps, not on the size of the fleet.
 #[derive(Clone, Debug, Default)]
-pub struct Workload {
-    hosts: HashMap<HostName, HostLoad>,
+pub struct PlanWorkload {
+    hosts: HashMap<HostName, HostWorkload>,
     steps: StepTimes,
     /// Duration of a reboot, once one was observed.
     reboot: Option<Duration>,
-    limits: Limits,
+    limits: WorkloadLimits,
     total: usize,
     done: usize,
     not_run: usize,
@@ -23,7 +23,7 @@ pub struct Workload {
 
 /// The number of hosts that the run works on in parallel.
 #[derive(Clone, Copy, Debug, Default)]
-struct Limits {
+struct WorkloadLimits {
     parallel: usize,
     max_unavailable: usize,
     max_restarting: Option<usize>,
@@ -39,11 +39,11 @@ struct StepTimes {
 }
 
 #[derive(Clone, Debug)]
-struct HostLoad {
+struct HostWorkload {
     /// Steps of the plan that are not done, by number.
     open: Vec<usize>,
     reboots: usize,
-    lane: Lane,
+    lane: WorkloadLane,
     /// Whether the host is taken out of service.
     windowed: bool,
     begun: bool,
@@ -61,17 +61,17 @@ struct RunningScript {
 
 /// The scheduling lane of a host. Hosts of one lane run in parallel; the canaries' lane comes first, then one per wave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Lane {
+enum WorkloadLane {
     Canaries,
     Wave(usize),
     Unordered,
 }
 
-impl Workload {
+impl PlanWorkload {
     /// Builds the remaining work of `plan`. `past` contains the steps' durations in earlier runs.
     pub fn new(plan: &Plan, parallel: usize, past: &PastDurations) -> Self {
         let (rollout, mut own) = (&plan.rollout, Self { reboot: past.reboot, ..Self::default() });
-        own.limits = Limits {
+        own.limits = WorkloadLimits {
             parallel: parallel.max(1),
             max_unavailable: rollout.max_unavailable.max(1),
             max_restarting: rollout.max_restarting.map(|most| most.max(1)),
@@ -84,11 +84,11 @@ impl Workload {
             .collect();
         for host in plan.hosts.iter().filter(|host| host.acts()) {
             let lane = match waves.get(&host.host) {
-                _ if rollout.canaries.contains(&host.host) => Lane::Canaries,
-                Some(wave) => Lane::Wave(*wave),
-                None => Lane::Unordered,
+                _ if rollout.canaries.contains(&host.host) => WorkloadLane::Canaries,
+                Some(wave) => WorkloadLane::Wave(*wave),
+                None => WorkloadLane::Unordered,
             };
-            let load = HostLoad::new(host, lane, &mut own.steps, past);
+            let load = HostWorkload::new(host, lane, &mut own.steps, past);
             own.total += load.open.len();
             own.queued += usize::from(!host.host.is_cluster());
             own.hosts.insert(host.host.clone(), load);
@@ -140,7 +140,7 @@ impl Workload {
         }
     }
 
-    fn with(&mut self, host: &HostName, change: impl FnOnce(&mut HostLoad)) {
+    fn with(&mut self, host: &HostName, change: impl FnOnce(&mut HostWorkload)) {
         if let Some(load) = self.hosts.get_mut(host) {
             change(load);
         }
@@ -179,11 +179,11 @@ impl Workload {
     }
 
     /// Completes a host. Steps that already matched are not always reported; all other open steps did not run.
-    fn finish_host(&mut self, host: &HostName, outcome: Outcome) {
+    fn finish_host(&mut self, host: &HostName, outcome: HostOutcome) {
         self.begin(host);
         let Some(load) = self.hosts.remove(host) else { return };
         self.done += load.open.len();
-        if !matches!(outcome, Outcome::Ok | Outcome::Changed | Outcome::Pending) {
+        if !matches!(outcome, HostOutcome::Ok | HostOutcome::Changed | HostOutcome::Pending) {
             self.not_run += load.open.len();
         }
     }
@@ -191,7 +191,7 @@ impl Workload {
     /// Estimates the remaining time. Returns `None` if a remaining step or reboot has no known duration, or if all work
     /// of known duration is done.
     pub fn estimate(&self, now: Instant) -> Option<Duration> {
-        let mut lanes: BTreeMap<Lane, LaneLoad> = BTreeMap::new();
+        let mut lanes: BTreeMap<WorkloadLane, LaneWorkload> = BTreeMap::new();
         let mut restarts = vec![Duration::ZERO; self.steps.took.len()];
         for load in self.hosts.values() {
             let left = load.left(&self.steps, self.reboot, now)?;
@@ -200,7 +200,7 @@ impl Workload {
                 restarts[*step] += self.steps.took[*step]?;
             }
         }
-        let mut estimate = Estimate::default();
+        let mut estimate = WorkloadEstimate::default();
         for (lane, load) in lanes {
             estimate.add(lane, load.span(self.limits));
         }
@@ -223,14 +223,14 @@ impl StepTimes {
     }
 }
 
-impl HostLoad {
-    fn new(host: &HostPlan, lane: Lane, steps: &mut StepTimes, past: &PastDurations) -> Self {
+impl HostWorkload {
+    fn new(host: &HostPlan, lane: WorkloadLane, steps: &mut StepTimes, past: &PastDurations) -> Self {
         let mut open = Vec::new();
         for step in host.steps.iter().filter(|step| step.acts()) {
             let number = steps.number(&step.id);
             steps.took[number] = past.steps.get(&step.id).copied();
             // For a host out of service, restarts are not limited.
-            steps.restarts[number] |= host.window.is_none() && crate::plan::class(step) >= Disruption::D1;
+            steps.restarts[number] |= host.window.is_none() && crate::plan::class(step) >= DisruptionClass::D1;
             open.push(number);
         }
         let reboots = host.window.as_ref().map_or(0, |window| window.reboots.len());
@@ -278,13 +278,13 @@ impl RunningScript {
 
 /// The remaining work of the hosts of one lane; each host runs its own steps sequentially.
 #[derive(Clone, Copy, Debug, Default)]
-struct LaneLoad {
+struct LaneWorkload {
     longest: Duration,
     sum: Duration,
     windowed: bool,
 }
 
-impl LaneLoad {
+impl LaneWorkload {
     fn add(&mut self, left: Duration, windowed: bool) {
         self.windowed |= windowed;
         self.longest = self.longest.max(left);
@@ -292,7 +292,7 @@ impl LaneLoad {
     }
 
     /// Returns the duration with as many parallel hosts as permitted.
-    fn span(self, limits: Limits) -> Duration {
+    fn span(self, limits: WorkloadLimits) -> Duration {
         let width = if self.windowed { limits.parallel.min(limits.max_unavailable) } else { limits.parallel };
         self.longest.max(divide(self.sum, width))
     }
@@ -300,18 +300,18 @@ impl LaneLoad {
 
 /// The combined duration of lanes that run sequentially or in parallel.
 #[derive(Clone, Copy, Debug, Default)]
-struct Estimate {
+struct WorkloadEstimate {
     canaries: Duration,
     waves: Duration,
     unordered: Duration,
 }
 
-impl Estimate {
-    fn add(&mut self, lane: Lane, span: Duration) {
+impl WorkloadEstimate {
+    fn add(&mut self, lane: WorkloadLane, span: Duration) {
         match lane {
-            Lane::Canaries => self.canaries += span,
-            Lane::Wave(_) => self.waves += span,
-            Lane::Unordered => self.unordered += span,
+            WorkloadLane::Canaries => self.canaries += span,
+            WorkloadLane::Wave(_) => self.waves += span,
+            WorkloadLane::Unordered => self.unordered += span,
         }
     }
 

@@ -1,11 +1,11 @@
 //! `acs`: PCI bridges that redirect traffic between devices to the root complex.
 
 use super::alike::{each, same};
-use super::command::lspci_acs::{self, Bridge};
+use super::command::lspci_acs::{self, AcsBridge};
 use super::read::{done, failed, guarded, parts, ran};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 /// A host without a PCI bus has no bridges to query. Only bridges are queried: GPUs and adapters answer slowly.
@@ -16,7 +16,7 @@ pub(super) const FACT: Fact = Fact {
     name: "acs",
     doc: "PCI bridges whose Access Control Services redirect traffic between GPUs and adapters to the root complex, from `lspci -D -vvv -d ::0604`. \
           Unknown without root.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("bridges", "number of PCI bridges"),
         ("redirecting", "list of bridges that redirect: `bdf` and `flags`, the enabled controls"),
@@ -27,16 +27,16 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let Some(ran) = ran(&parts(done(output)?), "lspci")? else { return Ok(json!({ "bridges": 0, "redirecting": [] })) };
     let listing = lspci_acs::parse(ran.text);
     match (ran.status, listing.denied) {
         (0, false) => {}
-        (0, true) => return Err(Unknown::new("`lspci` shows capabilities only to root")),
+        (0, true) => return Err(UnansweredReason::new("`lspci` shows capabilities only to root")),
         _ => return Err(failed("lspci", &ran)),
     }
     let redirecting = listing.with_acs.iter().filter(|bridge| bridge.redirects());
-    let one = |bridge: &Bridge| json!({ "bdf": bridge.bdf, "flags": bridge.on });
+    let one = |bridge: &AcsBridge| json!({ "bdf": bridge.bdf, "flags": bridge.on });
     Ok(json!({ "bridges": listing.bridges, "redirecting": redirecting.map(one).collect::<Vec<_>>() }))
 }
 

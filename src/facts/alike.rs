@@ -6,18 +6,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Removes the parts of a value that legitimately differ between hosts.
-pub type Tidy = fn(&Value) -> Value;
+pub type ValueNormalizer = fn(&Value) -> Value;
 
 /// A part of a fact that should be equal on similar hosts.
-pub struct Alike {
+pub struct ComparisonRule {
     /// The path below the fact, separated by dots; empty for the whole fact. `*` matches every entry of a list.
     pub at: &'static str,
-    of: Of,
+    of: ComparisonKind,
 }
 
-enum Of {
+enum ComparisonKind {
     /// One value.
-    Value(Tidy),
+    Value(ValueNormalizer),
     /// A map: each value separately. A missing name counts as null.
     Entries,
     /// A map: whether a name exists.
@@ -31,83 +31,87 @@ enum Of {
     Per { key: &'static str, field: &'static str },
 }
 
-pub(super) const fn same(at: &'static str) -> Alike {
-    Alike { at, of: Of::Value(Value::clone) }
+pub(super) const fn same(at: &'static str) -> ComparisonRule {
+    ComparisonRule { at, of: ComparisonKind::Value(Value::clone) }
 }
 
-pub(super) const fn tidied(at: &'static str, tidy: Tidy) -> Alike {
-    Alike { at, of: Of::Value(tidy) }
+pub(super) const fn tidied(at: &'static str, tidy: ValueNormalizer) -> ComparisonRule {
+    ComparisonRule { at, of: ComparisonKind::Value(tidy) }
 }
 
-pub(super) const fn entries(at: &'static str) -> Alike {
-    Alike { at, of: Of::Entries }
+pub(super) const fn entries(at: &'static str) -> ComparisonRule {
+    ComparisonRule { at, of: ComparisonKind::Entries }
 }
 
-pub(super) const fn names(at: &'static str) -> Alike {
-    Alike { at, of: Of::Names }
+pub(super) const fn names(at: &'static str) -> ComparisonRule {
+    ComparisonRule { at, of: ComparisonKind::Names }
 }
 
-pub(super) const fn each(at: &'static str, key: &'static str, fields: &'static [&'static str]) -> Alike {
-    Alike { at, of: Of::Each { key, fields } }
+pub(super) const fn each(at: &'static str, key: &'static str, fields: &'static [&'static str]) -> ComparisonRule {
+    ComparisonRule { at, of: ComparisonKind::Each { key, fields } }
 }
 
-pub(super) const fn tally(at: &'static str, fields: &'static [&'static str]) -> Alike {
-    Alike { at, of: Of::Tally { fields } }
+pub(super) const fn tally(at: &'static str, fields: &'static [&'static str]) -> ComparisonRule {
+    ComparisonRule { at, of: ComparisonKind::Tally { fields } }
 }
 
-pub(super) const fn per(at: &'static str, key: &'static str, field: &'static str) -> Alike {
-    Alike { at, of: Of::Per { key, field } }
+pub(super) const fn per(at: &'static str, key: &'static str, field: &'static str) -> ComparisonRule {
+    ComparisonRule { at, of: ComparisonKind::Per { key, field } }
 }
 
 /// A value that is compared, or why it could not be read.
-pub type Told = Result<Value, String>;
+pub type ComparedValue = Result<Value, String>;
 
 /// The compared values of one part of a fact, by their path below the part.
-pub type Rows = BTreeMap<String, Told>;
+pub type ComparedRows = BTreeMap<String, ComparedValue>;
 
 /// Formats the part as the reference shows it.
-impl fmt::Display for Alike {
+impl fmt::Display for ComparisonRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = |fields: &[&str]| fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", ");
         let at = if self.at.is_empty() { "" } else { &format!("`{}`", self.at) };
         let of = if self.at.is_empty() { "" } else { &format!(" of `{}`", self.at) };
         match self.of {
-            Of::Value(_) if at.is_empty() => f.write_str("the value"),
-            Of::Value(_) => f.write_str(at),
-            Of::Entries => write!(f, "each value by name{of}"),
-            Of::Names => write!(f, "the set of names{of}"),
-            Of::Each { key: "", fields: list } => write!(f, "by name{of}: {}", fields(list)),
-            Of::Each { key, fields: list } => write!(f, "by `{key}`{of}: {}", fields(list)),
-            Of::Tally { fields: list } => write!(f, "number of entries{of} with equal {}", fields(list)),
-            Of::Per { key, field } => write!(f, "`{field}` per `{key}`{of}"),
+            ComparisonKind::Value(_) if at.is_empty() => f.write_str("the value"),
+            ComparisonKind::Value(_) => f.write_str(at),
+            ComparisonKind::Entries => write!(f, "each value by name{of}"),
+            ComparisonKind::Names => write!(f, "the set of names{of}"),
+            ComparisonKind::Each { key: "", fields: list } => write!(f, "by name{of}: {}", fields(list)),
+            ComparisonKind::Each { key, fields: list } => write!(f, "by `{key}`{of}: {}", fields(list)),
+            ComparisonKind::Tally { fields: list } => write!(f, "number of entries{of} with equal {}", fields(list)),
+            ComparisonKind::Per { key, field } => write!(f, "`{field}` per `{key}`{of}"),
         }
     }
 }
 
-impl Alike {
+impl ComparisonRule {
     /// Returns the values to compare.
     ///
     /// # Errors
     /// The reason, if the whole part is unknown.
-    pub fn rows(&self, fact: &Value) -> Result<Rows, String> {
+    pub fn rows(&self, fact: &Value) -> Result<ComparedRows, String> {
         let value = find(fact, self.at)?;
         match &self.of {
-            Of::Value(tidy) => Ok([(String::new(), told(&value).map(|value| tidy(&value)))].into()),
-            Of::Entries => Ok(members(&value).map(|(name, value)| (format!(".{name}"), told(value))).collect()),
-            Of::Names => Ok(members(&value).map(|(name, _)| (format!(".{name}"), Ok(true.into()))).collect()),
-            Of::Each { key, fields } => Ok(each_of(&value, key, fields)),
-            Of::Tally { fields } => tallied(&value, fields),
-            Of::Per { key, field } => Ok(per_of(&value, key, field)),
+            ComparisonKind::Value(tidy) => Ok([(String::new(), told(&value).map(|value| tidy(&value)))].into()),
+            ComparisonKind::Entries => {
+                Ok(members(&value).map(|(name, value)| (format!(".{name}"), told(value))).collect())
+            }
+            ComparisonKind::Names => {
+                Ok(members(&value).map(|(name, _)| (format!(".{name}"), Ok(true.into()))).collect())
+            }
+            ComparisonKind::Each { key, fields } => Ok(each_of(&value, key, fields)),
+            ComparisonKind::Tally { fields } => tallied(&value, fields),
+            ComparisonKind::Per { key, field } => Ok(per_of(&value, key, field)),
         }
     }
 
     /// Returns the value of a host that has the part but not this row; `None` if another row already shows that.
     pub fn absent(&self) -> Option<Value> {
         match self.of {
-            Of::Value(_) | Of::Entries => Some(Value::Null),
-            Of::Names => Some(false.into()),
-            Of::Tally { .. } => Some(0.into()),
-            Of::Each { .. } | Of::Per { .. } => None,
+            ComparisonKind::Value(_) | ComparisonKind::Entries => Some(Value::Null),
+            ComparisonKind::Names => Some(false.into()),
+            ComparisonKind::Tally { .. } => Some(0.into()),
+            ComparisonKind::Each { .. } | ComparisonKind::Per { .. } => None,
         }
     }
 
@@ -116,17 +120,17 @@ impl Alike {
     pub(super) fn named(&self) -> Vec<&'static str> {
         let first = |path: &'static str| path.split('.').next().unwrap_or(path);
         let inside = match self.of {
-            Of::Each { key, fields } => [&[key], fields].concat(),
-            Of::Tally { fields } => fields.to_vec(),
-            Of::Per { key, field } => vec![key, field],
-            Of::Value(_) | Of::Entries | Of::Names => Vec::new(),
+            ComparisonKind::Each { key, fields } => [&[key], fields].concat(),
+            ComparisonKind::Tally { fields } => fields.to_vec(),
+            ComparisonKind::Per { key, field } => vec![key, field],
+            ComparisonKind::Value(_) | ComparisonKind::Entries | ComparisonKind::Names => Vec::new(),
         };
         let all = if self.at.is_empty() { inside } else { vec![self.at] };
         all.into_iter().map(first).filter(|field| !field.is_empty()).collect()
     }
 }
 
-fn told(value: &Value) -> Told {
+fn told(value: &Value) -> ComparedValue {
     match why_unknown(value) {
         Some(why) => Err(why.to_owned()),
         None => Ok(value.clone()),
@@ -134,7 +138,7 @@ fn told(value: &Value) -> Told {
 }
 
 /// Looks up a path. Everything below null is null, and everything below an unknown value is unknown.
-fn find(value: &Value, path: &str) -> Told {
+fn find(value: &Value, path: &str) -> ComparedValue {
     let value = told(value)?;
     let (first, rest) = match path.split_once('.') {
         _ if path.is_empty() => return Ok(value),
@@ -166,7 +170,7 @@ fn text(entry: &Value, key: &str) -> Option<String> {
     }
 }
 
-fn each_of(value: &Value, key: &str, fields: &[&str]) -> Rows {
+fn each_of(value: &Value, key: &str, fields: &[&str]) -> ComparedRows {
     let listed: Vec<(String, &Value)> = match key {
         "" => members(value).map(|(name, entry)| (name.clone(), entry)).collect(),
         key => list(value).iter().filter_map(|entry| Some((text(entry, key)?, entry))).collect(),
@@ -180,7 +184,7 @@ fn each_of(value: &Value, key: &str, fields: &[&str]) -> Rows {
 }
 
 /// Counts entries. If a field of one entry is unknown, that entry cannot be grouped, so the whole count is unknown.
-fn tallied(value: &Value, fields: &[&str]) -> Result<Rows, String> {
+fn tallied(value: &Value, fields: &[&str]) -> Result<ComparedRows, String> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for entry in list(value) {
         let words: Vec<String> =
@@ -199,7 +203,7 @@ fn word(value: &Value) -> String {
 }
 
 /// Returns the values of a field by key. Entries without the key are skipped.
-fn per_of(value: &Value, key: &str, field: &str) -> Rows {
+fn per_of(value: &Value, key: &str, field: &str) -> ComparedRows {
     let mut rows: BTreeMap<String, Result<BTreeMap<String, Value>, String>> = BTreeMap::new();
     for (name, entry) in list(value).iter().filter_map(|entry| Some((text(entry, key)?, entry))) {
         let row = rows.entry(format!("[{name}].{field}")).or_insert_with(|| Ok(BTreeMap::new()));
@@ -272,7 +276,7 @@ mod tests {
     use serde_json::json;
 
     #[track_caller]
-    fn shown(alike: &Alike, fact: &Value) -> Value {
+    fn shown(alike: &ComparisonRule, fact: &Value) -> Value {
         match alike.rows(fact) {
             Err(why) => json!({ "unknown": why }),
             Ok(rows) => rows
@@ -330,7 +334,7 @@ mod tests {
     fn what_is_compared_is_documented() {
         for fact in crate::facts::all() {
             let known: Vec<&str> = fact.fields.iter().map(|(name, _)| *name).collect();
-            let named = fact.alike.iter().flat_map(Alike::named);
+            let named = fact.alike.iter().flat_map(ComparisonRule::named);
             let wrong: Vec<&str> = named.filter(|field| !known.is_empty() && !known.contains(field)).collect();
             assert!(wrong.is_empty(), "{}: {wrong:?}: not a field of it", fact.name);
         }

@@ -1,15 +1,15 @@
 //! `boot`: the current boot of the host.
 
 use super::read::{done, field, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 pub(super) const FACT: Fact = Fact {
     name: "boot",
     doc: "The current boot. A different id, read over a new session, proves a reboot.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("id", "`/proc/sys/kernel/random/boot_id`"),
         ("btime", "start time of the kernel, in whole seconds since the epoch, from `/proc/stat`"),
@@ -27,7 +27,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let text = done(output)?;
     let id = field(text, "id").filter(|id| !id.is_empty()).ok_or_else(|| unread("the boot id", output))?;
     let btime = text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<u64>().ok());

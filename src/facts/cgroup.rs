@@ -2,7 +2,7 @@
 
 /// The owner that a control group names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Owner {
+pub struct CgroupOwner {
     /// The path, in the unified hierarchy if there is one.
     pub path: String,
     /// The system unit: `nvidia-persistenced.service`, `session-3.scope`.
@@ -15,7 +15,7 @@ pub struct Owner {
 }
 
 /// Parses `/proc/PID/cgroup` of both cgroup versions.
-pub fn owner(text: &str) -> Owner {
+pub fn owner(text: &str) -> CgroupOwner {
     let rows = text.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':');
         Some((fields.next()?, fields.next()?, fields.next()?))
@@ -28,7 +28,7 @@ pub fn owner(text: &str) -> Owner {
     let rows: Vec<(&str, &str, &str)> = rows.collect();
     let path = rows.iter().max_by_key(|row| rank(row)).map_or("", |(_, _, path)| path);
     let all: Vec<&str> = rows.iter().flat_map(|(_, _, path)| path.split('/')).collect();
-    Owner {
+    CgroupOwner {
         path: path.to_owned(),
         unit: path.split('/').find(|name| name.ends_with(".service") || name.ends_with(".scope")).map(unescaped),
         pod_uid: all.iter().find_map(|name| pod(name)),

@@ -2,15 +2,15 @@
 
 use super::alike::same;
 use super::read::{done, field, text_or_null, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 pub(super) const FACT: Fact = Fact {
     name: "cpu",
     doc: "Processors, from `/sys/devices/system/cpu/online` and `/proc/cpuinfo`.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("count", "online logical processors"),
         ("model", "model name of the first processor, null if the kernel reports none (most Arm hosts)"),
@@ -28,7 +28,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let text = done(output)?;
     let count = field(text, "online").and_then(count).ok_or_else(|| unread("the list of processors", output))?;
     Ok(json!({ "count": count, "model": text_or_null(field(text, "model")) }))

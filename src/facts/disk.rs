@@ -2,15 +2,15 @@
 
 use super::alike::each;
 use super::read::unread;
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};
 
 pub(super) const FACT: Fact = Fact {
     name: "disk",
     doc: "Free space below `/`, `/boot`, `/var` and `/tmp`: a map from each of these paths that exists, from `df`.",
-    shape: Shape::ByName,
+    shape: FactShape::ByName,
     fields: &[
         ("available", "bytes that an unprivileged user can still write there"),
         ("total", "size of its filesystem, in bytes"),
@@ -28,7 +28,7 @@ pub(super) const FACT: Fact = Fact {
 };
 
 /// A missing path has no line and makes `df` exit with 1; `/` always exists.
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let rows: Map<String, Value> = output.stdout.raw().lines().filter_map(row).collect();
     match rows.contains_key("/") {
         true => Ok(Value::Object(rows)),

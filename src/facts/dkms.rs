@@ -3,15 +3,15 @@
 use super::alike::tally;
 use super::command::dkms;
 use super::read::done;
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 pub(super) const FACT: Fact = Fact {
     name: "dkms",
     doc: "Kernel modules that are built on the host, a list from `dkms status`. Empty if dkms is not installed.",
-    shape: Shape::List,
+    shape: FactShape::List,
     fields: &[
         ("module", "`nvidia`, `mlnx-ofed-kernel`"),
         ("version", "version of its source"),
@@ -32,11 +32,11 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let mut entries = Vec::new();
     for line in done(output)?.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let entry =
-            dkms::line(line).ok_or_else(|| Unknown::new("`dkms status` has an unexpected format").said(line))?;
+        let entry = dkms::line(line)
+            .ok_or_else(|| UnansweredReason::new("`dkms status` has an unexpected format").said(line))?;
         entries.push(json!({
             "module": entry.module, "version": entry.version, "kernel": entry.kernel,
             "arch": entry.arch, "state": entry.state, "note": entry.note,

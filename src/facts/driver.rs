@@ -1,12 +1,12 @@
 //! `driver`: the NVIDIA driver: loaded, on disk, in userspace and as a package.
 
 use super::alike::{entries, same};
-use super::command::modinfo::{self, Module};
+use super::command::modinfo::{self, KernelModuleInfo};
 use super::command::nvidia_version::{self, is_version};
-use super::read::{Part, done, or_unknown, part, parts, text_or_null, unknown_part};
-use super::{Fact, Shape};
+use super::read::{OutputSection, done, or_unknown, part, parts, text_or_null, unknown_part};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};
 
 /// The target of the library's link ends with the version that programs load.
@@ -48,7 +48,7 @@ pub(super) const FACT: Fact = Fact {
     name: "driver",
     doc: "The NVIDIA driver: the loaded, on-disk, userspace and packaged versions, which must be equal. From \
           `/proc/driver/nvidia`, `/sys/module/nvidia`, `modinfo`, the management library's link and the package manager.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("loaded", "version of the loaded module, null if none is loaded"),
         ("flavor", "flavor of the loaded module: `open` or `proprietary`"),
@@ -99,7 +99,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let parts = parts(done(output)?);
     let host = part(&parts, "host").ok_or_else(|| super::read::unread("the kernel's release", output))?;
     let mut driver = loaded(&parts);
@@ -115,7 +115,7 @@ fn named<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
     fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
 
-fn loaded(parts: &[Part<'_>]) -> Map<String, Value> {
+fn loaded(parts: &[OutputSection<'_>]) -> Map<String, Value> {
     let told = part(parts, "version");
     let loaded = told.and_then(|part| nvidia_version::parse(part.body));
     let module = part(parts, "module").and_then(|part| part.line());
@@ -134,17 +134,18 @@ fn loaded(parts: &[Part<'_>]) -> Map<String, Value> {
     named([("loaded", version), ("flavor", flavor), ("params", json!(params))])
 }
 
-fn disk(parts: &[Part<'_>], running: &str) -> Map<String, Value> {
+fn disk(parts: &[OutputSection<'_>], running: &str) -> Map<String, Value> {
     if part(parts, "lacks").is_some() {
         let unknown = || unknown_part("`modinfo` is missing");
         return named([("disk", unknown()), ("disk_flavor", unknown()), ("kernels", unknown())]);
     }
     let modules = parts.iter().filter(|part| part.name() == "disk");
-    let modules: Vec<(&str, Module)> =
+    let modules: Vec<(&str, KernelModuleInfo)> =
         modules.filter_map(|part| Some((part.field(1), modinfo::parse(part.body)?))).collect();
     let own = modules.iter().find(|(kernel, _)| *kernel == running).map(|(_, module)| module);
-    let flavor = |module: &Module| or_unknown(module.flavor(), || "its license is unknown".to_owned());
-    let entry = |module: &Module| json!({ "version": module.version, "flavor": flavor(module), "file": module.file });
+    let flavor = |module: &KernelModuleInfo| or_unknown(module.flavor(), || "its license is unknown".to_owned());
+    let entry =
+        |module: &KernelModuleInfo| json!({ "version": module.version, "flavor": flavor(module), "file": module.file });
     let kernels: Map<String, Value> =
         modules.iter().map(|(kernel, module)| ((*kernel).to_owned(), entry(module))).collect();
     named([
@@ -159,7 +160,7 @@ fn library_version(path: &str) -> Value {
     or_unknown(version, || format!("the file name of the management library `{path}` contains no version"))
 }
 
-fn installed(parts: &[Part<'_>]) -> Map<String, Value> {
+fn installed(parts: &[OutputSection<'_>]) -> Map<String, Value> {
     let package = part(parts, "package");
     let uninstaller = part(parts, "uninstaller").is_some();
     let method = match (package.is_some(), uninstaller) {

@@ -3,15 +3,15 @@
 use super::alike::same;
 use super::command::nvidia_version::is_version;
 use super::read::{done, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 pub(super) const FACT: Fact = Fact {
     name: "fabricmanager",
     doc: "The fabric manager's program, from `nv-fabricmanager --version`. Its version must exactly equal that of the loaded driver.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[("version", "`560.35.03`, null if it is not installed")],
     reads: &["nv-fabricmanager --version"],
     alike: &[same("version")],
@@ -26,7 +26,7 @@ pub(super) const FACT: Fact = Fact {
 };
 
 /// The wording differs between branches: the version must be the last word of a line.
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let text = done(output)?;
     if text.trim() == "none" {
         return Ok(json!({ "version": null }));

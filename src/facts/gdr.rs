@@ -5,9 +5,9 @@ use super::command::modinfo;
 use super::command::nvidia_version;
 use super::read::{done, part, parts, text_or_null, unknown_part, unread};
 use super::table;
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 const SNIPPET: &str = r#"[ -d /sys/module ] || { printf '/sys/module is not there\n' >&2; exit 1; }
@@ -31,7 +31,7 @@ pub(super) const FACT: Fact = Fact {
     name: "gdr",
     doc: "How RDMA adapters access the memory of GPUs (GPUDirect RDMA): by the module `nvidia_peermem` or by dma-buf. From \
           `/sys/module`, `/sys/kernel/mm/memory_peers`, `modinfo` and the loaded driver.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         (
             "path",
@@ -70,7 +70,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let parts = parts(done(output)?);
     let kernel = part(&parts, "kernel").ok_or_else(|| unread("the kernel's release", output))?;
     let told = part(&parts, "version").map(|part| nvidia_version::parse(part.body).map(|loaded| loaded.open));
@@ -102,7 +102,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     }))
 }
 
-fn disk(parts: &[super::read::Part<'_>]) -> (Value, Value) {
+fn disk(parts: &[super::read::OutputSection<'_>]) -> (Value, Value) {
     if part(parts, "lacks").is_some() {
         return (unknown_part("`modinfo` is missing"), unknown_part("`modinfo` is missing"));
     }

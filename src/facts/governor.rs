@@ -3,9 +3,9 @@
 use super::alike::{self, same, tidied};
 use super::read::{done, field};
 use super::secure_boot::bracketed;
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) const FACT: Fact = Fact {
     name: "governor",
     doc: "The policies for processor clocks and memory placement, from `/sys/devices/system/cpu`, `/proc/sys/kernel/numa_balancing` and \
           `/sys/kernel/mm/transparent_hugepage`.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         (
             "governors",
@@ -40,7 +40,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let text = done(output)?;
     let mut governors: BTreeMap<&str, u64> = BTreeMap::new();
     for governor in text.lines().filter_map(|line| line.strip_prefix("governor\t")) {

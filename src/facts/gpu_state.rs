@@ -1,11 +1,11 @@
 //! `gpu_state`: the state of each GPU as reported by `nvidia-smi -q`.
 
 use super::alike::each;
-use super::command::nvidia_smi::{self, Cell, Gpu};
+use super::command::nvidia_smi::{self, SmiCell, SmiGpu};
 use super::read::{done, failed, guarded, parts, ran, unknown_part, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 /// Without a loaded driver `nvidia-smi` is not started: its helper would load one.
@@ -18,7 +18,7 @@ pub(super) const FACT: Fact = Fact {
     name: "gpu_state",
     doc: "The state of each NVIDIA GPU, a list ordered by address, from one `nvidia-smi -q`. Empty if no driver is loaded. \
           `nvidia-smi` may hang: then this fact is unknown, but `gpus` is not.",
-    shape: Shape::List,
+    shape: FactShape::List,
     fields: &[
         ("bdf", "PCI address as in `gpus`: `0000:18:00.0`"),
         ("uuid", "`GPU-806f8ea2-…`"),
@@ -61,13 +61,13 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let Some(ran) = ran(&parts(done(output)?), "nvidia-smi")? else { return Ok(json!([])) };
     // Even with a corrupt infoROM (14) the GPUs are listed.
     if !matches!(ran.status, 0 | 14) {
         let unknown = failed("nvidia-smi", &ran);
         let meaning = nvidia_smi::meaning(ran.status).map(|meaning| format!(": {meaning}")).unwrap_or_default();
-        return Err(Unknown { why: unknown.why + &meaning, ..unknown });
+        return Err(UnansweredReason { why: unknown.why + &meaning, ..unknown });
     }
     let mut listing = nvidia_smi::parse(ran.text);
     if listing.gpus.is_empty() {
@@ -77,7 +77,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     Ok(listing.gpus.iter().map(state).collect::<Vec<_>>().into())
 }
 
-fn state(gpu: &Gpu) -> Value {
+fn state(gpu: &SmiGpu) -> Value {
     json!({
         "bdf": gpu.bdf,
         "uuid": text(gpu, "GPU UUID"),
@@ -95,57 +95,57 @@ fn state(gpu: &Gpu) -> Value {
 }
 
 /// Marks a field of the listing that has no value, with the reason.
-fn untold(path: &str, cell: Cell<'_>) -> Value {
+fn untold(path: &str, cell: SmiCell<'_>) -> Value {
     unknown_part(match cell {
-        Cell::Missing => format!("`nvidia-smi` does not report `{path}`"),
-        Cell::Absent => format!("`nvidia-smi` reports `{path}` as not available"),
-        Cell::Failed(said) | Cell::Value(said) => format!("`nvidia-smi` reports `{said}` for `{path}`"),
+        SmiCell::Missing => format!("`nvidia-smi` does not report `{path}`"),
+        SmiCell::Absent => format!("`nvidia-smi` reports `{path}` as not available"),
+        SmiCell::Failed(said) | SmiCell::Value(said) => format!("`nvidia-smi` reports `{said}` for `{path}`"),
     })
 }
 
 /// Reads text; a value that the GPU does not have or the branch does not report is null.
-fn text(gpu: &Gpu, path: &str) -> Value {
+fn text(gpu: &SmiGpu, path: &str) -> Value {
     match gpu.cell(path) {
-        Cell::Value(text) => text.into(),
-        Cell::Absent | Cell::Missing => Value::Null,
-        cell @ Cell::Failed(_) => untold(path, cell),
+        SmiCell::Value(text) => text.into(),
+        SmiCell::Absent | SmiCell::Missing => Value::Null,
+        cell @ SmiCell::Failed(_) => untold(path, cell),
     }
 }
 
 /// Reads a flag; a value that is neither yes nor no is unknown, never false.
-fn flag(gpu: &Gpu, path: &str) -> Value {
+fn flag(gpu: &SmiGpu, path: &str) -> Value {
     match gpu.cell(path) {
-        Cell::Value("Enabled" | "Yes") => true.into(),
-        Cell::Value("Disabled" | "No") => false.into(),
+        SmiCell::Value("Enabled" | "Yes") => true.into(),
+        SmiCell::Value("Disabled" | "No") => false.into(),
         cell => untold(path, cell),
     }
 }
 
-fn count(gpu: &Gpu, path: &str) -> Value {
+fn count(gpu: &SmiGpu, path: &str) -> Value {
     let cell = gpu.cell(path);
     number(cell).map_or_else(|| untold(path, cell), Value::from)
 }
 
-fn number(cell: Cell<'_>) -> Option<u64> {
+fn number(cell: SmiCell<'_>) -> Option<u64> {
     match cell {
-        Cell::Value(text) => text.parse().ok(),
+        SmiCell::Value(text) => text.parse().ok(),
         _ => None,
     }
 }
 
 /// Returns the two modes of a feature, null if the GPU does not have it.
-fn modes(gpu: &Gpu, block: &str) -> Value {
+fn modes(gpu: &SmiGpu, block: &str) -> Value {
     let path = |name: &str| format!("{block} / {name}");
     match gpu.cell(&path("Current")) {
-        Cell::Absent => Value::Null,
+        SmiCell::Absent => Value::Null,
         _ => json!({ "current": flag(gpu, &path("Current")), "pending": flag(gpu, &path("Pending")) }),
     }
 }
 
-fn remaps(gpu: &Gpu) -> Value {
+fn remaps(gpu: &SmiGpu) -> Value {
     let path = |name: &str| format!("Remapped Rows / {name}");
     match gpu.cell("Remapped Rows") {
-        Cell::Absent => Value::Null,
+        SmiCell::Absent => Value::Null,
         _ => json!({
             "correctable": count(gpu, &path("Correctable Error")),
             "uncorrectable": count(gpu, &path("Uncorrectable Error")),
@@ -156,17 +156,17 @@ fn remaps(gpu: &Gpu) -> Value {
 }
 
 /// Returns the state of the fabric. `In Progress` has no status yet.
-fn fabric(gpu: &Gpu) -> Value {
+fn fabric(gpu: &SmiGpu) -> Value {
     match gpu.cell("Fabric / State") {
-        Cell::Absent => Value::Null,
-        Cell::Value(state) => json!({ "state": state, "status": text(gpu, "Fabric / Status") }),
+        SmiCell::Absent => Value::Null,
+        SmiCell::Value(state) => json!({ "state": state, "status": text(gpu, "Fabric / Status") }),
         cell => untold("Fabric / State", cell),
     }
 }
 
 /// Sums uncorrected errors by kind, null if the GPU does not count them.
-fn uncorrected(gpu: &Gpu) -> Value {
-    if gpu.cell("ECC Mode / Current") == Cell::Absent {
+fn uncorrected(gpu: &SmiGpu) -> Value {
+    if gpu.cell("ECC Mode / Current") == SmiCell::Absent {
         return Value::Null;
     }
     match (sum(gpu, "ECC Errors / Volatile"), sum(gpu, "ECC Errors / Aggregate")) {
@@ -176,17 +176,17 @@ fn uncorrected(gpu: &Gpu) -> Value {
 }
 
 /// Sums the uncorrectable counts below a path: their names differ between branches.
-fn sum(gpu: &Gpu, path: &str) -> Value {
-    let cells: Vec<Cell<'_>> =
+fn sum(gpu: &SmiGpu, path: &str) -> Value {
+    let cells: Vec<SmiCell<'_>> =
         gpu.below(path).filter(|(name, _)| name.contains("Uncorrectable")).map(|(_, cell)| cell).collect();
-    let counted: Vec<&Cell<'_>> = cells.iter().filter(|cell| **cell != Cell::Absent).collect();
+    let counted: Vec<&SmiCell<'_>> = cells.iter().filter(|cell| **cell != SmiCell::Absent).collect();
     match counted.iter().try_fold(0u64, |sum, cell| sum.checked_add(number(**cell)?)) {
-        _ if cells.is_empty() => untold(path, Cell::Missing),
+        _ if cells.is_empty() => untold(path, SmiCell::Missing),
         _ if counted.is_empty() => Value::Null,
         Some(sum) => sum.into(),
         None => {
             let odd = counted.iter().find(|cell| number(***cell).is_none());
-            untold(path, odd.map_or(Cell::Missing, |cell| **cell))
+            untold(path, odd.map_or(SmiCell::Missing, |cell| **cell))
         }
     }
 }

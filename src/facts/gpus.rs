@@ -3,10 +3,10 @@
 use super::alike::each;
 use super::read::{done, or_unknown, part, parts, text_or_null, unknown_part};
 use super::table;
-use super::{Fact, Shape};
-use crate::facts::command::nvidia_information::{self, Information};
+use super::{Fact, FactShape};
+use crate::facts::command::nvidia_information::{self, GpuInformation};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(super) const FACT: Fact = Fact {
     name: "gpus",
     doc: "NVIDIA GPUs, a list ordered by address, from `/sys/bus/pci/devices`, `/proc/driver/nvidia/gpus` and forge's table of \
           device ids. Empty if there are none. The output of `nvidia-smi` is in `gpu_state`.",
-    shape: Shape::List,
+    shape: FactShape::List,
     fields: &[
         ("bdf", "PCI address: `0000:18:00.0`"),
         ("device", "device id: `0x2330`"),
@@ -92,26 +92,26 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let parts = parts(done(output)?);
     let open = part(&parts, "driver").map(|part| part.body.contains("Open Kernel Module"));
-    let known: BTreeMap<&str, Information> = parts
+    let known: BTreeMap<&str, GpuInformation> = parts
         .iter()
         .filter(|part| part.name() == "information")
         .map(|part| (part.field(1), nvidia_information::parse(part.body)))
         .collect();
     let gpus = parts.iter().filter(|part| part.name() == "gpu");
-    let one = |part: &super::read::Part<'_>| {
+    let one = |part: &super::read::OutputSection<'_>| {
         let row: Vec<&str> = (1..9).map(|at| part.field(at)).collect();
         gpu(&row, known.get(row[0]), open)
     };
     Ok(gpus.map(one).collect::<Vec<_>>().into())
 }
 
-fn gpu(row: &[&str], information: Option<&Information>, open: Option<bool>) -> Value {
+fn gpu(row: &[&str], information: Option<&GpuInformation>, open: Option<bool>) -> Value {
     let mut gpu = bus(row);
     gpu.extend(model(row[3]));
-    let text = |of: fn(&Information) -> Option<&str>| text_or_null(information.and_then(of));
+    let text = |of: fn(&GpuInformation) -> Option<&str>| text_or_null(information.and_then(of));
     gpu.insert("model".into(), text(|i| i.model.as_deref()));
     gpu.insert("uuid".into(), text(|i| i.uuid.as_deref()));
     gpu.insert("vbios".into(), text(|i| i.vbios.as_deref()));
@@ -147,11 +147,11 @@ fn bus(row: &[&str]) -> Map<String, Value> {
 /// Returns the table's fields for a device id.
 fn model(device: &str) -> Map<String, Value> {
     let gpu = table::gpu(device);
-    let told = |value: &dyn Fn(&table::Gpu) -> Value| {
+    let told = |value: &dyn Fn(&table::GpuModel) -> Value| {
         gpu.map_or_else(|| unknown_part(format!("forge's table has no GPU with the device id `{device}`")), value)
     };
-    let gsp_optional = |gpu: &table::Gpu| gpu.has_gsp.then(|| gpu.gsp_optional()).into();
-    let fabric = |gpu: &table::Gpu| match gpu.fabric {
+    let gsp_optional = |gpu: &table::GpuModel| gpu.has_gsp.then(|| gpu.gsp_optional()).into();
+    let fabric = |gpu: &table::GpuModel| match gpu.fabric {
         Some("depends") => unknown_part("it depends on the server"),
         fabric => fabric.into(),
     };
@@ -169,7 +169,7 @@ fn model(device: &str) -> Map<String, Value> {
 
 /// Returns state and version of one GPU's firmware. A version means on; `N/A` means off if the driver has initialized
 /// the GPU and its flavor can run without firmware.
-fn gsp(device: &str, information: Option<&Information>, open: Option<bool>) -> (Value, Value) {
+fn gsp(device: &str, information: Option<&GpuInformation>, open: Option<bool>) -> (Value, Value) {
     if table::gpu(device).is_some_and(|gpu| !gpu.has_gsp) {
         return (Value::Null, Value::Null);
     }

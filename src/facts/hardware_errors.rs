@@ -1,9 +1,9 @@
 //! `hardware_errors`: hardware faults in the kernel log of this boot.
 
 use super::read::text_or_null;
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub(super) const FACT: Fact = Fact {
     name: "hardware_errors",
     doc: "Hardware faults in the kernel log of this boot, from `journalctl -k -b`, else `dmesg`, which may have dropped old \
           lines. Errors of GPUs and NVSwitches count since the driver was last loaded. At most 200 lines per source are read.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         (
             "faults",
@@ -73,7 +73,7 @@ const RECOVERIES: [(&str, &str); 4] =
 const SOURCES: [&str; 5] = ["xid", "sxid", "aer", "mce", "edac"];
 
 /// One line of the log.
-struct Event<'a> {
+struct HardwareEvent<'a> {
     source: &'static str,
     code: Option<u64>,
     bdf: Option<String>,
@@ -82,9 +82,12 @@ struct Event<'a> {
     text: &'a str,
 }
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
-    let unread =
-        || Unknown::new("the kernel log could not be read: neither `journalctl -k` nor `dmesg` shows a line of it");
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
+    let unread = || {
+        UnansweredReason::new(
+            "the kernel log could not be read: neither `journalctl -k` nor `dmesg` shows a line of it",
+        )
+    };
     let (text, end) = super::read::done(output)?.rsplit_once('\u{1e}').ok_or_else(unread)?;
     let mut fields = end.lines().next().unwrap_or_default().split('\t').skip(1);
     if fields.next() != Some("0")
@@ -92,7 +95,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     {
         return Err(unread());
     }
-    let mut events: Vec<Event<'_>> = Vec::new();
+    let mut events: Vec<HardwareEvent<'_>> = Vec::new();
     for line in text.lines() {
         if line.contains("NVRM: loading NVIDIA UNIX") {
             events.retain(|event| !matches!(event.source, "xid" | "sxid"));
@@ -105,22 +108,22 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
 }
 
 /// The key by which events are counted: source, code, address and class.
-type Kind<'e> = (&'e str, Option<u64>, Option<&'e str>, &'e str);
+type HardwareEventKey<'e> = (&'e str, Option<u64>, Option<&'e str>, &'e str);
 
-fn grouped(events: &[Event<'_>]) -> Vec<Value> {
-    let mut groups: BTreeMap<Kind<'_>, (u64, &Event<'_>)> = BTreeMap::new();
+fn grouped(events: &[HardwareEvent<'_>]) -> Vec<Value> {
+    let mut groups: BTreeMap<HardwareEventKey<'_>, (u64, &HardwareEvent<'_>)> = BTreeMap::new();
     for event in events {
         let group = groups.entry((event.source, event.code, event.bdf.as_deref(), event.class)).or_insert((0, event));
         *group = (group.0 + 1, event);
     }
-    let told = |(count, event): (u64, &Event<'_>)| {
+    let told = |(count, event): (u64, &HardwareEvent<'_>)| {
         json!({ "source": event.source, "code": event.code, "bdf": event.bdf, "class": event.class, "meaning": event.meaning,
                 "count": count, "last": text_or_null(Some(event.text)) })
     };
     groups.into_values().map(told).collect()
 }
 
-fn event(line: &str) -> Option<Event<'_>> {
+fn event(line: &str) -> Option<HardwareEvent<'_>> {
     sxid(line).or_else(|| xid(line)).or_else(|| aer(line)).or_else(|| mce(line)).or_else(|| edac(line))
 }
 
@@ -139,7 +142,7 @@ fn bdf(text: &str) -> String {
     if text.contains('.') { text } else { text + ".0" }
 }
 
-fn xid(line: &str) -> Option<Event<'_>> {
+fn xid(line: &str) -> Option<HardwareEvent<'_>> {
     let (text, bdf, code, rest) = numbered(line, "NVRM: Xid (")?;
     let (_, meaning, class) = XIDS.iter().find(|(codes, ..)| codes.is_empty() || codes.contains(&code))?;
     let asked = RECOVERIES
@@ -147,21 +150,21 @@ fn xid(line: &str) -> Option<Event<'_>> {
         .find(|(word, _)| code == 154 && rest.rsplit(" to ").next().is_some_and(|to| to.contains(word)));
     let class = asked.map_or(*class, |(_, class)| class);
     let meaning = Some(*meaning).filter(|meaning| !meaning.is_empty());
-    Some(Event { source: "xid", code: Some(code), bdf: Some(bdf), class, meaning, text })
+    Some(HardwareEvent { source: "xid", code: Some(code), bdf: Some(bdf), class, meaning, text })
 }
 
-fn sxid(line: &str) -> Option<Event<'_>> {
+fn sxid(line: &str) -> Option<HardwareEvent<'_>> {
     let (text, bdf, code, rest) = numbered(line, "SXid (")?;
     let class = match rest {
         rest if rest.starts_with("Non-fatal") => "none",
         rest if rest.starts_with("Fatal") => "drain",
         _ => "inspect",
     };
-    Some(Event { source: "sxid", code: Some(code), bdf: Some(bdf), class, meaning: None, text })
+    Some(HardwareEvent { source: "sxid", code: Some(code), bdf: Some(bdf), class, meaning: None, text })
 }
 
 /// Parses an AER line. The device with the error is named after the marker; otherwise it is the reporting device.
-fn aer(line: &str) -> Option<Event<'_>> {
+fn aer(line: &str) -> Option<HardwareEvent<'_>> {
     let at = line.find("AER: ").filter(|at| line[*at..].contains("Uncorrect"))?;
     let address = |word: &str| {
         let word = word.trim_end_matches(':');
@@ -169,22 +172,22 @@ fn aer(line: &str) -> Option<Event<'_>> {
     };
     let behind = line[at..].split_whitespace().rev().find_map(address);
     let bdf = behind.or_else(|| line[..at].split_whitespace().rev().find_map(address));
-    Some(Event { source: "aer", code: None, bdf, class: "inspect", meaning: None, text: &line[at..] })
+    Some(HardwareEvent { source: "aer", code: None, bdf, class: "inspect", meaning: None, text: &line[at..] })
 }
 
 /// Parses a machine check. The line that events were logged elsewhere also appears for corrected errors.
-fn mce(line: &str) -> Option<Event<'_>> {
+fn mce(line: &str) -> Option<HardwareEvent<'_>> {
     let at = line.find("mce: [Hardware Error]")?;
     let text = &line[at..];
     let is_one = text.contains("Machine Check") && !text.contains("events logged");
-    is_one.then_some(Event { source: "mce", code: None, bdf: None, class: "inspect", meaning: None, text })
+    is_one.then_some(HardwareEvent { source: "mce", code: None, bdf: None, class: "inspect", meaning: None, text })
 }
 
-fn edac(line: &str) -> Option<Event<'_>> {
+fn edac(line: &str) -> Option<HardwareEvent<'_>> {
     let text = &line[line.find("EDAC ")?..];
     let class = if text.contains(" UE ") { "inspect" } else { "none" };
     let counted = text.contains(" UE ") || text.contains(" CE ");
-    counted.then_some(Event { source: "edac", code: None, bdf: None, class, meaning: None, text })
+    counted.then_some(HardwareEvent { source: "edac", code: None, bdf: None, class, meaning: None, text })
 }
 
 #[cfg(test)]

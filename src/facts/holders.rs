@@ -1,10 +1,10 @@
 //! `holders`: processes that have GPU or RDMA devices open.
 
 use super::cgroup;
-use super::read::{Part, parts, text_or_null};
-use super::{Fact, Shape};
+use super::read::{OutputSection, parts, text_or_null};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ pub(super) const FACT: Fact = Fact {
     name: "holders",
     doc: "Processes that have a GPU or RDMA device open, a list by process, from the open files of every process: the links in \
           `/proc/PID/fd` to `/dev/nvidia*` and `/dev/infiniband/*`. Unknown without root.",
-    shape: Shape::List,
+    shape: FactShape::List,
     fields: &[
         ("pid", "process id"),
         ("user", "its real user, by name, or by number if the host has no name for it"),
@@ -71,10 +71,10 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     if output.status != 0 {
         let said = output.stderr.raw().trim();
-        return Err(Unknown::new(if said.is_empty() {
+        return Err(UnansweredReason::new(if said.is_empty() {
             "processes that hold a device could not be read"
         } else {
             said
@@ -84,14 +84,14 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     let mut devices: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
     for line in parts.iter().filter(|part| part.name() == "files").flat_map(|part| part.body.lines()) {
         let Some((pid, device)) = open_file(line) else {
-            return Err(Unknown::new("an open file is listed in an unexpected format").said(line));
+            return Err(UnansweredReason::new("an open file is listed in an unexpected format").said(line));
         };
         devices.entry(pid).or_default().insert(device);
     }
     let pods: Vec<&str> =
         parts.iter().filter(|part| part.name() == "pods").flat_map(|part| part.body.lines()).collect();
     let processes = parts.iter().filter(|part| part.name() == "process");
-    let known: BTreeMap<u64, &Part<'_>> =
+    let known: BTreeMap<u64, &OutputSection<'_>> =
         processes.filter_map(|part| Some((part.field(1).parse().ok()?, part))).collect();
     // A process that has ended holds nothing any more.
     let held = devices.iter().filter_map(|(pid, devices)| Some((*pid, *known.get(pid)?, devices)));
@@ -105,7 +105,7 @@ fn open_file(line: &str) -> Option<(u64, &str)> {
     Some((pid, &target[target.rfind("/dev/")?..]))
 }
 
-fn holder(pid: u64, part: &Part<'_>, devices: &BTreeSet<&str>, pods: &[&str]) -> Value {
+fn holder(pid: u64, part: &OutputSection<'_>, devices: &BTreeSet<&str>, pods: &[&str]) -> Value {
     let owner = cgroup::owner(part.body);
     let user = Some(part.field(3)).filter(|name| !name.is_empty()).unwrap_or(part.field(2));
     json!({
@@ -161,7 +161,8 @@ mod tests {
 
     #[test]
     fn whoever_cannot_see_does_not_say_that_nobody_holds_one() {
-        let output = Output { status: 3, stderr: "only root sees who holds a device\n".into(), ..Output::default() };
+        let output =
+            ProbeOutput { status: 3, stderr: "only root sees who holds a device\n".into(), ..ProbeOutput::default() };
         assert_eq!(parse(&output).expect_err("is unknown").why, "only root sees who holds a device");
         assert_eq!(parsed(&FACT, ""), Ok(json!([])));
         assert!(parsed(&FACT, &printed("@@files\nodd\n")).is_err());

@@ -2,9 +2,9 @@
 
 use super::alike::same;
 use super::read::{done, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 /// Every kernel reports `MemTotal`; its absence distinguishes an unreadable file from a kernel without large pages.
@@ -20,7 +20,7 @@ done
 pub(super) const FACT: Fact = Fact {
     name: "hugepages",
     doc: "Memory in large pages, from `/proc/meminfo` and `/sys/devices/system/node`. The kernel may grant fewer than requested.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("default_kb", "default page size, in KiB; null if the kernel has none"),
         ("total", "pages of the default size"),
@@ -33,7 +33,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let text = done(output)?;
     let value = |key: &str| {
         text.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse::<u64>().ok())

@@ -1,9 +1,9 @@
 //! `identity`: the values that identify a host.
 
 use super::read::{done, field, text_or_null, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 const SNIPPET: &str = r#"for p in machine_id=/etc/machine-id product_uuid=/sys/class/dmi/id/product_uuid hostname=/proc/sys/kernel/hostname; do
@@ -14,7 +14,7 @@ done"#;
 pub(super) const FACT: Fact = Fact {
     name: "identity",
     doc: "The values that identify a host. The same machine id or product UUID on two hosts breaks clusters.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("machine_id", "`/etc/machine-id`, null if it is empty or missing"),
         ("product_uuid", "`/sys/class/dmi/id/product_uuid`, null if it is missing or not readable"),
@@ -26,7 +26,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let text = done(output)?;
     let hostname = field(text, "hostname").ok_or_else(|| unread("the host name", output))?;
     Ok(json!({

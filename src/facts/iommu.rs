@@ -2,16 +2,16 @@
 
 use super::alike::same;
 use super::read::done;
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 use std::collections::BTreeMap;
 
 pub(super) const FACT: Fact = Fact {
     name: "iommu",
     doc: "Whether the IOMMU translates the addresses that devices use, from `/sys/kernel/iommu_groups`.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("groups", "number of groups; the IOMMU is off if there are none"),
         ("types", "map from type to number of groups: `identity` (passed through), `DMA`, `DMA-FQ`"),
@@ -30,7 +30,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let mut types: BTreeMap<&str, u64> = BTreeMap::new();
     for line in done(output)?.lines().filter(|line| !line.is_empty()) {
         *types.entry(line).or_default() += 1;

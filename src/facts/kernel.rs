@@ -2,15 +2,15 @@
 
 use super::alike::{self, same, tidied};
 use super::read::{done, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 pub(super) const FACT: Fact = Fact {
     name: "kernel",
     doc: "The running kernel, from `uname` and `/proc/cmdline`.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("release", "`uname -r`: `5.15.0-130-generic`"),
         ("arch", "`uname -m`: `x86_64`, `aarch64`"),
@@ -28,7 +28,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let (names, cmdline) = done(output)?.split_once('\n').unwrap_or((output.stdout.raw(), ""));
     let (release, arch) = names.trim().split_once(' ').ok_or_else(|| unread("`uname`", output))?;
     Ok(json!({ "release": release, "arch": arch, "cmdline": cmdline.trim() }))

@@ -2,9 +2,9 @@
 
 use super::alike::{same, tally};
 use super::read::{done, field, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 /// A link to headers that are not installed dangles, so the target file is checked.
@@ -22,7 +22,7 @@ done
 pub(super) const FACT: Fact = Fact {
     name: "kernels",
     doc: "Installed kernels, from `/lib/modules` and `/boot`.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("running", "release of the running kernel"),
         ("headers", "whether modules can be built for the running kernel"),
@@ -37,7 +37,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let text = done(output)?;
     let running = field(text, "running").ok_or_else(|| unread("the running kernel", output))?;
     let rows = text.lines().filter_map(|line| {

@@ -2,9 +2,9 @@
 
 use super::alike::{each, same};
 use super::read::{done, parts, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};
 
 /// This runs as a child of the login session, with the limits of a login.
@@ -25,7 +25,7 @@ pub(super) const FACT: Fact = Fact {
     name: "limits",
     doc: "The amount of memory that processes may lock, which RDMA needs for its buffers, from `/proc/PID/limits`: for the login that forge \
           uses, and for running services that start jobs. A change applies to logins and services that start after it.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("memlock", "`soft` and `hard` limit of the login: bytes, or `unlimited`"),
         ("services", "map from running service to the same two limits: `containerd`, `kubelet`, `slurmd`"),
@@ -36,7 +36,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let parts = parts(done(output)?);
     let own = parts.iter().find(|part| part.name() == "self").and_then(|part| memlock(part.body));
     let services = parts.iter().filter(|part| part.name() == "service");

@@ -2,9 +2,9 @@
 
 use super::alike::same;
 use super::read::{done, field, text_or_null, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, Value as Json};
 
 const SNIPPET: &str = r#"[ -d /sys/class ] || { printf '/sys is not mounted\n' >&2; exit 1; }
@@ -17,7 +17,7 @@ pub(super) const FACT: Fact = Fact {
     name: "machine",
     doc: "Vendor, product and firmware of the host, from `/sys/class/dmi/id`. All fields are null if the kernel has no such table \
           (most Arm hosts, some virtual machines).",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("vendor", "`Supermicro`, `Dell Inc.`"),
         ("product", "`SYS-821GE-TNHR`"),
@@ -31,13 +31,13 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let text = done(output)?;
     let told = |(name, _): &(&str, &str)| {
         let value = field(text, name).ok_or_else(|| unread(&format!("`{name}`"), output))?;
         Ok(((*name).to_owned(), text_or_null(Some(value.trim()))))
     };
-    FACT.fields.iter().map(told).collect::<Result<Map<String, Json>, Unknown>>().map(Value::Object)
+    FACT.fields.iter().map(told).collect::<Result<Map<String, Json>, UnansweredReason>>().map(Value::Object)
 }
 
 #[cfg(test)]

@@ -2,15 +2,15 @@
 
 use super::alike::{self, tidied};
 use super::read::{done, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 pub(super) const FACT: Fact = Fact {
     name: "memory",
     doc: "Main memory, from `/proc/meminfo`.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[("total", "bytes that the kernel can use, slightly less than the installed memory")],
     reads: &["/proc/meminfo"],
     alike: &[tidied("total", alike::roughly)],
@@ -24,7 +24,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let kib = done(output)?.trim().strip_suffix(" kB").and_then(|kib| kib.parse::<u64>().ok());
     let bytes = kib.and_then(|kib| kib.checked_mul(1024));
     Ok(json!({ "total": bytes.ok_or_else(|| unread("`MemTotal`", output))? }))

@@ -60,13 +60,13 @@ mod virtualization;
 pub use cluster::{ClusterFact, is_of_cluster, of_cluster, question, whole};
 
 use crate::model::Value;
-use crate::probe::{FactSnippet, Observation, Output, Probe, Unknown};
-use alike::Alike;
+use crate::probe::{FactSnippet, Observation, Probe, ProbeOutput, UnansweredReason};
+use alike::ComparisonRule;
 use std::collections::BTreeMap;
 
 /// The part of a fact that has the `fields`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum FactShape {
     /// The fact itself.
     Map,
     /// Each entry of a list.
@@ -83,21 +83,21 @@ pub struct Fact {
     pub name: &'static str,
     /// One sentence: meaning and source.
     pub doc: &'static str,
-    pub shape: Shape,
+    pub shape: FactShape,
     /// Meaning, unit and source of each field. Empty if the fact is a single value.
     pub fields: &'static [(&'static str, &'static str)],
     /// The files and commands that it reads if they exist: a simulated host must provide them.
     pub reads: &'static [&'static str],
     /// The parts that should be equal on similar hosts; empty for facts that identify hosts, and for counters.
-    pub alike: &'static [Alike],
+    pub alike: &'static [ComparisonRule],
     pub snippet: FactSnippet,
     /// Parses the snippet's output: lenient about the format, but never invents a value.
-    pub parse: fn(&Output) -> Result<Value, Unknown>,
+    pub parse: fn(&ProbeOutput) -> Result<Value, UnansweredReason>,
 }
 
 /// The known facts of one host, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Facts(pub BTreeMap<String, Result<Value, Unknown>>);
+pub struct Facts(pub BTreeMap<String, Result<Value, UnansweredReason>>);
 
 /// Every fact, in the order of the reference. Facts that touch filesystems come after those that do not.
 static ALL: [Fact; 43] = [
@@ -187,8 +187,8 @@ impl Facts {
                 continue;
             }
             let value = match seen.get(&probe) {
-                Ok(crate::probe::Reading::Output(output)) => (fact.parse)(output),
-                Ok(_) => Err(Unknown::new("unexpected type of answer")),
+                Ok(crate::probe::ProbeReading::Output(output)) => (fact.parse)(output),
+                Ok(_) => Err(UnansweredReason::new("unexpected type of answer")),
                 Err(unknown) => Err(unknown),
             };
             facts.insert(fact.name.to_owned(), value);

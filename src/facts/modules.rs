@@ -2,15 +2,15 @@
 
 use super::alike::names;
 use super::read::{done, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};
 
 pub(super) const FACT: Fact = Fact {
     name: "modules",
     doc: "Loaded kernel modules, a map by name, from `/proc/modules`. A module cannot be unloaded while it is used.",
-    shape: Shape::ByName,
+    shape: FactShape::ByName,
     fields: &[
         ("refs", "number of uses, null if the kernel does not count them"),
         ("used_by", "the modules that use it"),
@@ -28,7 +28,7 @@ pub(super) const FACT: Fact = Fact {
 };
 
 /// Parses lines of name, size, uses, users and more. A kernel without modules has no such file.
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let rows = done(output)?.lines().skip(1).map(row).collect::<Option<Map<String, Value>>>();
     rows.map(Value::Object).ok_or_else(|| unread("a module", output))
 }

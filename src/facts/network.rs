@@ -2,9 +2,9 @@
 
 use super::alike::per;
 use super::read::{done, text_or_null, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ done"#;
 pub(super) const FACT: Fact = Fact {
     name: "network",
     doc: "Network interfaces, a list in the kernel's order, from `ip -json addr` and `/sys/class/net`.",
-    shape: Shape::List,
+    shape: FactShape::List,
     fields: &[
         ("name", "`eth0`, `ens1f0np0`, `ib0`"),
         ("mac", "hardware address, null without one"),
@@ -35,7 +35,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let (links, drivers) = done(output)?.split_once('\n').unwrap_or((output.stdout.raw(), ""));
     let links: Vec<Value> = serde_json::from_str(links).map_err(|_| unread("JSON of `ip`", output))?;
     let drivers: BTreeMap<&str, &str> = drivers.lines().filter_map(|line| line.split_once('\t')).collect();

@@ -3,9 +3,9 @@
 use super::alike::same;
 use super::read::{done, field, unknown_part};
 use super::table;
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 /// NVLink 5 switches are not PCI devices: the network functions that manage them carry a mark in their product data. It
@@ -38,7 +38,7 @@ pub(super) const FACT: Fact = Fact {
     name: "nvswitch",
     doc: "Whether NVSwitches connect the GPUs, from `/sys/bus/pci/devices`, the switch driver's files and the product data of \
           adapters that manage switches.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("count", "number of switches on the PCI bus; NVLink 5 switches are not on it"),
         ("devices", "their addresses"),
@@ -60,7 +60,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let text = done(output)?;
     let all = |key: &str| -> Vec<&str> {
         text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('\t')).collect()

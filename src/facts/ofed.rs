@@ -1,12 +1,12 @@
 //! `ofed`: the RDMA stack: installed version, modules on disk for each kernel, and the loaded module.
 
 use super::alike::same;
-use super::command::modinfo::{self, Module};
+use super::command::modinfo::{self, KernelModuleInfo};
 use super::command::ofed_info;
 use super::read::{done, part, parts, text_or_null, unknown_part, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};
 
 const SNIPPET: &str = r#"k=$(uname -r) || exit
@@ -34,7 +34,7 @@ pub(super) const FACT: Fact = Fact {
     name: "ofed",
     doc: "The RDMA stack in addition to the kernel's own: the installed version, the origin of `mlx5_core`, and the loaded module. From \
           `ofed_info -s`, the package manager, `modinfo` and `/sys/module/mlx5_core`.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("version", "`24.10-0.7.0.0`, null if none is installed"),
         ("kind", "`mlnx_ofed` or `doca`, null if none is installed"),
@@ -73,7 +73,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let parts = parts(done(output)?);
     let running = part(&parts, "kernel").ok_or_else(|| unread("the kernel's release", output))?.field(1);
     let line = |name: &str| part(&parts, name).and_then(|part| part.line());
@@ -92,7 +92,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
         }
     };
     let modules = parts.iter().filter(|part| part.name() == "disk");
-    let modules: Vec<(&str, Module)> =
+    let modules: Vec<(&str, KernelModuleInfo)> =
         modules.filter_map(|part| Some((part.field(1), modinfo::parse(part.body)?))).collect();
     let own = modules.iter().find(|(kernel, _)| *kernel == running).map(|(_, module)| module);
     let kernels: Map<String, Value> =
@@ -104,7 +104,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
         "version": version,
         "kind": kind,
         "doca": text_or_null(line("doca").and_then(|line| line.strip_prefix("installed "))),
-        "origin": lacks().unwrap_or_else(|| json!(own.and_then(Module::origin))),
+        "origin": lacks().unwrap_or_else(|| json!(own.and_then(KernelModuleInfo::origin))),
         "kernels": lacks().unwrap_or_else(|| kernels.into()),
         "loaded": hidden().unwrap_or_else(|| part(&parts, "loaded").is_some().into()),
         "loaded_version": hidden().unwrap_or_else(|| text_or_null(line("version"))),
@@ -112,7 +112,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     }))
 }
 
-fn infostatus<'a>(parts: &[super::read::Part<'a>]) -> &'a str {
+fn infostatus<'a>(parts: &[super::read::OutputSection<'a>]) -> &'a str {
     part(parts, "infostatus").map_or("unknown", |part| part.field(1))
 }
 

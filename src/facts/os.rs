@@ -2,15 +2,15 @@
 
 use super::alike::same;
 use super::read::{done, text_or_null, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 pub(super) const FACT: Fact = Fact {
     name: "os",
     doc: "The distribution, from `/etc/os-release`.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("id", "`ID`: `debian`, `ubuntu`, `rhel` …"),
         ("version_id", "`VERSION_ID` as text: `12`, `22.04`; null if the distribution has none"),
@@ -30,7 +30,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let text = done(output)?;
     let value = |key: &str| {
         let raw = text.lines().rev().find_map(|line| line.trim().strip_prefix(key)?.strip_prefix('='))?;

@@ -2,15 +2,15 @@
 
 use super::alike::{entries, same};
 use super::read::{done, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};
 
 pub(super) const FACT: Fact = Fact {
     name: "packages",
     doc: "The package manager and every installed package, from `dpkg-query` or `rpm`.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("manager", "`apt` or `dnf`"),
         (
@@ -38,18 +38,18 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-struct Row<'a> {
+struct PackageRow<'a> {
     name: &'a str,
     arch: &'a str,
     version: &'a str,
 }
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let (manager, lines) = done(output)?.split_once('\n').ok_or_else(|| unread("the manager", output))?;
     if !matches!(manager, "apt" | "dnf") {
         return Err(unread("the manager", output));
     }
-    let rows: Vec<Row<'_>> = lines.lines().filter_map(row).collect();
+    let rows: Vec<PackageRow<'_>> = lines.lines().filter_map(row).collect();
     // The package manager's own package has the native architecture.
     let native = rows.iter().find(|row| matches!(row.name, "dpkg" | "rpm")).map_or("", |row| row.arch);
     let mut installed = Map::new();
@@ -61,9 +61,9 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     Ok(json!({ "manager": manager, "installed": installed }))
 }
 
-fn row(line: &str) -> Option<Row<'_>> {
+fn row(line: &str) -> Option<PackageRow<'_>> {
     let mut words = line.strip_prefix("installed\t")?.split('\t');
-    Some(Row { name: words.next()?, arch: words.next()?, version: words.next()? })
+    Some(PackageRow { name: words.next()?, arch: words.next()?, version: words.next()? })
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use super::alike::tally;
 use super::read::{done, text_or_null};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 /// Reads kernel memory through sysfs and does not access the devices. Starts no process per device.
@@ -20,7 +20,7 @@ done"#;
 pub(super) const FACT: Fact = Fact {
     name: "pci",
     doc: "Devices on the PCI bus, a list ordered by address, from `/sys/bus/pci/devices`. Empty if the kernel shows no PCI bus.",
-    shape: Shape::List,
+    shape: FactShape::List,
     fields: &[
         ("bdf", "address: `0000:18:00.0`"),
         ("vendor", "vendor id as sysfs prints it: `0x10de`"),
@@ -35,9 +35,9 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     done(output)?.lines().map(device).collect::<Option<Vec<_>>>().map(Value::from).ok_or_else(|| {
-        Unknown::new("a line of the answer is not a device")
+        UnansweredReason::new("a line of the answer is not a device")
             .said(output.stdout.raw().chars().take(200).collect::<String>())
     })
 }

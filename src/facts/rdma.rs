@@ -1,11 +1,11 @@
 //! `rdma`: RDMA devices, their ports and addresses.
 
 use super::alike::{each, per};
-use super::command::rate::{self, Rate};
-use super::read::{Part, done, or_unknown, part, parts, text_or_null, unknown_part};
-use super::{Fact, Shape};
+use super::command::rate::{self, PortRate};
+use super::read::{OutputSection, done, or_unknown, part, parts, text_or_null, unknown_part};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use core::net::Ipv4Addr;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,7 +48,7 @@ pub(super) const FACT: Fact = Fact {
     name: "rdma",
     doc: "RDMA devices, a list ordered by PCI address, from `/sys/class/infiniband`. Empty if there are none. Identify a device by \
           address or GUID: names depend on the stack and on probe order. Counters are in `rdma_counters`.",
-    shape: Shape::List,
+    shape: FactShape::List,
     fields: &[
         ("bdf", "PCI address, null for a device without one (soft RoCE)"),
         ("name", "current name: `mlx5_0`, `ibp24s0`"),
@@ -117,9 +117,9 @@ pub(super) const FACT: Fact = Fact {
 };
 
 /// Files by path relative to `/sys/class/infiniband`.
-type Files<'a> = BTreeMap<&'a str, &'a str>;
+type SysfsFiles<'a> = BTreeMap<&'a str, &'a str>;
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let parts = parts(done(output)?);
     let files = part(&parts, "files").map(|part| files(part.body)).unwrap_or_default();
     let devices = parts.iter().filter(|part| part.name() == "device");
@@ -130,17 +130,17 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
 }
 
 /// Parses lines of path and content, separated by the first colon: no path here contains one.
-pub(super) fn files(body: &str) -> Files<'_> {
+pub(super) fn files(body: &str) -> SysfsFiles<'_> {
     body.lines().filter_map(|line| line.split_once(':')).map(|(path, value)| (path, value.trim())).collect()
 }
 
-fn device(part: &Part<'_>, files: &Files<'_>) -> Json {
+fn device(part: &OutputSection<'_>, files: &SysfsFiles<'_>) -> Json {
     let name = part.field(1);
     let file = |leaf: &str| files.get(format!("{name}/{leaf}").as_str()).copied();
     let bdf = Some(part.field(2)).filter(|bdf| bdf.contains(':'));
     let lanes = |leaf: &str| file(leaf).and_then(|text| text.parse::<u64>().ok());
     let ports = numbers(name, files);
-    let netdevs = Interfaces::read(part.body, ports.len());
+    let netdevs = DeviceInterfaces::read(part.body, ports.len());
     json!({
         "bdf": bdf,
         "name": name,
@@ -165,7 +165,7 @@ fn device(part: &Part<'_>, files: &Files<'_>) -> Json {
 }
 
 /// Network interfaces of a function.
-struct Interfaces<'a> {
+struct DeviceInterfaces<'a> {
     own: Vec<&'a str>,
     /// The bonds that contain its own interfaces.
     masters: Vec<&'a str>,
@@ -173,7 +173,7 @@ struct Interfaces<'a> {
     alone: bool,
 }
 
-impl<'a> Interfaces<'a> {
+impl<'a> DeviceInterfaces<'a> {
     fn read(body: &'a str, ports: usize) -> Self {
         let names = body.lines().filter(|line| !line.is_empty());
         let (masters, own): (Vec<&str>, Vec<&str>) = names.partition(|line| line.starts_with('\t'));
@@ -192,7 +192,7 @@ impl<'a> Interfaces<'a> {
 }
 
 /// Returns the numbers of a device's ports.
-fn numbers(name: &str, files: &Files<'_>) -> BTreeSet<u64> {
+fn numbers(name: &str, files: &SysfsFiles<'_>) -> BTreeSet<u64> {
     let port = |path: &&str| path.strip_prefix(name)?.strip_prefix("/ports/")?.split('/').next()?.parse().ok();
     files.keys().filter_map(port).collect()
 }
@@ -206,7 +206,7 @@ fn class(layer: &str) -> Option<&'static str> {
     }
 }
 
-fn port(name: &str, port: u64, netdevs: &Interfaces<'_>, files: &Files<'_>) -> Json {
+fn port(name: &str, port: u64, netdevs: &DeviceInterfaces<'_>, files: &SysfsFiles<'_>) -> Json {
     let prefix = format!("{name}/ports/{port}/");
     let file = |leaf: &str| files.get(format!("{prefix}{leaf}").as_str()).copied();
     let missing = |leaf: &str| format!("`{leaf}` of port {port} cannot be read");
@@ -231,7 +231,7 @@ fn port(name: &str, port: u64, netdevs: &Interfaces<'_>, files: &Files<'_>) -> J
         "rate": or_unknown(rate.as_ref().map(|rate| rate.gbps), || missing("rate")),
         "width": lane.and_then(|rate| rate.width),
         "speed": lane.and_then(|rate| rate.speed.as_deref()),
-        "lanes": lane.and_then(Rate::lanes),
+        "lanes": lane.and_then(PortRate::lanes),
         "lid": hex("lid"),
         "sm_lid": hex("sm_lid"),
         "is_sm": or_unknown(sm, || missing("cap_mask")),
@@ -242,7 +242,7 @@ fn port(name: &str, port: u64, netdevs: &Interfaces<'_>, files: &Files<'_>) -> J
     })
 }
 
-fn gids(prefix: &str, files: &Files<'_>) -> Vec<Json> {
+fn gids(prefix: &str, files: &SysfsFiles<'_>) -> Vec<Json> {
     let root = format!("{prefix}gids/");
     let index = |path: &str| path.strip_prefix(root.as_str())?.parse::<u64>().ok();
     let all = files.iter().filter_map(|(path, gid)| Some((index(path)?, *gid)));
@@ -263,7 +263,7 @@ fn ipv4(gid: &str) -> Option<String> {
     Some(Ipv4Addr::from(bits).to_string())
 }
 
-fn roce_index(gids: &[Json], netdevs: &Interfaces<'_>) -> Option<u64> {
+fn roce_index(gids: &[Json], netdevs: &DeviceInterfaces<'_>) -> Option<u64> {
     let fits = |gid: &&Json| {
         gid["type"] == "RoCE v2"
             && gid["ipv4"].is_string()

@@ -1,9 +1,9 @@
 //! `rdma_counters`: the error counters of RDMA ports.
 
 use super::read::done;
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) const FACT: Fact = Fact {
     name: "rdma_counters",
     doc: "Counters of RDMA ports, a list by device and port, from `/sys/class/infiniband/*/ports/*/{counters,hw_counters}`. They count since \
           the device started: only their increase is meaningful, not their value.",
-    shape: Shape::List,
+    shape: FactShape::List,
     fields: &[
         ("name", "the device's current name"),
         ("port", "number of the port"),
@@ -28,7 +28,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let mut ports: BTreeMap<(&str, u64), Map<String, Value>> = BTreeMap::new();
     for line in done(output)?.lines() {
         let Some((port, name, value)) = counter(line) else { continue };

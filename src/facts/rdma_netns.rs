@@ -2,9 +2,9 @@
 
 use super::alike::same;
 use super::read::{done, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 
 /// `rdma system show` would load the module that it queries.
 const SNIPPET: &str = r#"[ -d /sys/module ] || { printf '/sys/module is not there\n' >&2; exit 1; }
@@ -15,7 +15,7 @@ pub(super) const FACT: Fact = Fact {
     name: "rdma_netns",
     doc: "Whether RDMA devices are `shared` between network namespaces or `exclusive` to one, as text, from the parameter of `ib_core`, \
           which reflects `rdma system set`. Null while that module is not loaded.",
-    shape: Shape::Value,
+    shape: FactShape::Value,
     fields: &[],
     reads: &["/sys/module/ib_core/parameters/netns_mode"],
     alike: &[same("")],
@@ -23,7 +23,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     match done(output)?.trim() {
         "none" => Ok(Value::Null),
         "Y" | "1" => Ok("shared".into()),

@@ -1,7 +1,7 @@
 //! Helpers for the parsers of facts.
 
 use crate::model::Value;
-use crate::probe::{Output, Unknown};
+use crate::probe::{ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 /// Prepends the function `guard LIMIT COMMAND ARGUMENTS…` to a snippet. It runs a command that may hang in the kernel,
@@ -31,10 +31,12 @@ pub(super) use guarded;
 ///
 /// # Errors
 /// The snippet failed: its status and stderr.
-pub(super) fn done(output: &Output) -> Result<&str, Unknown> {
+pub(super) fn done(output: &ProbeOutput) -> Result<&str, UnansweredReason> {
     match output.status {
         0 => Ok(output.stdout.raw()),
-        status => Err(Unknown::new(format!("its snippet failed with status {status}")).said(output.stderr.clone())),
+        status => {
+            Err(UnansweredReason::new(format!("its snippet failed with status {status}")).said(output.stderr.clone()))
+        }
     }
 }
 
@@ -52,8 +54,9 @@ pub(super) fn text_or_null(text: Option<&str>) -> Value {
 }
 
 /// Returns the error for an answer in an unexpected format.
-pub(super) fn unread(what: &str, output: &Output) -> Unknown {
-    Unknown::new(format!("{what} is not in the answer")).said(output.stdout.raw().chars().take(200).collect::<String>())
+pub(super) fn unread(what: &str, output: &ProbeOutput) -> UnansweredReason {
+    UnansweredReason::new(format!("{what} is not in the answer"))
+        .said(output.stdout.raw().chars().take(200).collect::<String>())
 }
 
 /// Returns the mark of a part of a fact that could not be read although the rest could.
@@ -68,12 +71,12 @@ pub(super) fn or_unknown<T: Into<Value>>(value: Option<T>, why: impl FnOnce() ->
 
 /// A section of a snippet's output. It starts with a header line: a record separator, a name and fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part<'a> {
+pub(super) struct OutputSection<'a> {
     head: &'a str,
     pub body: &'a str,
 }
 
-impl<'a> Part<'a> {
+impl<'a> OutputSection<'a> {
     pub fn name(&self) -> &'a str {
         self.field(0)
     }
@@ -90,22 +93,22 @@ impl<'a> Part<'a> {
 }
 
 /// Splits an output into parts. Text before the first part is skipped.
-pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
+pub(super) fn parts(text: &str) -> Vec<OutputSection<'_>> {
     let part = |text| {
         let (head, body) = str::split_once(text, '\n').unwrap_or((text, ""));
-        Part { head, body }
+        OutputSection { head, body }
     };
     text.split('\u{1e}').skip(1).map(part).collect()
 }
 
 /// Returns the first part with that name.
-pub(super) fn part<'a>(parts: &[Part<'a>], name: &str) -> Option<Part<'a>> {
+pub(super) fn part<'a>(parts: &[OutputSection<'a>], name: &str) -> Option<OutputSection<'a>> {
     parts.iter().find(|part| part.name() == name).copied()
 }
 
 /// The result of a guarded command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ran<'a> {
+pub(super) struct GuardedOutput<'a> {
     pub status: i32,
     pub text: &'a str,
 }
@@ -114,27 +117,27 @@ pub(super) struct Ran<'a> {
 ///
 /// # Errors
 /// The command is missing, hangs, or an earlier one still hangs.
-pub(super) fn ran<'a>(parts: &[Part<'a>], name: &str) -> Result<Option<Ran<'a>>, Unknown> {
+pub(super) fn ran<'a>(parts: &[OutputSection<'a>], name: &str) -> Result<Option<GuardedOutput<'a>>, UnansweredReason> {
     let Some(at) = parts.iter().position(|part| part.name() == name) else { return Ok(None) };
-    let late = || Unknown::new(format!("`{name}` timed out after {} s", parts[at].field(2)));
+    let late = || UnansweredReason::new(format!("`{name}` timed out after {} s", parts[at].field(2)));
     match parts[at].field(1) {
-        "missing" => Err(Unknown::new(format!("`{name}` is missing"))),
-        "stuck" => Err(Unknown::new(format!(
+        "missing" => Err(UnansweredReason::new(format!("`{name}` is missing"))),
+        "stuck" => Err(UnansweredReason::new(format!(
             "an earlier `{name}` (pid {}) hangs in the kernel, so it was not started again",
             parts[at].field(2)
         ))),
         _ => match parts.get(at + 1).filter(|part| part.name() == "status").map(|part| part.field(1).parse()) {
             Some(Ok(124 | 137)) | None => Err(late()),
-            Some(Ok(status)) => Ok(Some(Ran { status, text: parts[at].body })),
-            Some(Err(_)) => Err(Unknown::new(format!("`{name}` reported no exit status"))),
+            Some(Ok(status)) => Ok(Some(GuardedOutput { status, text: parts[at].body })),
+            Some(Err(_)) => Err(UnansweredReason::new(format!("`{name}` reported no exit status"))),
         },
     }
 }
 
 /// Returns the error of a failed command, with its output.
-pub(super) fn failed(name: &str, ran: &Ran<'_>) -> Unknown {
+pub(super) fn failed(name: &str, ran: &GuardedOutput<'_>) -> UnansweredReason {
     let said: String = ran.text.trim().chars().take(200).collect();
-    Unknown::new(format!("`{name}` failed with status {}", ran.status)).said(said)
+    UnansweredReason::new(format!("`{name}` failed with status {}", ran.status)).said(said)
 }
 
 #[cfg(test)]

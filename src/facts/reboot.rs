@@ -2,9 +2,9 @@
 
 use super::alike::same;
 use super::read::done;
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 /// Hooks that not every host has create the marker file: without them its absence means nothing.
@@ -24,7 +24,7 @@ pub(super) const FACT: Fact = Fact {
     name: "reboot",
     doc: "Whether installed packages require a reboot, from `/run/reboot-required`. Unknown if the file does not exist \
           and no hook on the host would create it.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("required", "whether a reboot is required"),
         ("packages", "the packages that require it, sorted; empty if none are listed"),
@@ -35,7 +35,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let mut lines = done(output)?.lines().map(str::trim).filter(|line| !line.is_empty());
     match lines.next() {
         Some("required") => {
@@ -45,7 +45,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
             Ok(json!({ "required": true, "packages": packages }))
         }
         Some("clear") => Ok(json!({ "required": false, "packages": [] })),
-        _ => Err(Unknown::new("no hook on the host records that a reboot is required")),
+        _ => Err(UnansweredReason::new("no hook on the host records that a reboot is required")),
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::alike::each;
 use super::command::mlnx_qos;
-use super::read::{Part, done, guarded, parts, ran, text_or_null, unknown_part};
-use super::{Fact, Shape};
+use super::read::{OutputSection, done, guarded, parts, ran, text_or_null, unknown_part};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 /// The folder of `rdma_cm` in configfs is read only if it exists: creating it loads a module. The settings are those of
@@ -40,7 +40,7 @@ pub(super) const FACT: Fact = Fact {
     name: "roce",
     doc: "The settings that prevent drops of RDMA traffic over Ethernet, a list by RDMA port with Ethernet as its link layer, from `mlnx_qos`, \
           `ethtool -a`, `/sys/class/net/*/ecn` and configfs. None of them survives a reboot or a restart of the stack.",
-    shape: Shape::List,
+    shape: FactShape::List,
     fields: &[
         ("hca", "RDMA device: `mlx5_2`"),
         ("port", "number of its port"),
@@ -83,7 +83,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let parts = parts(done(output)?);
     let starts: Vec<usize> = (0..parts.len()).filter(|at| parts[*at].name() == "port").collect();
     let end = |n: usize| starts.get(n + 1).copied().unwrap_or(parts.len());
@@ -92,7 +92,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
 }
 
 /// Parses one port: its own part, then those of the two commands.
-fn port(parts: &[Part<'_>]) -> Value {
+fn port(parts: &[OutputSection<'_>]) -> Value {
     let own = parts[0];
     let file = |key: &str| super::read::field(own.body, key);
     let number = |key: &str| file(key).and_then(|text| text.trim().parse::<u64>().ok());
@@ -120,7 +120,7 @@ fn port(parts: &[Part<'_>]) -> Value {
 }
 
 /// Returns the controller, the source of the priority and the paused priorities.
-fn qos(parts: &[Part<'_>]) -> (Value, Value, Value) {
+fn qos(parts: &[OutputSection<'_>]) -> (Value, Value, Value) {
     let told = match ran(parts, "mlnx_qos") {
         Ok(None) => Err("the port has no network interface".to_owned()),
         Ok(Some(ran)) if ran.status != 0 => Err(format!("`mlnx_qos` failed with status {}", ran.status)),
@@ -137,7 +137,7 @@ fn qos(parts: &[Part<'_>]) -> (Value, Value, Value) {
     }
 }
 
-fn pause(parts: &[Part<'_>]) -> Value {
+fn pause(parts: &[OutputSection<'_>]) -> Value {
     match ran(parts, "ethtool") {
         Ok(Some(ran)) if ran.status == 0 => mlnx_qos::pause(ran.text).map_or_else(
             || unknown_part("`ethtool -a` does not report it"),

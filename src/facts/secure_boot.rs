@@ -2,9 +2,9 @@
 
 use super::alike::same;
 use super::read::{done, field, unknown_part};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 /// Four bytes of attributes precede the variable's single byte.
@@ -19,7 +19,7 @@ else printf 'boot\tunreadable\n'; fi
 pub(super) const FACT: Fact = Fact {
     name: "secure_boot",
     doc: "Whether the firmware and the kernel refuse unsigned modules, from the EFI variable, else `mokutil`, and `/sys/kernel/security/lockdown`.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("enabled", "whether Secure Boot is enabled; false on a host that did not boot by EFI"),
         ("lockdown", "`none`, `integrity`, `confidentiality`, null if the kernel has no lockdown"),
@@ -35,7 +35,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let text = done(output)?;
     let enabled = match (field(text, "boot").map(str::trim), field(text, "mokutil")) {
         (Some("legacy" | "0"), _) => false.into(),

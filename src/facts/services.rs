@@ -2,9 +2,9 @@
 
 use super::alike::each;
 use super::read::{done, text_or_null, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};
 
 const SNIPPET: &str = "need systemctl\nsystemctl show -p Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,MainPID,LimitMEMLOCK \
@@ -16,7 +16,7 @@ pub(super) const FACT: Fact = Fact {
     doc: "The units that the GPU and RDMA stacks install or depend on, a map by name (without `.service`), from one `systemctl show`: \
           `nvidia-persistenced`, `nvidia-fabricmanager`, `nvidia-imex`, `nvidia-dcgm`, `dcgm`, `openibd`, `opensm`, `opensmd`, `ibacm`, \
           `ibacm.socket`, `lldpad`, `containerd`, `kubelet`, `slurmd`.",
-    shape: Shape::ByName,
+    shape: FactShape::ByName,
     fields: &[
         ("exists", "whether systemd knows the unit"),
         ("active", "`active`, `inactive`, `failed` …"),
@@ -34,7 +34,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let units: Map<String, Value> = done(output)?.split("\n\n").filter_map(unit).flatten().collect();
     match units.is_empty() {
         true => Err(unread("a unit", output)),

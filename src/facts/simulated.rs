@@ -2,9 +2,9 @@
 
 use super::alike::same;
 use super::read::{done, text_or_null};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 
 const SNIPPET: &str = "[ -e /etc/forge/simulated-hardware ] || exit 0; cat /etc/forge/simulated-hardware";
 
@@ -12,7 +12,7 @@ pub(super) const FACT: Fact = Fact {
     name: "simulated",
     doc: "The name of the hardware profile that simulates this host's hardware, as text, from `/etc/forge/simulated-hardware`: a test \
           that simulates hardware on a host writes it there. Null on every other host. forge labels its output about such a host first.",
-    shape: Shape::Value,
+    shape: FactShape::Value,
     fields: &[],
     reads: &["/etc/forge/simulated-hardware"],
     alike: &[same("")],
@@ -20,7 +20,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     Ok(text_or_null(Some(done(output)?)))
 }
 

@@ -3,9 +3,9 @@
 use super::alike::same;
 use super::command::sminfo;
 use super::read::{done, failed, guarded, parts, ran};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 /// A port that is down has no subnet manager.
@@ -20,7 +20,7 @@ done"
 pub(super) const FACT: Fact = Fact {
     name: "sm",
     doc: "The subnet manager of the host's first InfiniBand port, from `sminfo`. Null if no InfiniBand port has a link.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("lid", "its local id"),
         ("guid", "its port GUID: `0x248a0703009c0196`"),
@@ -34,7 +34,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let Some(ran) = ran(&parts(done(output)?), "sminfo")? else { return Ok(Value::Null) };
     let manager = sminfo::parse(ran.text).filter(|_| ran.status == 0).ok_or_else(|| failed("sminfo", &ran))?;
     Ok(

@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 /// Rows with their source and date.
 const TEXT: &str = include_str!("data/gpus.tsv");
 
-static TABLE: LazyLock<Vec<Gpu>> = LazyLock::new(|| read(TEXT));
+static TABLE: LazyLock<Vec<GpuModel>> = LazyLock::new(|| read(TEXT));
 
 /// The known properties of one GPU model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gpu {
+pub struct GpuModel {
     /// PCI device id as four lowercase hex digits.
     pub device: &'static str,
     pub product: &'static str,
@@ -24,7 +24,7 @@ pub struct Gpu {
     pub has_gsp: bool,
 }
 
-impl Gpu {
+impl GpuModel {
     /// Returns whether the firmware of its system processor can be disabled.
     pub fn gsp_optional(&self) -> bool {
         self.has_gsp && self.flavors.contains(&"proprietary")
@@ -32,22 +32,22 @@ impl Gpu {
 }
 
 /// Returns the row of a device id as sysfs prints it (`0x2330`).
-pub fn gpu(device: &str) -> Option<&'static Gpu> {
+pub fn gpu(device: &str) -> Option<&'static GpuModel> {
     let device = device.trim_start_matches("0x").to_ascii_lowercase();
     TABLE.iter().find(|gpu| gpu.device == device)
 }
 
-fn read(text: &'static str) -> Vec<Gpu> {
+fn read(text: &'static str) -> Vec<GpuModel> {
     let rows: Vec<Vec<&'static str>> =
         text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t').collect()).collect();
     rows.iter().filter_map(|row| of(row, &rows)).collect()
 }
 
-fn of(row: &[&'static str], rows: &[Vec<&'static str>]) -> Option<Gpu> {
+fn of(row: &[&'static str], rows: &[Vec<&'static str>]) -> Option<GpuModel> {
     let ["gpu", device, product, generation, flavors, fabric] = row[..] else { return None };
     let of = |row: &&Vec<&str>| row[0] == "generation" && row.get(1) == Some(&generation);
     let [_, _, first, last, gsp] = rows.iter().find(of)?[..] else { return None };
-    Some(Gpu {
+    Some(GpuModel {
         device,
         product,
         generation,

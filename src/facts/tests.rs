@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::SecretStore;
 use crate::probe::{compile, parse};
-use crate::script::{Script, Token};
+use crate::script::{ScriptToken, ShellScript};
 use proptest::prelude::*;
 use secrecy::ExposeSecret;
 use std::io::Write;
@@ -21,13 +21,13 @@ fn names_are_unique_and_everything_is_documented() {
 }
 
 /// Returns the keys of the part of a fact that has the fields.
-fn keys(shape: Shape, value: &Value) -> Vec<String> {
+fn keys(shape: FactShape, value: &Value) -> Vec<String> {
     let of = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
     match shape {
-        Shape::Map => of(value),
-        Shape::List => value.as_array().into_iter().flatten().flat_map(of).collect(),
-        Shape::ByName => value.as_object().into_iter().flat_map(|map| map.values()).flat_map(of).collect(),
-        Shape::Value => Vec::new(),
+        FactShape::Map => of(value),
+        FactShape::List => value.as_array().into_iter().flatten().flat_map(of).collect(),
+        FactShape::ByName => value.as_object().into_iter().flat_map(|map| map.values()).flat_map(of).collect(),
+        FactShape::Value => Vec::new(),
     }
 }
 
@@ -36,7 +36,7 @@ fn keys(shape: Shape, value: &Value) -> Vec<String> {
 fn every_field_that_a_host_tells_is_documented() {
     let facts = observe("dash");
     for fact in all() {
-        assert_eq!(fact.fields.is_empty(), fact.shape == Shape::Value, "{}", fact.name);
+        assert_eq!(fact.fields.is_empty(), fact.shape == FactShape::Value, "{}", fact.name);
         let Ok(value) = &facts.0[fact.name] else { continue };
         for key in keys(fact.shape, value) {
             assert!(key == "unknown" || fact.fields.iter().any(|(name, _)| *name == key), "{}.{key}", fact.name);
@@ -45,12 +45,13 @@ fn every_field_that_a_host_tells_is_documented() {
 }
 
 fn observe(shell: &str) -> Facts {
-    let compiled = compile(&probes().collect(), &snippets(), Token::new("0123456789abcdef0123456789abcdef"), None);
+    let compiled =
+        compile(&probes().collect(), &snippets(), ScriptToken::new("0123456789abcdef0123456789abcdef"), None);
     let device = compiled.device.as_ref().map(|script| run(shell, script));
     Facts::from_observation(&parse(&compiled, &run(shell, &compiled.script), device.as_deref()).expect("well-formed"))
 }
 
-fn run(shell: &str, script: &Script) -> Vec<u8> {
+fn run(shell: &str, script: &ShellScript) -> Vec<u8> {
     let text = script.text(&SecretStore::default()).expect("no NUL");
     let mut child = Command::new(shell).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the shell starts");
     child.stdin.take().expect("is piped").write_all(text.expose_secret().as_bytes()).expect("the shell reads");
@@ -92,7 +93,7 @@ fn this_machine_tells_its_facts() {
 proptest! {
     #[test]
     fn any_answer_is_read_without_a_panic(text in "\\PC{0,80}|([a-z0-9 \t\n\u{1e}/\"'\\\\={}\\[\\]:,.-]{0,120})|(\u{1e}(gpu|device|port|disk|files|status|information|process|kernel)[\t\n][a-zA-Z0-9_ \t\n:/]{0,60}){0,4}", status in 0i32..3) {
-        let output = Output { status, stdout: text.into(), ..Output::default() };
+        let output = ProbeOutput { status, stdout: text.into(), ..ProbeOutput::default() };
         for fact in all() {
             let _ = (fact.parse)(&output);
         }

@@ -2,9 +2,9 @@
 
 use super::alike::same;
 use super::read::field;
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 /// `timedatectl` would start a service and write to the journal, but a plan writes nothing. It reports the kernel's own
@@ -26,7 +26,7 @@ const MAX_ERROR_US: u64 = 16_000_000;
 pub(super) const FACT: Fact = Fact {
     name: "time",
     doc: "The clock, from the kernel's own estimate (`adjtimex`), else from `chronyc tracking`.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[("synchronized", "whether a service keeps it synchronized; `timedatectl` calls it `NTPSynchronized`")],
     reads: &["adjtimex by perl", "chronyc -n -h 127.0.0.1 tracking"],
     alike: &[same("synchronized")],
@@ -34,7 +34,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let text = output.stdout.raw();
     let error = field(text, "maxerror").and_then(|us| us.trim().parse::<u64>().ok()).map(|us| us < MAX_ERROR_US);
     let leap = field(text, "leap").and_then(|leap| match leap.trim() {
@@ -44,7 +44,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     });
     match error.or(leap) {
         Some(synchronized) if output.status == 0 => Ok(json!({ "synchronized": synchronized })),
-        _ => Err(Unknown::new("neither the kernel nor `chronyc` reports it").said(output.stderr.clone())),
+        _ => Err(UnansweredReason::new("neither the kernel nor `chronyc` reports it").said(output.stderr.clone())),
     }
 }
 

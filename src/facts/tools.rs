@@ -2,9 +2,9 @@
 
 use super::alike::entries;
 use super::read::done;
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::Map;
 
 const SNIPPET: &str = r"for t in apt-get bash chronyc containerd crictl curl dcgmi dkms dnf docker dpkg-query dracut gcc \
@@ -18,7 +18,7 @@ pub(super) const FACT: Fact = Fact {
     name: "tools",
     doc: "The available programs: a map from the name of each program that forge or its recipes may use to true or \
           false. They are searched in root's standard path.",
-    shape: Shape::Value,
+    shape: FactShape::Value,
     fields: &[],
     reads: &["the directories of PATH"],
     alike: &[entries("")],
@@ -26,11 +26,11 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let rows = done(output)?.lines().filter_map(|line| line.split_once('\t'));
     let tools: Map<String, Value> = rows.map(|(name, there)| (name.to_owned(), Value::from(there == "yes"))).collect();
     match tools.is_empty() {
-        true => Err(Unknown::new("no program is in the answer")),
+        true => Err(UnansweredReason::new("no program is in the answer")),
         false => Ok(Value::Object(tools)),
     }
 }

@@ -3,9 +3,9 @@
 use super::alike::entries;
 use super::command::nvidia_topo;
 use super::read::{done, failed, guarded, parts, ran, unread};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 const SNIPPET: &str = guarded!(
@@ -16,7 +16,7 @@ guard 30 nvidia-smi topo -m"
 pub(super) const FACT: Fact = Fact {
     name: "topology",
     doc: "How GPUs and RDMA adapters are connected, from `nvidia-smi topo -m`. Null if no driver is loaded.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("columns", "the devices in order: `GPU0` … `NIC0` …"),
         (
@@ -32,7 +32,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let Some(ran) = ran(&parts(done(output)?), "nvidia-smi")? else { return Ok(Value::Null) };
     if ran.status != 0 {
         return Err(failed("nvidia-smi", &ran));

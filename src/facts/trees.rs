@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 /// A tree of files in a separate folder.
-struct Tree(tempfile::TempDir);
+struct SysfsTree(tempfile::TempDir);
 
-impl Tree {
+impl SysfsTree {
     fn new() -> Self {
         let tree = Self(tempfile::tempdir().expect("a folder"));
         ["sys/bus/pci/devices", "sys/bus/pci/drivers/mlx5_core", "sys/bus/pci/drivers/nvidia", "sys/class/infiniband"]
@@ -80,11 +80,11 @@ impl Tree {
             Command::new("dash").arg("-c").arg(format!("need() {{ :; }}\n{code}")).output().expect("dash starts");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("is text");
         let status = output.status.code().expect("it ended");
-        let output = Output {
+        let output = ProbeOutput {
             status,
             stdout: text(output.stdout).into(),
             stderr: text(output.stderr).into(),
-            ..Output::default()
+            ..ProbeOutput::default()
         };
         (fact.parse)(&output).expect("is known")
     }
@@ -97,8 +97,8 @@ const ETHERNET: [&str; 3] = ["0x15b3", "0x020000", "0x1021"];
 const ALIVE: &[u8] = &[0xde, 0x10, 0x01];
 const DEAD: &[u8] = &[0xff, 0xff, 0xff];
 
-fn b200() -> Tree {
-    Tree::new()
+fn b200() -> SysfsTree {
+    SysfsTree::new()
         .pci("0000:18:00.0", B200, Some("nvidia"), ALIVE)
         .pci("0000:2a:00.0", B200, None, DEAD)
         .pci("0000:3a:00.0", INFINIBAND, Some("mlx5_core"), ALIVE)
@@ -159,7 +159,7 @@ fn product_data_that_cannot_be_read_leaves_it_unknown() {
 #[test]
 fn an_ethernet_port_has_the_settings_of_its_own_interface() {
     let port = "sys/class/infiniband/mlx5_2/ports/1";
-    let tree = Tree::new()
+    let tree = SysfsTree::new()
         .pci("0000:1b:00.0", ETHERNET, Some("mlx5_core"), ALIVE)
         .rdma("mlx5_2", "0000:1b:00.0", "Ethernet", "200 Gb/sec (4X HDR)")
         .file("sys/bus/pci/devices/0000:1b:00.0/net/ens9np0/mtu", "9000\n")

@@ -2,16 +2,16 @@
 
 use super::alike::same;
 use super::read::done;
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
 pub(super) const FACT: Fact = Fact {
     name: "units",
     doc: "systemd's units, from `systemctl list-units --all`.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("failed", "names of failed units, each with its sub-state"),
         ("counts", "number of units by active state: `active`, `inactive`, `failed`, `activating` …"),
@@ -29,7 +29,7 @@ pub(super) const FACT: Fact = Fact {
 };
 
 /// Parses lines of name, load state, active state, sub-state and description.
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let mut failed = Map::new();
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for line in done(output)?.lines() {
@@ -41,7 +41,7 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
         }
     }
     if counts.is_empty() {
-        return Err(Unknown::new("no unit is in the answer").said(output.stderr.clone()));
+        return Err(UnansweredReason::new("no unit is in the answer").said(output.stderr.clone()));
     }
     Ok(json!({ "failed": failed, "counts": counts }))
 }

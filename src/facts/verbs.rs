@@ -1,11 +1,11 @@
 //! `verbs`: the RDMA devices visible to programs.
 
 use super::alike::each;
-use super::command::ibv_devinfo::{self, Device, Port};
+use super::command::ibv_devinfo::{self, VerbsDevice, VerbsPort};
 use super::read::{done, failed, guarded, parts, ran};
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::json;
 
 const SNIPPET: &str =
@@ -15,7 +15,7 @@ pub(super) const FACT: Fact = Fact {
     name: "verbs",
     doc: "RDMA devices that programs see through the verbs library, a list from `ibv_devinfo`: the kernel may have more if the \
           library lacks their provider. Empty if the kernel has none.",
-    shape: Shape::List,
+    shape: FactShape::List,
     fields: &[
         ("name", "`mlx5_0`"),
         ("firmware", "`28.43.1014`"),
@@ -28,7 +28,7 @@ pub(super) const FACT: Fact = Fact {
     parse,
 };
 
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let Some(ran) = ran(&parts(done(output)?), "ibv_devinfo")? else { return Ok(json!([])) };
     let devices = ibv_devinfo::parse(ran.text);
     // It also fails if there is no device.
@@ -38,8 +38,8 @@ fn parse(output: &Output) -> Result<Value, Unknown> {
     Ok(devices.iter().map(device).collect::<Vec<_>>().into())
 }
 
-fn device(device: &Device) -> Value {
-    let port = |port: &Port| {
+fn device(device: &VerbsDevice) -> Value {
+    let port = |port: &VerbsPort| {
         json!({ "port": port.number, "state": port.state, "max_mtu": port.max_mtu,
                 "active_mtu": port.active_mtu, "link_layer": port.link_layer })
     };

@@ -2,14 +2,14 @@
 
 use super::alike::same;
 use super::read::unread;
-use super::{Fact, Shape};
+use super::{Fact, FactShape};
 use crate::model::Value;
-use crate::probe::{FactSnippet, Output, Unknown};
+use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 
 pub(super) const FACT: Fact = Fact {
     name: "virtualization",
     doc: "The virtual machine or container in which the host runs, as text, from `systemd-detect-virt`: `none` on bare metal, `kvm`, `vmware`, `docker`, `systemd-nspawn` …",
-    shape: Shape::Value,
+    shape: FactShape::Value,
     fields: &[],
     reads: &["systemd-detect-virt"],
     alike: &[same("")],
@@ -24,7 +24,7 @@ pub(super) const FACT: Fact = Fact {
 };
 
 /// On bare metal the program prints `none` and exits with 1, so the output decides, not the status.
-fn parse(output: &Output) -> Result<Value, Unknown> {
+fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let word = output.stdout.raw().trim();
     let is_word = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     match output.status {
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn none_is_an_answer_whatever_the_status() {
-        let bare = Output { status: 1, stdout: "none\n".into(), ..Output::default() };
+        let bare = ProbeOutput { status: 1, stdout: "none\n".into(), ..ProbeOutput::default() };
         assert_eq!(parse(&bare), Ok(Value::from("none")));
         // origin: field, Debian 12
         assert_eq!(parsed(&FACT, "systemd-nspawn\n"), Ok(Value::from("systemd-nspawn")));

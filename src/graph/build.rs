@@ -1,16 +1,16 @@
 //! Builds the graph from declared steps and links: expands links of whole recipes and computes a stable topological
 //! order.
 
-use super::cycle::{self, Arc as Wait};
-use super::{Edge, Graph, StepIndex};
+use super::cycle::{self, PhaseWait as Wait};
+use super::{Graph, GraphEdge, StepIndex};
 use crate::diag::{Diag, Span};
-use crate::model::{Phase, StepId};
+use crate::model::{StepId, StepPhase};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 /// A declared step; positions follow the order of declaration.
 #[derive(Clone, Debug)]
-pub struct Declared {
+pub struct GraphStep {
     pub recipe: String,
     pub step: String,
     pub span: Span,
@@ -18,25 +18,25 @@ pub struct Declared {
 
 /// One end of a link: a step of a recipe, or all of its steps.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Endpoint {
+pub struct GraphEndpoint {
     pub recipe: String,
     pub step: Option<String>,
 }
 
 /// A declared dependency: `to` waits until `from` has reached `phase`.
 #[derive(Clone, Debug)]
-pub struct Link {
-    pub from: Endpoint,
-    pub phase: Phase,
-    pub to: Endpoint,
-    pub why: Why,
+pub struct DependencyLink {
+    pub from: GraphEndpoint,
+    pub phase: StepPhase,
+    pub to: GraphEndpoint,
+    pub why: DependencyKind,
     /// The location of the declaration.
     pub span: Span,
 }
 
 /// The reason of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Why {
+pub enum DependencyKind {
     /// Steps of a recipe run in the order of declaration.
     Order,
     /// `after:` defines only an order.
@@ -51,7 +51,7 @@ pub enum Why {
     Export,
 }
 
-impl Why {
+impl DependencyKind {
     /// Returns the name used in documents.
     pub fn name(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl Graph {
     ///
     /// # Errors
     /// Every complete cycle, with the location of each of its links.
-    pub fn build(steps: &[Declared], links: &[Link]) -> Result<Graph, Vec<Diag>> {
+    pub fn build(steps: &[GraphStep], links: &[DependencyLink]) -> Result<Graph, Vec<Diag>> {
         let by_recipe = positions(steps);
         let mut edges = order_edges(&by_recipe);
         for (at, link) in links.iter().enumerate() {
@@ -83,7 +83,7 @@ impl Graph {
         }
     }
 
-    fn assemble(steps: Vec<StepId>, edges: Vec<Edge>, order: Vec<StepIndex>) -> Graph {
+    fn assemble(steps: Vec<StepId>, edges: Vec<GraphEdge>, order: Vec<StepIndex>) -> Graph {
         let mut positions = vec![0; steps.len()];
         for (position, index) in order.iter().enumerate() {
             positions[index.0 as usize] = position as u32;
@@ -101,14 +101,14 @@ impl Graph {
 }
 
 /// Builds the graph of expanded edges. Steps of cycles are missing in its order.
-pub(super) fn graph(steps: Vec<StepId>, mut edges: Vec<Edge>) -> Graph {
+pub(super) fn graph(steps: Vec<StepId>, mut edges: Vec<GraphEdge>) -> Graph {
     edges.sort_by_key(|edge| (edge.to, edge.from, edge.phase, edge.why, edge.link));
     edges.dedup_by_key(|edge| (edge.to, edge.from, edge.phase, edge.why));
     let order = order(steps.len(), &waits(steps.len(), &edges));
     Graph::assemble(steps, edges, order)
 }
 
-fn positions(steps: &[Declared]) -> BTreeMap<&str, Vec<usize>> {
+fn positions(steps: &[GraphStep]) -> BTreeMap<&str, Vec<usize>> {
     let mut positions: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, step) in steps.iter().enumerate() {
         positions.entry(&step.recipe).or_default().push(at);
@@ -116,17 +116,22 @@ fn positions(steps: &[Declared]) -> BTreeMap<&str, Vec<usize>> {
     positions
 }
 
-fn order_edges(by_recipe: &BTreeMap<&str, Vec<usize>>) -> Vec<Edge> {
-    let pair = |pair: &[usize]| edge(pair[0], Phase::Configured, pair[1], Why::Order, None);
+fn order_edges(by_recipe: &BTreeMap<&str, Vec<usize>>) -> Vec<GraphEdge> {
+    let pair = |pair: &[usize]| edge(pair[0], StepPhase::Configured, pair[1], DependencyKind::Order, None);
     by_recipe.values().flat_map(|steps| steps.windows(2).map(pair)).collect()
 }
 
-fn edge(from: usize, phase: Phase, to: usize, why: Why, link: Option<u32>) -> Edge {
-    Edge { from: StepIndex(from as u32), phase, to: StepIndex(to as u32), why, link }
+fn edge(from: usize, phase: StepPhase, to: usize, why: DependencyKind, link: Option<u32>) -> GraphEdge {
+    GraphEdge { from: StepIndex(from as u32), phase, to: StepIndex(to as u32), why, link }
 }
 
-fn unfold(at: usize, link: &Link, steps: &[Declared], by_recipe: &BTreeMap<&str, Vec<usize>>) -> Vec<Edge> {
-    let ends = |end: &Endpoint| -> Vec<usize> {
+fn unfold(
+    at: usize,
+    link: &DependencyLink,
+    steps: &[GraphStep],
+    by_recipe: &BTreeMap<&str, Vec<usize>>,
+) -> Vec<GraphEdge> {
+    let ends = |end: &GraphEndpoint| -> Vec<usize> {
         let all = by_recipe.get(end.recipe.as_str()).map(Vec::as_slice).unwrap_or_default();
         all.iter().copied().filter(|at| end.step.as_ref().is_none_or(|name| *name == steps[*at].step)).collect()
     };
@@ -139,20 +144,20 @@ fn unfold(at: usize, link: &Link, steps: &[Declared], by_recipe: &BTreeMap<&str,
 }
 
 /// Nodes are pairs of step and phase, numbered by step and phase; an arc leads to the dependent node.
-pub(super) fn node(step: StepIndex, phase: Phase) -> usize {
+pub(super) fn node(step: StepIndex, phase: StepPhase) -> usize {
     step.0 as usize * 3 + phase as usize
 }
 
-fn waits(steps: usize, edges: &[Edge]) -> Vec<Vec<Wait>> {
+fn waits(steps: usize, edges: &[GraphEdge]) -> Vec<Vec<Wait>> {
     let mut waits = vec![Vec::new(); steps * 3];
     for step in 0..steps {
         let at = |phase| node(StepIndex(step as u32), phase);
-        waits[at(Phase::Configured)].push(Wait { to: at(Phase::Effective), edge: None });
-        waits[at(Phase::Effective)].push(Wait { to: at(Phase::Verified), edge: None });
+        waits[at(StepPhase::Configured)].push(Wait { to: at(StepPhase::Effective), edge: None });
+        waits[at(StepPhase::Effective)].push(Wait { to: at(StepPhase::Verified), edge: None });
     }
     for edge in edges {
         waits[node(edge.from, edge.phase)]
-            .push(Wait { to: node(edge.to, Phase::Configured), edge: Some(edge.clone()) });
+            .push(Wait { to: node(edge.to, StepPhase::Configured), edge: Some(edge.clone()) });
     }
     waits
 }

@@ -1,28 +1,28 @@
 //! Reports dependency cycles, each complete with the locations of its links.
 
-use super::build::{Declared, Link, Why, steps_of};
-use super::{Edge, StepIndex};
+use super::build::{DependencyKind, DependencyLink, GraphStep, steps_of};
+use super::{GraphEdge, StepIndex};
 use crate::diag::{Code, Diag};
-use crate::model::Phase;
+use crate::model::StepPhase;
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// A dependency between nodes; `edge` is `None` between the phases of one step.
 #[derive(Clone, Debug)]
-pub(super) struct Arc {
+pub(super) struct PhaseWait {
     pub to: usize,
-    pub edge: Option<Edge>,
+    pub edge: Option<GraphEdge>,
 }
 
 /// Returns one diagnostic per set of mutually dependent steps: its shortest cycle.
-pub(super) fn report(steps: &[Declared], links: &[Link], waits: &[Vec<Arc>]) -> Vec<Diag> {
+pub(super) fn report(steps: &[GraphStep], links: &[DependencyLink], waits: &[Vec<PhaseWait>]) -> Vec<Diag> {
     let mut knots: Vec<BTreeSet<usize>> = components(waits);
     knots.sort_by_key(|knot| knot.first().copied());
     knots.iter().filter_map(|knot| circle(knot, waits)).map(|circle| diagnose(&circle, steps, links)).collect()
 }
 
-fn components(waits: &[Vec<Arc>]) -> Vec<BTreeSet<usize>> {
+fn components(waits: &[Vec<PhaseWait>]) -> Vec<BTreeSet<usize>> {
     let mut graph = DiGraph::<(), ()>::with_capacity(waits.len(), 0);
     waits.iter().for_each(|_| {
         graph.add_node(());
@@ -40,12 +40,16 @@ fn components(waits: &[Vec<Arc>]) -> Vec<BTreeSet<usize>> {
 }
 
 /// Returns the shortest cycle through any node of such a set, as its dependencies.
-fn circle<'w>(knot: &BTreeSet<usize>, waits: &'w [Vec<Arc>]) -> Option<Vec<(usize, &'w Arc)>> {
+fn circle<'w>(knot: &BTreeSet<usize>, waits: &'w [Vec<PhaseWait>]) -> Option<Vec<(usize, &'w PhaseWait)>> {
     knot.iter().filter_map(|start| around(*start, knot, waits)).min_by_key(Vec::len)
 }
 
-fn around<'w>(start: usize, knot: &BTreeSet<usize>, waits: &'w [Vec<Arc>]) -> Option<Vec<(usize, &'w Arc)>> {
-    let mut came: HashMap<usize, (usize, &Arc)> = HashMap::new();
+fn around<'w>(
+    start: usize,
+    knot: &BTreeSet<usize>,
+    waits: &'w [Vec<PhaseWait>],
+) -> Option<Vec<(usize, &'w PhaseWait)>> {
+    let mut came: HashMap<usize, (usize, &PhaseWait)> = HashMap::new();
     let mut open = VecDeque::from([start]);
     while let Some(node) = open.pop_front() {
         for arc in waits[node].iter().filter(|arc| knot.contains(&arc.to)) {
@@ -62,7 +66,7 @@ fn around<'w>(start: usize, knot: &BTreeSet<usize>, waits: &'w [Vec<Arc>]) -> Op
     None
 }
 
-fn walk_back<'w>(start: usize, came: &HashMap<usize, (usize, &'w Arc)>) -> Vec<(usize, &'w Arc)> {
+fn walk_back<'w>(start: usize, came: &HashMap<usize, (usize, &'w PhaseWait)>) -> Vec<(usize, &'w PhaseWait)> {
     let mut path = Vec::new();
     let mut at = start;
     while let Some((from, arc)) = came.get(&at) {
@@ -76,10 +80,10 @@ fn walk_back<'w>(start: usize, came: &HashMap<usize, (usize, &'w Arc)>) -> Vec<(
     path
 }
 
-fn diagnose(circle: &[(usize, &Arc)], steps: &[Declared], links: &[Link]) -> Diag {
+fn diagnose(circle: &[(usize, &PhaseWait)], steps: &[GraphStep], links: &[DependencyLink]) -> Diag {
     let name = |step: StepIndex| format!("{}/{}", steps[step.0 as usize].recipe, steps[step.0 as usize].step);
     // The edges of the cycle, from each dependent step to its dependency.
-    let edges: Vec<&Edge> = circle.iter().rev().filter_map(|(_, arc)| arc.edge.as_ref()).collect();
+    let edges: Vec<&GraphEdge> = circle.iter().rev().filter_map(|(_, arc)| arc.edge.as_ref()).collect();
     let mut chain: Vec<String> = edges.iter().map(|edge| format!("`{}`", name(edge.to))).collect();
     chain.extend(edges.first().map(|edge| format!("`{}`", name(edge.to))));
     let message = match steps_of(&circle.iter().map(|(node, _)| *node).collect::<Vec<_>>()).len() {
@@ -101,19 +105,19 @@ fn diagnose(circle: &[(usize, &Arc)], steps: &[Declared], links: &[Link]) -> Dia
     diag
 }
 
-fn verb(why: Why) -> &'static str {
+fn verb(why: DependencyKind) -> &'static str {
     match why {
-        Why::Order => "is declared below",
-        Why::After => "runs after",
-        Why::Needs | Why::Barrier => "needs",
-        Why::Restart => "restarts on",
-        Why::Export => "uses a value of",
+        DependencyKind::Order => "is declared below",
+        DependencyKind::After => "runs after",
+        DependencyKind::Needs | DependencyKind::Barrier => "needs",
+        DependencyKind::Restart => "restarts on",
+        DependencyKind::Export => "uses a value of",
     }
 }
 
-fn at(phase: Phase) -> String {
+fn at(phase: StepPhase) -> String {
     match phase {
-        Phase::Configured => String::new(),
+        StepPhase::Configured => String::new(),
         other => format!(" to be {}", other.name()),
     }
 }

@@ -8,9 +8,9 @@ mod cycle;
 mod removal;
 mod waves;
 
-pub use build::{Declared, Endpoint, Link, Why};
+pub use build::{DependencyKind, DependencyLink, GraphEndpoint, GraphStep};
 
-use crate::model::{Phase, StepId};
+use crate::model::{StepId, StepPhase};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ pub struct StepIndex(pub u32);
 
 /// One resolved edge between two steps: `to` may not start before `from` has reached `phase`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Edge {
+pub struct GraphEdge {
     pub from: StepIndex,
     /// The required phase of `from`.
-    pub phase: Phase,
+    pub phase: StepPhase,
     pub to: StepIndex,
-    pub why: Why,
+    pub why: DependencyKind,
     /// Index of the declared link, for its location; `None` for the order of declaration within a recipe.
     pub link: Option<u32>,
 }
@@ -34,9 +34,9 @@ pub struct Edge {
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     pub(crate) steps: Vec<StepId>,
-    pub(crate) edges: Vec<Edge>,
+    pub(crate) edges: Vec<GraphEdge>,
     /// The links as declared.
-    links: Vec<Link>,
+    links: Vec<DependencyLink>,
     pub(crate) order: Arc<[StepIndex]>,
     /// Position of each step in `order`.
     positions: Vec<u32>,
@@ -68,7 +68,7 @@ impl Graph {
     }
 
     /// Returns the edges that end at `to`: its dependencies.
-    pub fn waits_for(&self, to: StepIndex) -> impl Iterator<Item = &Edge> {
+    pub fn waits_for(&self, to: StepIndex) -> impl Iterator<Item = &GraphEdge> {
         let at = to.0 as usize;
         let range = match (self.starts.get(at), self.starts.get(at + 1)) {
             (Some(start), Some(end)) => *start as usize..*end as usize,
@@ -78,12 +78,12 @@ impl Graph {
     }
 
     /// Returns the links as declared; those between whole recipes are not expanded.
-    pub fn links(&self) -> &[Link] {
+    pub fn links(&self) -> &[DependencyLink] {
         &self.links
     }
 
     /// Returns all edges, sorted by the dependent step.
-    pub fn edges(&self) -> &[Edge] {
+    pub fn edges(&self) -> &[GraphEdge] {
         &self.edges
     }
 }
@@ -98,19 +98,19 @@ mod tests {
         Span { file: FileId(0), start, end: start + 1 }
     }
 
-    fn step(recipe: &str, step: &str) -> Declared {
-        Declared { recipe: recipe.into(), step: step.into(), span: at(0) }
+    fn step(recipe: &str, step: &str) -> GraphStep {
+        GraphStep { recipe: recipe.into(), step: step.into(), span: at(0) }
     }
 
-    fn end(text: &str) -> Endpoint {
+    fn end(text: &str) -> GraphEndpoint {
         match text.split_once('/') {
-            Some((recipe, step)) => Endpoint { recipe: recipe.into(), step: Some(step.into()) },
-            None => Endpoint { recipe: text.into(), step: None },
+            Some((recipe, step)) => GraphEndpoint { recipe: recipe.into(), step: Some(step.into()) },
+            None => GraphEndpoint { recipe: text.into(), step: None },
         }
     }
 
-    fn link(to: &str, from: &str, phase: Phase, place: u32) -> Link {
-        Link { from: end(from), phase, to: end(to), why: Why::Needs, span: at(place) }
+    fn link(to: &str, from: &str, phase: StepPhase, place: u32) -> DependencyLink {
+        DependencyLink { from: end(from), phase, to: end(to), why: DependencyKind::Needs, span: at(place) }
     }
 
     fn names(graph: &Graph) -> Vec<String> {
@@ -121,16 +121,16 @@ mod tests {
     fn order_keeps_declaration_unless_an_edge_says_otherwise() {
         let steps =
             [step("fm", "pkg"), step("fm", "svc"), step("driver", "files"), step("driver", "load"), step("motd", "x")];
-        let graph = Graph::build(&steps, &[link("fm", "driver", Phase::Effective, 1)]).unwrap();
+        let graph = Graph::build(&steps, &[link("fm", "driver", StepPhase::Effective, 1)]).unwrap();
         assert_eq!(names(&graph), ["driver/files", "driver/load", "fm/pkg", "fm/svc", "motd/x"]);
         let waits = graph
             .waits_for(StepIndex(1))
             .map(|edge| (graph.step(edge.from).to_string(), edge.phase, edge.why))
             .collect::<Vec<_>>();
         let expected = [
-            ("fm/pkg".to_owned(), Phase::Configured, Why::Order),
-            ("driver/files".to_owned(), Phase::Effective, Why::Needs),
-            ("driver/load".to_owned(), Phase::Effective, Why::Needs),
+            ("fm/pkg".to_owned(), StepPhase::Configured, DependencyKind::Order),
+            ("driver/files".to_owned(), StepPhase::Effective, DependencyKind::Needs),
+            ("driver/load".to_owned(), StepPhase::Effective, DependencyKind::Needs),
         ];
         assert_eq!(waits, expected);
     }
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn two_recipes_may_interleave_by_phase() {
         let steps = [step("a", "1"), step("a", "2"), step("b", "1")];
-        let links = [link("b/1", "a/1", Phase::Configured, 1), link("a/2", "b/1", Phase::Effective, 2)];
+        let links = [link("b/1", "a/1", StepPhase::Configured, 1), link("a/2", "b/1", StepPhase::Effective, 2)];
         assert_eq!(names(&Graph::build(&steps, &links).unwrap()), ["a/1", "b/1", "a/2"]);
     }
 
@@ -146,9 +146,9 @@ mod tests {
     fn a_cycle_is_told_whole() {
         let steps = [step("a", "1"), step("a", "2"), step("b", "1"), step("c", "1")];
         let links = [
-            link("b", "a/2", Phase::Effective, 10),
-            link("c", "b", Phase::Verified, 20),
-            link("a/1", "c/1", Phase::Configured, 30),
+            link("b", "a/2", StepPhase::Effective, 10),
+            link("c", "b", StepPhase::Verified, 20),
+            link("a/1", "c/1", StepPhase::Configured, 30),
         ];
         let diags = Graph::build(&steps, &links).unwrap_err();
         assert_eq!(diags.len(), 1);
@@ -169,16 +169,16 @@ mod tests {
     #[test]
     fn a_step_cannot_wait_for_itself() {
         let steps = [step("a", "1")];
-        let diags = Graph::build(&steps, &[link("a/1", "a/1", Phase::Effective, 1)]).unwrap_err();
+        let diags = Graph::build(&steps, &[link("a/1", "a/1", StepPhase::Effective, 1)]).unwrap_err();
         assert_eq!(diags[0].message, "`a/1` depends on itself");
     }
 
     proptest! {
         #[test]
         fn the_order_respects_every_edge(links in proptest::collection::vec((0usize..12, 0usize..12, 0usize..3), 0..24)) {
-            let steps: Vec<Declared> = (0..12).map(|at| step(&format!("r{}", at / 3), &format!("s{}", at % 3))).collect();
+            let steps: Vec<GraphStep> = (0..12).map(|at| step(&format!("r{}", at / 3), &format!("s{}", at % 3))).collect();
             let name = |at: usize| format!("{}/{}", steps[at].recipe, steps[at].step);
-            let links: Vec<Link> = links.iter().map(|(to, from, phase)| link(&name(*to), &name(*from), Phase::ALL[*phase], 1)).collect();
+            let links: Vec<DependencyLink> = links.iter().map(|(to, from, phase)| link(&name(*to), &name(*from), StepPhase::ALL[*phase], 1)).collect();
             match Graph::build(&steps, &links) {
                 Ok(graph) => {
                     let position = |index: StepIndex| graph.order().iter().position(|at| *at == index);

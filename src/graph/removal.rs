@@ -1,7 +1,7 @@
 //! The graph of hosts with removals: the reverse order of installation.
 
-use super::{Edge, Graph, StepIndex, Why, build};
-use crate::model::Phase;
+use super::{DependencyKind, Graph, GraphEdge, StepIndex, build};
+use crate::model::StepPhase;
 use std::collections::BTreeSet;
 
 impl Graph {
@@ -17,33 +17,33 @@ impl Graph {
     }
 }
 
-fn turned(edge: &Edge, from_gone: bool, to_gone: bool) -> Option<Edge> {
+fn turned(edge: &GraphEdge, from_gone: bool, to_gone: bool) -> Option<GraphEdge> {
     let (phase, why) = match (from_gone, edge.why) {
         _ if !to_gone => return Some(edge.clone()),
-        (_, Why::Export) => return None,
-        (true, Why::Order) => (Phase::Configured, Why::Order),
-        (true, Why::Needs) => (Phase::Effective, Why::Needs),
-        _ => (Phase::Configured, Why::After),
+        (_, DependencyKind::Export) => return None,
+        (true, DependencyKind::Order) => (StepPhase::Configured, DependencyKind::Order),
+        (true, DependencyKind::Needs) => (StepPhase::Effective, DependencyKind::Needs),
+        _ => (StepPhase::Configured, DependencyKind::After),
     };
-    Some(Edge { from: edge.to, to: edge.from, phase, why, link: edge.link })
+    Some(GraphEdge { from: edge.to, to: edge.from, phase, why, link: edge.link })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::diag::{FileId, Span};
-    use crate::graph::{Declared, Endpoint, Link};
+    use crate::graph::{DependencyLink, GraphEndpoint, GraphStep};
 
     fn graph() -> Graph {
         let span = Span { file: FileId(0), start: 0, end: 0 };
-        let step = |recipe: &str, step: &str| Declared { recipe: recipe.into(), step: step.into(), span };
-        let end = |recipe: &str| Endpoint { recipe: recipe.into(), step: None };
-        let link = |to, from, phase, why| Link { from: end(from), phase, to: end(to), why, span };
+        let step = |recipe: &str, step: &str| GraphStep { recipe: recipe.into(), step: step.into(), span };
+        let end = |recipe: &str| GraphEndpoint { recipe: recipe.into(), step: None };
+        let link = |to, from, phase, why| DependencyLink { from: end(from), phase, to: end(to), why, span };
         let steps = [step("base", "1"), step("base", "2"), step("app", "1"), step("app", "2"), step("new", "1")];
         let links = [
-            link("app", "base", Phase::Verified, Why::Needs),
-            link("new", "app", Phase::Configured, Why::After),
-            link("app", "base", Phase::Configured, Why::Export),
+            link("app", "base", StepPhase::Verified, DependencyKind::Needs),
+            link("new", "app", StepPhase::Configured, DependencyKind::After),
+            link("app", "base", StepPhase::Configured, DependencyKind::Export),
         ];
         Graph::build(&steps, &links).unwrap()
     }
@@ -74,7 +74,7 @@ mod tests {
         let both = graph().removing(&BTreeSet::from(["app", "base"]));
         let waits = both.waits_for(both.find("base", "2").unwrap());
         let waits: Vec<_> = waits.map(|edge| (both.step(edge.from).to_string(), edge.phase, edge.why)).collect();
-        let needs = |step: &str| (step.to_owned(), Phase::Effective, Why::Needs);
+        let needs = |step: &str| (step.to_owned(), StepPhase::Effective, DependencyKind::Needs);
         assert_eq!(waits, [needs("app/1"), needs("app/2")]);
     }
 }

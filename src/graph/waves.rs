@@ -1,7 +1,7 @@
 //! Waves: the steps that could run at the same time according to the edges.
 
-use super::{Edge, Graph, StepIndex};
-use crate::model::Phase;
+use super::{Graph, GraphEdge, StepIndex};
+use crate::model::StepPhase;
 use std::collections::HashMap;
 
 impl Graph {
@@ -10,9 +10,9 @@ impl Graph {
     pub fn waves(&self) -> Vec<usize> {
         let last: HashMap<&str, StepIndex> =
             self.steps.iter().enumerate().map(|(at, id)| (&*id.recipe, StepIndex(at as u32))).collect();
-        let from = |edge: &Edge| match edge.phase {
-            Phase::Verified => last.get(&*self.step(edge.from).recipe).copied().unwrap_or(edge.from),
-            Phase::Configured | Phase::Effective => edge.from,
+        let from = |edge: &GraphEdge| match edge.phase {
+            StepPhase::Verified => last.get(&*self.step(edge.from).recipe).copied().unwrap_or(edge.from),
+            StepPhase::Configured | StepPhase::Effective => edge.from,
         };
         let mut waves = vec![0; self.steps.len()];
         // One pass along the order suffices, unless a recipe's last step comes after a step that waits for its
@@ -34,27 +34,27 @@ impl Graph {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Declared, Endpoint, Link, Why};
+    use super::super::{DependencyKind, DependencyLink, GraphEndpoint, GraphStep};
     use super::*;
     use crate::diag::{FileId, Span};
 
     const NOWHERE: Span = Span { file: FileId(0), start: 0, end: 0 };
 
-    fn waves(steps: &[(&str, &str)], links: &[(&str, Phase, &str)]) -> Vec<usize> {
+    fn waves(steps: &[(&str, &str)], links: &[(&str, StepPhase, &str)]) -> Vec<usize> {
         let declared =
-            |(recipe, step): &(&str, &str)| Declared { recipe: (*recipe).into(), step: (*step).into(), span: NOWHERE };
+            |(recipe, step): &(&str, &str)| GraphStep { recipe: (*recipe).into(), step: (*step).into(), span: NOWHERE };
         let steps: Vec<_> = steps.iter().map(declared).collect();
         let end = |text: &str| match text.split_once('/') {
-            Some((recipe, step)) => Endpoint { recipe: recipe.into(), step: Some(step.into()) },
-            None => Endpoint { recipe: text.into(), step: None },
+            Some((recipe, step)) => GraphEndpoint { recipe: recipe.into(), step: Some(step.into()) },
+            None => GraphEndpoint { recipe: text.into(), step: None },
         };
         let links: Vec<_> = links
             .iter()
-            .map(|(from, phase, to)| Link {
+            .map(|(from, phase, to)| DependencyLink {
                 from: end(from),
                 phase: *phase,
                 to: end(to),
-                why: Why::Needs,
+                why: DependencyKind::Needs,
                 span: NOWHERE,
             })
             .collect();
@@ -64,13 +64,13 @@ mod tests {
     #[test]
     fn what_waits_for_nothing_is_in_the_first_wave() {
         let steps = [("b", "1"), ("a", "1"), ("a", "2"), ("c", "1")];
-        assert_eq!(waves(&steps, &[("a", Phase::Effective, "b")]), [2, 0, 1, 0]);
+        assert_eq!(waves(&steps, &[("a", StepPhase::Effective, "b")]), [2, 0, 1, 0]);
     }
 
     #[test]
     fn a_proof_comes_after_the_last_step() {
         let steps = [("b", "1"), ("a", "1"), ("a", "2")];
-        assert_eq!(waves(&steps, &[("a/1", Phase::Effective, "b")]), [1, 0, 1]);
-        assert_eq!(waves(&steps, &[("a/1", Phase::Verified, "b")]), [2, 0, 1]);
+        assert_eq!(waves(&steps, &[("a/1", StepPhase::Effective, "b")]), [1, 0, 1]);
+        assert_eq!(waves(&steps, &[("a/1", StepPhase::Verified, "b")]), [2, 0, 1]);
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The inventory's settings for the cluster's API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct ClusterAccess {
     /// An absolute path: on this machine, or on the host that the connection goes through.
     pub kubeconfig: Utf8PathBuf,
     pub context: String,
@@ -28,7 +28,7 @@ pub struct Access {
 const CONNECT: Duration = Duration::from_secs(5);
 const READ: Duration = Duration::from_secs(30);
 
-impl Access {
+impl ClusterAccess {
     /// Reads the file on this machine and returns the client configuration.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ contexts:
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = Utf8PathBuf::from_path_buf(folder.path().join("config")).unwrap();
         std::fs::write(&kubeconfig, FILE).unwrap();
-        let access = Access {
+        let access = ClusterAccess {
             kubeconfig,
             context: context.to_owned(),
             trusted,
@@ -214,7 +214,7 @@ contexts:
     #[tokio::test]
     async fn a_file_that_is_not_there_is_an_error() {
         let kubeconfig = "/nonexistent".into();
-        let access = Access {
+        let access = ClusterAccess {
             kubeconfig,
             context: "plain".to_owned(),
             trusted: true,
@@ -246,7 +246,7 @@ contexts:
 
     #[tokio::test]
     async fn a_host_names_neither_programs_nor_files_of_this_machine() {
-        let through = |context: &str| Access {
+        let through = |context: &str| ClusterAccess {
             kubeconfig: "/etc/kubernetes/admin.conf".into(),
             context: context.to_owned(),
             trusted: true,

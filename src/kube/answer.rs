@@ -1,21 +1,21 @@
 //! Requests whose refusal by the API is a result, unlike no answer at all.
 
 use super::api::PART;
-use super::{Cluster, KubeError};
+use super::{ClusterApi, KubeError};
 use ::kube::core::Status;
 use ::kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
 /// The status with which the server refused a request.
-pub(super) type No = Box<Status>;
+pub(super) type ApiErrorStatus = Box<Status>;
 
-impl Cluster {
+impl ClusterApi {
     /// Sends a request and returns the answer or the refusal of the server.
     pub(super) async fn answer<T>(
         &self,
         question: impl Future<Output = ::kube::Result<T>>,
-    ) -> Result<Result<T, No>, KubeError> {
+    ) -> Result<Result<T, ApiErrorStatus>, KubeError> {
         let told = async {
             match question.await {
                 Ok(answer) => Ok(Ok(answer)),
@@ -27,7 +27,7 @@ impl Cluster {
     }
 
     /// Converts a refusal into an error.
-    pub(super) fn refused(&self, no: No) -> KubeError {
+    pub(super) fn refused(&self, no: ApiErrorStatus) -> KubeError {
         KubeError::of(self.server(), self.is_through(), &::kube::Error::Api(no))
     }
 

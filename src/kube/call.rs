@@ -1,10 +1,10 @@
 //! Changes to a cluster: calls, one after the other, each by the holder of the cluster's lock.
 
-use super::api::{Place, Refusal, Served};
+use super::api::{ApiCollection, ApiKindCache, ApiRequestError};
 use super::clean::{self, revealed};
 use super::defined::ESTABLISHED;
 use super::fields::without;
-use super::{JobCall, KubeError, Marks, ReleaseCall, Stopped, Writer};
+use super::{ClusterWriter, JobCall, JobStopFn, KubeError, NodeMarkChanges, ReleaseCall};
 use crate::model::{SecretStore, Value};
 use crate::probe::ObjectId;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use tokio::time::Instant;
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
 /// Receives progress messages of a call.
-pub type Say<'s> = &'s (dyn Fn(&str) + Send + Sync);
+pub type ClusterProgressFn<'s> = &'s (dyn Fn(&str) + Send + Sync);
 
 /// One change of a cluster.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Call {
+pub enum ClusterCall {
     /// A server-side apply, which takes over fields from other managers. Placeholders stand for secrets.
     Apply { object: Value },
     /// Removes the fields at these JSON pointers, if the object still has that version.
@@ -28,7 +28,7 @@ pub enum Call {
     /// Waits until a condition of the object is true.
     Await { id: ObjectId, condition: String, limit_s: u64 },
     /// Sets and removes labels, annotations and taints of a node.
-    Mark(Box<Marks>),
+    Mark(Box<NodeMarkChanges>),
     /// Runs a workload as a proof, and deletes it.
     Job(Box<JobCall>),
     /// Discards the recorded success of such a workload.
@@ -37,7 +37,7 @@ pub enum Call {
     Release(Box<ReleaseCall>),
 }
 
-impl Call {
+impl ClusterCall {
     /// Returns a description of the call, for people.
     pub fn told(&self) -> String {
         match self {
@@ -56,25 +56,25 @@ impl Call {
     }
 }
 
-impl Writer {
+impl ClusterWriter {
     /// Executes one call, within `limit`. Returns a description of the outcome.
     ///
     /// # Errors
     /// The lock is lost, the API refuses the request, or the awaited condition was not reached in time.
     pub async fn act(
         &self,
-        call: &Call,
+        call: &ClusterCall,
         limit: Duration,
         secrets: &SecretStore,
-        say: Say<'_>,
-        stopped: Stopped<'_>,
+        say: ClusterProgressFn<'_>,
+        stopped: JobStopFn<'_>,
     ) -> Result<String, KubeError> {
         self.held()?;
-        if let Call::Job(job) = call {
+        if let ClusterCall::Job(job) = call {
             // A job has its own limits, and its objects are deleted after each of them.
             return self.prove(job, secrets, say, stopped).await;
         }
-        if let Call::Release(release) = call {
+        if let ClusterCall::Release(release) = call {
             // A release has its own limit, and a running helm is not abandoned.
             return self.looker.cluster.bring(release, secrets, say).await.map(|()| call.told());
         }
@@ -85,17 +85,17 @@ impl Writer {
         done.map_err(|refusal| refusal.error(self.looker.cluster.server()))
     }
 
-    async fn carry_out(&self, call: &Call, secrets: &SecretStore) -> Result<String, Refusal> {
+    async fn carry_out(&self, call: &ClusterCall, secrets: &SecretStore) -> Result<String, ApiRequestError> {
         // Discovered anew for each call: the previous call may have added a kind.
-        let served = Served::default();
+        let served = ApiKindCache::default();
         let cluster = &self.looker.cluster;
         match call {
-            Call::Apply { object } => {
+            ClusterCall::Apply { object } => {
                 let id = ObjectId::of(object).ok_or_else(|| own("an object has no kind or no name"))?;
                 let place = self.place(&id, &served).await?;
                 cluster.apply(&place, &id, &revealed(object, secrets), true, false).await?;
             }
-            Call::Strip { id, version, pointers } => {
+            ClusterCall::Strip { id, version, pointers } => {
                 let place = self.place(id, &served).await?;
                 let raw = cluster.get(&place, id).await?.ok_or_else(|| own(&format!("{id} no longer exists")))?;
                 if raw.pointer("/metadata/resourceVersion").and_then(Value::as_str) != Some(version) {
@@ -103,29 +103,35 @@ impl Writer {
                 }
                 cluster.replace(&place, id, &without(&raw, pointers), false).await?;
             }
-            Call::Delete { id, uid } => self.delete(id, uid, &served).await?,
-            Call::Await { id, condition, limit_s } => self.until(id, condition, *limit_s, &served).await?,
-            Call::Mark(marks) => cluster.mark(marks).await?,
-            Call::Unprove { id } => self.unprove(id).await?,
-            Call::Job(_) | Call::Release(_) => return Err(own("a job or release is not an object")),
+            ClusterCall::Delete { id, uid } => self.delete(id, uid, &served).await?,
+            ClusterCall::Await { id, condition, limit_s } => self.until(id, condition, *limit_s, &served).await?,
+            ClusterCall::Mark(marks) => cluster.mark(marks).await?,
+            ClusterCall::Unprove { id } => self.unprove(id).await?,
+            ClusterCall::Job(_) | ClusterCall::Release(_) => return Err(own("a job or release is not an object")),
         }
         Ok(call.told())
     }
 
-    async fn late(&self, call: &Call, limit: Duration) -> KubeError {
+    async fn late(&self, call: &ClusterCall, limit: Duration) -> KubeError {
         let why = format!("timed out after {:.0} s: {}", limit.as_secs_f64(), call.told());
         match call {
-            Call::Delete { id, .. } => self.stays(id, why).await,
+            ClusterCall::Delete { id, .. } => self.stays(id, why).await,
             _ => KubeError::new(why),
         }
     }
 
-    async fn place(&self, id: &ObjectId, served: &Served) -> Result<Place, Refusal> {
+    async fn place(&self, id: &ObjectId, served: &ApiKindCache) -> Result<ApiCollection, ApiRequestError> {
         let place = self.looker.cluster.place(id, served).await?;
         place.ok_or_else(|| own(&format!("the API serves no `{}` of `{}`", id.kind, id.api_version)))
     }
 
-    async fn until(&self, id: &ObjectId, condition: &str, limit_s: u64, served: &Served) -> Result<(), Refusal> {
+    async fn until(
+        &self,
+        id: &ObjectId,
+        condition: &str,
+        limit_s: u64,
+        served: &ApiKindCache,
+    ) -> Result<(), ApiRequestError> {
         let place = self.place(id, served).await?;
         let end = Instant::now() + Duration::from_secs(limit_s);
         loop {
@@ -151,6 +157,6 @@ impl Writer {
 }
 
 /// Builds a refusal that comes from forge itself.
-pub(super) fn own(message: &str) -> Refusal {
-    Refusal::Said { code: 409, message: message.to_owned(), causes: Vec::new() }
+pub(super) fn own(message: &str) -> ApiRequestError {
+    ApiRequestError::Said { code: 409, message: message.to_owned(), causes: Vec::new() }
 }

@@ -4,7 +4,7 @@
 //! Architecture Invariant: annotation and change are one patch of the object as it was read. So every cordon by forge
 //! has its annotation, and forge never claims a cordon made by another user.
 
-use super::Node;
+use super::ClusterNode;
 use crate::model::Value;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -17,7 +17,7 @@ pub const OPERANDS: &str = "nvidia.com/gpu.deploy.operands";
 
 /// The content of the annotation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Claim {
+pub struct CordonRecord {
     pub version: u32,
     pub run: String,
     /// `user@controller`.
@@ -28,18 +28,18 @@ pub struct Claim {
     pub cordoned: bool,
     /// The value of the GPU operator's label before forge set it, if forge set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub operands: Option<Before>,
+    pub operands: Option<PreviousLabelValue>,
 }
 
 /// A previous value; `None` if there was none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Before {
+pub struct PreviousLabelValue {
     pub was: Option<String>,
 }
 
-impl Claim {
+impl CordonRecord {
     /// Returns the claim on a node. An unreadable annotation counts as a claim by an unknown run.
-    pub fn of(node: &Node) -> Option<Self> {
+    pub fn of(node: &ClusterNode) -> Option<Self> {
         let text = node.annotations.get(CLAIM)?;
         Some(serde_json::from_str(text).unwrap_or_else(|_| Self {
             version: 1,
@@ -52,7 +52,7 @@ impl Claim {
     }
 
     /// Returns the claim of this run on a node as it was read. What an earlier run changed still belongs to forge.
-    pub fn of_run(node: &Node, run: &str, controller: &str, time: &str) -> Self {
+    pub fn of_run(node: &ClusterNode, run: &str, controller: &str, time: &str) -> Self {
         let before = Self::of(node);
         Self {
             version: 1,
@@ -70,16 +70,16 @@ impl Claim {
     }
 
     /// Returns the patch that makes the GPU operator remove its pods from a node.
-    pub fn put_aside(&self, node: &Node) -> Value {
+    pub fn put_aside(&self, node: &ClusterNode) -> Value {
         let was = node.labels.get(OPERANDS).cloned();
-        let operands = self.operands.clone().or(Some(Before { was }));
+        let operands = self.operands.clone().or(Some(PreviousLabelValue { was }));
         let noted = Self { operands, ..self.clone() };
         json!({ "metadata": { "annotations": { CLAIM: noted.text() }, "labels": { OPERANDS: "false" } } })
     }
 
     /// Returns the patch that lets the GPU operator restore its pods on a node that is still cordoned; `None` if it is
     /// not needed. The claim still records the previous label.
-    pub fn let_back(&self, node: &Node) -> Option<Value> {
+    pub fn let_back(&self, node: &ClusterNode) -> Option<Value> {
         let before = self.operands.as_ref()?;
         let aside =
             node.labels.get(OPERANDS).is_some_and(|now| now == "false") && before.was.as_deref() != Some("false");
@@ -87,7 +87,7 @@ impl Claim {
     }
 
     /// Returns the patch that restores a node. Changes that another user made in the meantime stay.
-    pub fn give_back(&self, node: &Node) -> Value {
+    pub fn give_back(&self, node: &ClusterNode) -> Value {
         let mut patch = json!({ "metadata": { "annotations": { CLAIM: null } } });
         if self.cordoned {
             patch["spec"] = json!({ "unschedulable": null });
@@ -110,19 +110,19 @@ impl Claim {
 mod tests {
     use super::*;
 
-    fn node(unschedulable: bool, claim: Option<&str>, operands: Option<&str>) -> Node {
+    fn node(unschedulable: bool, claim: Option<&str>, operands: Option<&str>) -> ClusterNode {
         let owned = |key: &str, value: Option<&str>| value.map(|value| (key.to_owned(), value.to_owned()));
-        Node {
+        ClusterNode {
             unschedulable,
             annotations: owned(CLAIM, claim).into_iter().collect(),
             labels: owned(OPERANDS, operands).into_iter().collect(),
-            ..Node::default()
+            ..ClusterNode::default()
         }
     }
 
-    fn claim(cordoned: bool, operands: Option<Option<&str>>) -> Claim {
-        let operands = operands.map(|was| Before { was: was.map(str::to_owned) });
-        Claim { operands, cordoned, ..Claim::of_run(&Node::default(), "r2", "me@here", "2026") }
+    fn claim(cordoned: bool, operands: Option<Option<&str>>) -> CordonRecord {
+        let operands = operands.map(|was| PreviousLabelValue { was: was.map(str::to_owned) });
+        CordonRecord { operands, cordoned, ..CordonRecord::of_run(&ClusterNode::default(), "r2", "me@here", "2026") }
     }
 
     #[test]
@@ -151,12 +151,16 @@ mod tests {
             (true, Some("garbage"), true),
         ];
         for (cordoned, note, owned) in cases {
-            let claim = Claim::of_run(&node(cordoned, note, None), "r3", "me@here", "2026");
+            let claim = CordonRecord::of_run(&node(cordoned, note, None), "r3", "me@here", "2026");
             assert_eq!((claim.cordoned, claim.run.as_str()), (owned, "r3"), "{cordoned} {note:?}");
         }
-        let again = Claim::of_run(&node(true, Some(&ours), Some("false")), "r3", "me@here", "2026");
-        assert_eq!(again.operands, Some(Before { was: Some("true".to_owned()) }), "the previous label is kept");
-        let unread = Claim::of(&node(true, Some("garbage"), None)).unwrap();
+        let again = CordonRecord::of_run(&node(true, Some(&ours), Some("false")), "r3", "me@here", "2026");
+        assert_eq!(
+            again.operands,
+            Some(PreviousLabelValue { was: Some("true".to_owned()) }),
+            "the previous label is kept"
+        );
+        let unread = CordonRecord::of(&node(true, Some("garbage"), None)).unwrap();
         assert_eq!(unread.run, "that is not known");
     }
 
@@ -193,10 +197,10 @@ mod tests {
         assert_eq!(patch["metadata"]["labels"], json!({ OPERANDS: "false" }));
         let noted = |patch: &Value| {
             let text = patch["metadata"]["annotations"][CLAIM].as_str().unwrap().to_owned();
-            serde_json::from_str::<Claim>(&text).unwrap().operands
+            serde_json::from_str::<CordonRecord>(&text).unwrap().operands
         };
-        assert_eq!(noted(&patch), Some(Before { was: Some("true".to_owned()) }));
+        assert_eq!(noted(&patch), Some(PreviousLabelValue { was: Some("true".to_owned()) }));
         let again = claim(true, Some(None)).put_aside(&node(true, None, Some("false")));
-        assert_eq!(noted(&again), Some(Before { was: None }));
+        assert_eq!(noted(&again), Some(PreviousLabelValue { was: None }));
     }
 }

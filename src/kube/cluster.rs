@@ -1,10 +1,10 @@
 //! A connection to the cluster's API.
 
-use super::helm::{Discovered, Helm, HelmOptions, Login};
-use super::{Access, KubeError};
+use super::helm::{ApiDiscovery, HelmOptions, HelmProgram, HelmTarget};
+use super::{ClusterAccess, KubeError};
 use crate::model::SecretStore;
-use crate::script::{Fragment, Script};
-use crate::transport::{self, Session};
+use crate::script::{ShellFragment, ShellScript};
+use crate::transport::{self, TransportSession};
 use ::kube::Client;
 use ::kube::config::Kubeconfig;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
@@ -17,30 +17,30 @@ pub(super) const LIMIT: Duration = Duration::from_secs(20);
 
 /// The API of one cluster, as one user.
 #[derive(Clone)]
-pub struct Cluster {
+pub struct ClusterApi {
     pub(super) client: Client,
     /// The address, and the host that the connection goes through, if any.
     server: String,
     /// The session that the connection goes through, open as long as requests are sent.
-    session: Option<Session>,
+    session: Option<TransportSession>,
     /// The namespace of forge's lock and records.
     namespace: String,
     /// How the `helm` program reaches the same API.
-    login: Login,
+    login: HelmTarget,
     options: HelmOptions,
-    found: Arc<Found>,
+    found: Arc<ClusterApiCache>,
 }
 
 /// Results that are determined once and cached.
 #[derive(Default)]
-struct Found {
-    helm: OnceCell<Helm>,
-    served: Mutex<Option<Arc<Discovered>>>,
+struct ClusterApiCache {
+    helm: OnceCell<HelmProgram>,
+    served: Mutex<Option<Arc<ApiDiscovery>>>,
 }
 
 /// A permission that the user has or lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Right {
+pub struct ApiPermission {
     /// `get`, `patch` …, `*` for all.
     pub verb: &'static str,
     /// `*` for all.
@@ -49,16 +49,16 @@ pub struct Right {
     pub resource: &'static str,
 }
 
-impl Cluster {
+impl ClusterApi {
     /// Opens a client. Nothing is contacted yet, but a login program may run.
     ///
     /// # Errors
     /// The kubeconfig is incomplete, or has an unusable key.
-    pub async fn open(access: &Access) -> Result<Self, KubeError> {
+    pub async fn open(access: &ClusterAccess) -> Result<Self, KubeError> {
         let config = access.config().await?;
         let server = address(&config);
         let client = Client::try_from(config).map_err(|error| KubeError::of(&server, false, &error))?;
-        let login = Login {
+        let login = HelmTarget {
             kubeconfig: access.kubeconfig.clone(),
             context: access.context.clone(),
             withheld: access.withheld.clone(),
@@ -79,7 +79,7 @@ impl Cluster {
     ///
     /// # Errors
     /// The kubeconfig on the host cannot be read, and as [`Cluster::open`].
-    pub async fn through(access: &Access, session: Session) -> Result<Self, KubeError> {
+    pub async fn through(access: &ClusterAccess, session: TransportSession) -> Result<Self, KubeError> {
         let text = kubeconfig(access, &session).await?;
         let mut config = access.of_text(&text).await?;
         let server = format!("{} through {}", address(&config), session.host());
@@ -115,16 +115,16 @@ impl Cluster {
     }
 
     /// Returns the `helm` of this machine, configured for this cluster.
-    pub(super) async fn helm(&self) -> Result<&Helm, KubeError> {
-        self.found.helm.get_or_try_init(|| Helm::open(&self.options.program, self.login.clone())).await
+    pub(super) async fn helm(&self) -> Result<&HelmProgram, KubeError> {
+        self.found.helm.get_or_try_init(|| HelmProgram::open(&self.options.program, self.login.clone())).await
     }
 
     /// Returns the kinds that the API serves, cached until [`forget`](Self::forget).
-    pub(super) async fn discovered(&self) -> Result<Arc<Discovered>, KubeError> {
+    pub(super) async fn discovered(&self) -> Result<Arc<ApiDiscovery>, KubeError> {
         let mut served = self.found.served.lock().await;
         match &*served {
             Some(served) => Ok(served.clone()),
-            None => Ok(served.insert(Arc::new(Discovered::of(self).await?)).clone()),
+            None => Ok(served.insert(Arc::new(ApiDiscovery::of(self).await?)).clone()),
         }
     }
 
@@ -157,7 +157,7 @@ impl Cluster {
     ///
     /// # Errors
     /// The server does not answer in time, or rejects the credentials.
-    pub async fn may(&self, right: Right) -> Result<bool, KubeError> {
+    pub async fn may(&self, right: ApiPermission) -> Result<bool, KubeError> {
         let review = SelfSubjectAccessReview { spec: spec(right), ..SelfSubjectAccessReview::default() };
         let api: ::kube::Api<SelfSubjectAccessReview> = ::kube::Api::all(self.client.clone());
         let answer = self.ask(api.create(&::kube::api::PostParams::default(), &review)).await?;
@@ -186,10 +186,10 @@ fn address(config: &::kube::Config) -> String {
 }
 
 /// Reads the kubeconfig on the host.
-async fn kubeconfig(access: &Access, session: &Session) -> Result<String, KubeError> {
+async fn kubeconfig(access: &ClusterAccess, session: &TransportSession) -> Result<String, KubeError> {
     let token = transport::token().map_err(|error| KubeError::through(session.host(), &error))?;
-    let body = Fragment::new().code("cat --").word(access.kubeconfig.as_str());
-    let script = Script { body, token, limit: LIMIT };
+    let body = ShellFragment::new().code("cat --").word(access.kubeconfig.as_str());
+    let script = ShellScript { body, token, limit: LIMIT };
     let ended = session.run(&script, &SecretStore::default(), None).await;
     let ended = ended.map_err(|error| KubeError::through(session.host(), &error))?;
     match ended.status {
@@ -203,7 +203,7 @@ async fn kubeconfig(access: &Access, session: &Session) -> Result<String, KubeEr
 }
 
 /// Routes the connections of `config` through the host. The certificate is still checked for the original server name.
-async fn forwarded(config: &mut ::kube::Config, session: &Session) -> Result<(), KubeError> {
+async fn forwarded(config: &mut ::kube::Config, session: &TransportSession) -> Result<(), KubeError> {
     let url = config.cluster_url.clone();
     let scheme = url.scheme_str().unwrap_or("https");
     let name = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
@@ -218,7 +218,7 @@ async fn forwarded(config: &mut ::kube::Config, session: &Session) -> Result<(),
 }
 
 /// Writes a kubeconfig for the `helm` program: one context, with the local address of the forwarded connection.
-fn login(access: &Access, text: &str, config: &::kube::Config) -> Result<Login, KubeError> {
+fn login(access: &ClusterAccess, text: &str, config: &::kube::Config) -> Result<HelmTarget, KubeError> {
     let lost = |why: &dyn std::fmt::Display| KubeError::new(format!("cannot create a kubeconfig for helm: {why}"));
     let mut file = Kubeconfig::from_yaml(text).map_err(|error| lost(&error))?;
     file.contexts.retain(|context| context.name == access.context);
@@ -235,10 +235,10 @@ fn login(access: &Access, text: &str, config: &::kube::Config) -> Result<Login, 
     fs_err::write(made.path(), json).map_err(|error| lost(&error))?;
     let kubeconfig = camino::Utf8PathBuf::from(made.path().to_string_lossy().into_owned());
     let (context, withheld) = (access.context.clone(), access.withheld.clone());
-    Ok(Login { kubeconfig, context, withheld, _made: Some(Arc::new(made)) })
+    Ok(HelmTarget { kubeconfig, context, withheld, _made: Some(Arc::new(made)) })
 }
 
-fn spec(right: Right) -> SelfSubjectAccessReviewSpec {
+fn spec(right: ApiPermission) -> SelfSubjectAccessReviewSpec {
     let attributes = ResourceAttributes {
         verb: Some(right.verb.to_owned()),
         group: Some(right.group.to_owned()),

@@ -1,25 +1,29 @@
 //! Objects in a namespace, which are deleted with it.
 
-use super::Cluster;
-use super::api::{Place, Refusal, Served};
+use super::ClusterApi;
+use super::api::{ApiCollection, ApiKindCache, ApiRequestError};
 use crate::model::Value;
-use crate::probe::Contents;
+use crate::probe::NamespaceContents;
 use std::collections::BTreeSet;
 
 /// Maximum number of objects that are named.
 const SHOWN: usize = 5;
 
-impl Cluster {
+impl ClusterApi {
     /// Lists the objects of every namespaced kind.
-    pub(super) async fn contents(&self, namespace: &str, served: &Served) -> Result<Contents, Refusal> {
-        let mut found = Found::default();
+    pub(super) async fn contents(
+        &self,
+        namespace: &str,
+        served: &ApiKindCache,
+    ) -> Result<NamespaceContents, ApiRequestError> {
+        let mut found = NamespaceListing::default();
         for api_version in self.versions().await? {
             for kind in self.kinds(&api_version, served).await?.into_iter().flatten() {
                 let listed = kind.verbs.iter().any(|verb| verb == "list");
                 if !kind.namespaced || !listed || kind.name.contains('/') || is_passing(&kind.kind) {
                     continue;
                 }
-                let place = Place::new(&api_version, &kind.name, true);
+                let place = ApiCollection::new(&api_version, &kind.name, true);
                 match self.every(&place, Some(namespace), None, None).await {
                     Err(refusal) if refusal.is(404) || refusal.is(405) => {}
                     items => found.enter(&api_version, &kind.kind, &items?),
@@ -32,13 +36,13 @@ impl Cluster {
 
 /// All listed objects.
 #[derive(Default)]
-struct Found {
+struct NamespaceListing {
     /// Group and kind of the kinds that were listed completely.
     kinds: BTreeSet<(String, String)>,
-    objects: Vec<Object>,
+    objects: Vec<NamespaceObject>,
 }
 
-struct Object {
+struct NamespaceObject {
     uid: String,
     /// `Deployment front`.
     told: String,
@@ -47,15 +51,15 @@ struct Object {
     ends: bool,
     /// Whether it is being deleted.
     deleting: bool,
-    owners: Vec<Owner>,
+    owners: Vec<NamespaceObjectOwner>,
 }
 
-struct Owner {
+struct NamespaceObjectOwner {
     kind: (String, String),
     uid: String,
 }
 
-impl Found {
+impl NamespaceListing {
     fn enter(&mut self, api_version: &str, kind: &str, items: &[Value]) {
         self.kinds.insert((group(api_version), kind.to_owned()));
         self.objects.extend(items.iter().map(|item| object(kind, item)));
@@ -63,19 +67,19 @@ impl Found {
 
     /// Returns the objects that stay: leaves out those that are being deleted, and those that the garbage collector
     /// removes because their owners are gone.
-    fn contents(&self) -> Contents {
+    fn contents(&self) -> NamespaceContents {
         let mut here: BTreeSet<&str> =
             self.objects.iter().filter(|one| !one.ends).map(|one| one.uid.as_str()).collect();
         loop {
-            let stays = |one: &&Object| here.contains(one.uid.as_str()) && !self.is_garbage(one, &here);
+            let stays = |one: &&NamespaceObject| here.contains(one.uid.as_str()) && !self.is_garbage(one, &here);
             let left: BTreeSet<&str> = self.objects.iter().filter(stays).map(|one| one.uid.as_str()).collect();
             if left == here {
                 break;
             }
             here = left;
         }
-        let mut contents = Contents::default();
-        let kept = |one: &&Object| here.contains(one.uid.as_str()) && !one.deleting && !one.usual;
+        let mut contents = NamespaceContents::default();
+        let kept = |one: &&NamespaceObject| here.contains(one.uid.as_str()) && !one.deleting && !one.usual;
         for one in self.objects.iter().filter(kept) {
             // The same object may be served by several groups.
             if !contents.first.contains(&one.told) {
@@ -88,19 +92,20 @@ impl Found {
     }
 
     /// Reports whether an object has owners and none of them exists. An owner of a kind that was not listed may exist.
-    fn is_garbage(&self, object: &Object, here: &BTreeSet<&str>) -> bool {
-        let gone = |owner: &Owner| self.kinds.contains(&owner.kind) && !here.contains(owner.uid.as_str());
+    fn is_garbage(&self, object: &NamespaceObject, here: &BTreeSet<&str>) -> bool {
+        let gone =
+            |owner: &NamespaceObjectOwner| self.kinds.contains(&owner.kind) && !here.contains(owner.uid.as_str());
         !object.owners.is_empty() && object.owners.iter().all(gone)
     }
 }
 
-fn object(kind: &str, item: &Value) -> Object {
+fn object(kind: &str, item: &Value) -> NamespaceObject {
     let text = |pointer: &str| item.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let name = text("/metadata/name");
     let finalizers = item.pointer("/metadata/finalizers").and_then(Value::as_array).into_iter().flatten();
     let deleting = !text("/metadata/deletionTimestamp").is_empty();
     let owners = item.pointer("/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten();
-    Object {
+    NamespaceObject {
         uid: text("/metadata/uid").to_owned(),
         told: format!("{kind} {name}"),
         usual: is_usual(kind, name),
@@ -110,9 +115,9 @@ fn object(kind: &str, item: &Value) -> Object {
     }
 }
 
-fn owner(reference: &Value) -> Owner {
+fn owner(reference: &Value) -> NamespaceObjectOwner {
     let text = |key: &str| reference[key].as_str().unwrap_or_default().to_owned();
-    Owner { kind: (group(&text("apiVersion")), text("kind")), uid: text("uid") }
+    NamespaceObjectOwner { kind: (group(&text("apiVersion")), text("kind")), uid: text("uid") }
 }
 
 /// Returns the group of an API version: `apps` for `apps/v1`, empty for `v1`.
@@ -151,7 +156,7 @@ mod tests {
     }
 
     fn told(kinds: &[(&str, &[Value])]) -> String {
-        let mut found = Found::default();
+        let mut found = NamespaceListing::default();
         kinds.iter().for_each(|(kind, items)| {
             let version = if *kind == "Pod" || *kind == "ConfigMap" { "v1" } else { "apps/v1" };
             found.enter(version, kind, items);
@@ -188,7 +193,7 @@ mod tests {
     #[test]
     fn what_every_namespace_has_does_not_count_and_more_than_a_handful_is_cut() {
         let maps: Vec<Value> = ["kube-root-ca.crt", "a", "b", "c", "d", "e", "f"].iter().map(|n| one(n, &[])).collect();
-        let mut found = Found::default();
+        let mut found = NamespaceListing::default();
         found.enter("v1", "ConfigMap", &maps);
         let contents = found.contents();
         assert_eq!((contents.first.len(), contents.more), (5, true));

@@ -1,24 +1,24 @@
 //! Custom kinds: a kind is ready once objects of it can be written, a moment after the server reports its definition as
 //! established.
 
-use super::Cluster;
-use super::api::{Refusal, Served};
+use super::ClusterApi;
+use super::api::{ApiKindCache, ApiRequestError};
 use super::clean::is_true;
 use crate::model::Value;
 
 /// The condition of a definition that the server accepted.
 pub(super) const ESTABLISHED: &str = "Established";
 
-impl Cluster {
+impl ClusterApi {
     /// Reports whether objects of the kind in `definition` can be written, in every version that it declares as served.
-    pub(super) async fn serves(&self, definition: &Value) -> Result<bool, Refusal> {
+    pub(super) async fn serves(&self, definition: &Value) -> Result<bool, ApiRequestError> {
         if !is_true(definition, ESTABLISHED) {
             return Ok(false);
         }
         let text = |value: &Value, pointer: &str| value.pointer(pointer)?.as_str().map(str::to_owned);
         let (group, kind) = (text(definition, "/spec/group"), text(definition, "/spec/names/kind"));
         // Discovered anew each time: the kind may have appeared since.
-        let served = Served::default();
+        let served = ApiKindCache::default();
         let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
         for version in versions.into_iter().flatten().filter(|version| version["served"] == true) {
             let version =

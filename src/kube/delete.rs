@@ -1,13 +1,13 @@
 //! Deletes an object by its uid, waits until it is gone, and reports what blocks the deletion.
 
-use super::api::{Refusal, Served};
+use super::api::{ApiKindCache, ApiRequestError};
 use super::call::PAUSE;
-use super::{Cluster, KubeError, Writer};
+use super::{ClusterApi, ClusterWriter, KubeError};
 use crate::model::Value;
 use crate::probe::ObjectId;
 
-impl Writer {
-    pub(super) async fn delete(&self, id: &ObjectId, uid: &str, served: &Served) -> Result<(), Refusal> {
+impl ClusterWriter {
+    pub(super) async fn delete(&self, id: &ObjectId, uid: &str, served: &ApiKindCache) -> Result<(), ApiRequestError> {
         let cluster = &self.looker.cluster;
         // Objects of a removed kind are gone.
         let Some(place) = cluster.place(id, served).await? else { return Ok(()) };
@@ -38,9 +38,9 @@ impl Writer {
     }
 }
 
-impl Cluster {
-    async fn keeper(&self, id: &ObjectId) -> Result<Option<String>, Refusal> {
-        let Some(place) = self.place(id, &Served::default()).await? else { return Ok(None) };
+impl ClusterApi {
+    async fn keeper(&self, id: &ObjectId) -> Result<Option<String>, ApiRequestError> {
+        let Some(place) = self.place(id, &ApiKindCache::default()).await? else { return Ok(None) };
         Ok(self.get(&place, id).await?.as_ref().and_then(keeper))
     }
 }

@@ -1,7 +1,7 @@
 //! Evictions: pods leave a node as their PodDisruptionBudgets allow.
 
-use super::pod::{Budget, Pod};
-use super::{Cluster, KubeError};
+use super::pod::{Pod, PodBudget};
+use super::{ClusterApi, KubeError};
 use crate::model::Value;
 use ::kube::Api;
 use ::kube::api::{ApiResource, DynamicObject, PostParams};
@@ -12,11 +12,11 @@ use serde_json::json;
 
 /// The version of the policy API that the server uses for evictions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy(String);
+pub struct EvictionApiVersion(String);
 
 /// The outcome of an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Evicted {
+pub enum EvictionOutcome {
     /// The pod is terminating.
     Taken,
     /// The pod does not exist any more.
@@ -25,7 +25,7 @@ pub enum Evicted {
     NotNow(String),
 }
 
-impl Policy {
+impl EvictionApiVersion {
     const FIRST: &str = "v1beta1";
 
     /// Returns `policy/v1`.
@@ -34,17 +34,17 @@ impl Policy {
     }
 }
 
-impl Cluster {
+impl ClusterApi {
     /// Queries the version of the policy API for evictions: `policy/v1`, or `policy/v1beta1` before Kubernetes 1.22.
     ///
     /// # Errors
     /// The API does not answer in time, refuses the request, or does not support evictions.
-    pub async fn evictions(&self) -> Result<Policy, KubeError> {
+    pub async fn evictions(&self) -> Result<EvictionApiVersion, KubeError> {
         let core = self.ask(self.client.list_core_api_resources("v1")).await?;
         let found = core.resources.into_iter().find(|resource| resource.name == "pods/eviction");
         let version = found.and_then(|resource| resource.version).filter(|version| !version.is_empty());
         let known = version.ok_or_else(|| KubeError::new(format!("`{}` does not support evictions", self.server())))?;
-        Ok(Policy(known))
+        Ok(EvictionApiVersion(known))
     }
 
     /// Lists the pods of a node.
@@ -62,7 +62,12 @@ impl Cluster {
     ///
     /// # Errors
     /// The API does not answer in time, or refuses permanently.
-    pub async fn evict(&self, policy: &Policy, pod: &Pod, grace: Option<u64>) -> Result<Evicted, KubeError> {
+    pub async fn evict(
+        &self,
+        policy: &EvictionApiVersion,
+        pod: &Pod,
+        grace: Option<u64>,
+    ) -> Result<EvictionOutcome, KubeError> {
         let mut options = json!({ "preconditions": { "uid": pod.uid } });
         if let Some(grace) = grace {
             options["gracePeriodSeconds"] = grace.into();
@@ -76,10 +81,10 @@ impl Cluster {
         let api: Api<v1::Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         let params = PostParams::default();
         match self.answer(api.create_subresource::<_, Value>("eviction", &pod.name, &params, &eviction)).await? {
-            Ok(_) => Ok(Evicted::Taken),
+            Ok(_) => Ok(EvictionOutcome::Taken),
             // The API answers 409 if the name belongs to another pod by now.
-            Err(no) if no.code == 404 || no.code == 409 => Ok(Evicted::Gone),
-            Err(no) if no.code == 429 || is_ending_namespace(&no) => Ok(Evicted::NotNow(said(&no))),
+            Err(no) if no.code == 404 || no.code == 409 => Ok(EvictionOutcome::Gone),
+            Err(no) if no.code == 429 || is_ending_namespace(&no) => Ok(EvictionOutcome::NotNow(said(&no))),
             Err(no) => {
                 let error = self.refused(no);
                 Err(KubeError { message: format!("pod {}: {}", pod.whole_name(), error.message), ..error })
@@ -91,7 +96,7 @@ impl Cluster {
     ///
     /// # Errors
     /// The API does not answer in time, or refuses the request.
-    pub async fn budgets_of(&self, policy: &Policy, pod: &Pod) -> Result<Vec<Budget>, KubeError> {
+    pub async fn budgets_of(&self, policy: &EvictionApiVersion, pod: &Pod) -> Result<Vec<PodBudget>, KubeError> {
         let kind = ApiResource {
             group: "policy".to_owned(),
             version: policy.0.clone(),
@@ -100,11 +105,11 @@ impl Cluster {
             plural: "poddisruptionbudgets".to_owned(),
         };
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &pod.namespace, &kind);
-        let found = ask_all(self, &api).await?.into_iter().map(|object| Budget {
+        let found = ask_all(self, &api).await?.into_iter().map(|object| PodBudget {
             name: object.metadata.name.unwrap_or_default(),
             allowed: object.data["status"]["disruptionsAllowed"].as_i64().unwrap_or_default(),
             selector: object.data["spec"]["selector"].clone(),
-            empty_is_all: policy.0 != Policy::FIRST,
+            empty_is_all: policy.0 != EvictionApiVersion::FIRST,
         });
         Ok(found.filter(|budget| budget.covers(&pod.labels)).collect())
     }
@@ -125,6 +130,6 @@ fn said(no: &Status) -> String {
 }
 
 /// Lists without paging: a namespace has few budgets.
-async fn ask_all(cluster: &Cluster, api: &Api<DynamicObject>) -> Result<Vec<DynamicObject>, KubeError> {
+async fn ask_all(cluster: &ClusterApi, api: &Api<DynamicObject>) -> Result<Vec<DynamicObject>, KubeError> {
     Ok(cluster.ask(api.list(&Default::default())).await?.items)
 }

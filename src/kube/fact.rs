@@ -1,23 +1,23 @@
 //! Reads cluster facts from the API: one request each, without unused fields.
 
-use super::Cluster;
-use super::api::{Place, Refusal};
+use super::ClusterApi;
+use super::api::{ApiCollection, ApiRequestError};
 use crate::model::Value;
 use serde_json::json;
 
-impl Cluster {
+impl ClusterApi {
     /// Reads the data of a fact.
-    pub(super) async fn fact(&self, name: &str) -> Result<Value, Refusal> {
+    pub(super) async fn fact(&self, name: &str) -> Result<Value, ApiRequestError> {
         match name {
             "kubernetes_version" => {
                 let version = self.put(self.client().apiserver_version()).await?;
                 Ok(json!({ "gitVersion": version.git_version, "major": version.major, "minor": version.minor }))
             }
             "nodes" => {
-                let nodes = self.every(&Place::new("v1", "nodes", false), None, None, None).await?;
+                let nodes = self.every(&ApiCollection::new("v1", "nodes", false), None, None, None).await?;
                 Ok(nodes.iter().map(node).collect())
             }
-            _ => Err(Refusal::Said {
+            _ => Err(ApiRequestError::Said {
                 code: 400,
                 message: "is not a fact that forge knows".to_owned(),
                 causes: Vec::new(),

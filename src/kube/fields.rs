@@ -1,7 +1,7 @@
 //! Field ownership of an object, read from its `managedFields`.
 
 use crate::model::Value;
-use crate::probe::{Added, FieldManager};
+use crate::probe::{AddedField, FieldManager};
 use std::collections::BTreeSet;
 
 /// Programs with which people change objects. Other programs set fields as part of their function.
@@ -18,7 +18,7 @@ const BESIDE: [&str; 5] = [
 
 /// One step of a path in an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+enum OwnedPathStep {
     Field(String),
     /// An item of a list, identified by some of its fields: JSON text.
     Item(String),
@@ -27,18 +27,18 @@ enum Part {
     At(usize),
 }
 
-type Path = Vec<Part>;
+type OwnedFieldPath = Vec<OwnedPathStep>;
 
 /// The fields that one manager set.
-struct Owner {
+struct OwnedFields {
     manager: String,
     time: String,
-    fields: BTreeSet<Path>,
+    fields: BTreeSet<OwnedFieldPath>,
 }
 
 /// Returns the managers with their fields, without those of the status.
 pub(super) fn managers(object: &Value) -> Vec<FieldManager> {
-    let told = |owner: Owner| FieldManager {
+    let told = |owner: OwnedFields| FieldManager {
         fields: leaves(&owner.fields).map(shown).collect(),
         manager: owner.manager,
         time: owner.time,
@@ -48,13 +48,13 @@ pub(super) fn managers(object: &Value) -> Vec<FieldManager> {
 
 /// Returns the fields that were added manually, each with everything below it, if no other manager owns them and `own`
 /// would not own them after an apply.
-pub(super) fn added(object: &Value, applied: &Value, own: &str) -> Vec<Added> {
-    let (hands, others): (Vec<Owner>, Vec<Owner>) =
+pub(super) fn added(object: &Value, applied: &Value, own: &str) -> Vec<AddedField> {
+    let (hands, others): (Vec<OwnedFields>, Vec<OwnedFields>) =
         owners(object).into_iter().partition(|owner| is_hand(&owner.manager));
-    let wanted: Vec<Owner> = owners(applied).into_iter().filter(|owner| owner.manager == own).collect();
-    let kept: BTreeSet<&Path> = others.iter().chain(&wanted).flat_map(|owner| &owner.fields).collect();
-    let free = |path: &&Path| !kept.iter().any(|kept| kept.starts_with(path)) && !is_beside(path);
-    let mut found: Vec<(&Owner, &Path)> = Vec::new();
+    let wanted: Vec<OwnedFields> = owners(applied).into_iter().filter(|owner| owner.manager == own).collect();
+    let kept: BTreeSet<&OwnedFieldPath> = others.iter().chain(&wanted).flat_map(|owner| &owner.fields).collect();
+    let free = |path: &&OwnedFieldPath| !kept.iter().any(|kept| kept.starts_with(path)) && !is_beside(path);
+    let mut found: Vec<(&OwnedFields, &OwnedFieldPath)> = Vec::new();
     for (owner, path) in hands.iter().flat_map(|owner| owner.fields.iter().filter(free).map(move |path| (owner, path)))
     {
         // The set is sorted: a field comes before the fields in it.
@@ -66,7 +66,7 @@ pub(super) fn added(object: &Value, applied: &Value, own: &str) -> Vec<Added> {
         .into_iter()
         .filter_map(|(owner, path)| {
             let pointer = pointer(object, path)?;
-            Some(Added { field: shown(path), pointer, manager: owner.manager.clone(), time: owner.time.clone() })
+            Some(AddedField { field: shown(path), pointer, manager: owner.manager.clone(), time: owner.time.clone() })
         })
         .collect()
 }
@@ -76,7 +76,7 @@ pub(super) fn is_hand(manager: &str) -> bool {
     manager != "kubectl-rollout" && BY_HAND.iter().any(|program| manager.starts_with(program))
 }
 
-fn is_beside(path: &Path) -> bool {
+fn is_beside(path: &OwnedFieldPath) -> bool {
     let text = shown(path);
     BESIDE.iter().any(|beside| text.starts_with(beside))
 }
@@ -86,21 +86,21 @@ pub(super) fn time_of(managers: &[FieldManager], manager: &str) -> String {
     managers.iter().filter(|known| known.manager == manager).map(|known| known.time.clone()).max().unwrap_or_default()
 }
 
-fn owners(object: &Value) -> Vec<Owner> {
+fn owners(object: &Value) -> Vec<OwnedFields> {
     let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
     let text = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let of_status = |entry: &&Value| text(entry, "subresource") == "status";
     let one = |entry: &Value| {
         let mut fields = BTreeSet::new();
         walk(entry.get("fieldsV1").unwrap_or(&Value::Null), &mut Vec::new(), &mut fields);
-        fields.retain(|path| path.first() != Some(&Part::Field("status".to_owned())));
-        Owner { manager: text(entry, "manager"), time: text(entry, "time"), fields }
+        fields.retain(|path| path.first() != Some(&OwnedPathStep::Field("status".to_owned())));
+        OwnedFields { manager: text(entry, "manager"), time: text(entry, "time"), fields }
     };
     entries.into_iter().flatten().filter(|entry| !of_status(entry)).map(one).collect()
 }
 
 /// Collects the fields that were set: those without children, and those marked with a dot.
-fn walk(node: &Value, at: &mut Path, into: &mut BTreeSet<Path>) {
+fn walk(node: &Value, at: &mut OwnedFieldPath, into: &mut BTreeSet<OwnedFieldPath>) {
     let Value::Object(map) = node else { return };
     if !at.is_empty() && (map.is_empty() || map.contains_key(".")) {
         into.insert(at.clone());
@@ -113,32 +113,32 @@ fn walk(node: &Value, at: &mut Path, into: &mut BTreeSet<Path>) {
     }
 }
 
-fn part(key: &str) -> Option<Part> {
+fn part(key: &str) -> Option<OwnedPathStep> {
     let (kind, rest) = key.split_once(':')?;
     Some(match kind {
-        "f" => Part::Field(rest.to_owned()),
-        "k" => Part::Item(rest.to_owned()),
-        "v" => Part::Is(rest.to_owned()),
-        "i" => Part::At(rest.parse().ok()?),
+        "f" => OwnedPathStep::Field(rest.to_owned()),
+        "k" => OwnedPathStep::Item(rest.to_owned()),
+        "v" => OwnedPathStep::Is(rest.to_owned()),
+        "i" => OwnedPathStep::At(rest.parse().ok()?),
         _ => return None,
     })
 }
 
 /// Returns the fields that contain no other field of the set.
-fn leaves(fields: &BTreeSet<Path>) -> impl Iterator<Item = &Path> {
+fn leaves(fields: &BTreeSet<OwnedFieldPath>) -> impl Iterator<Item = &OwnedFieldPath> {
     fields.iter().filter(|path| !fields.iter().any(|other| other.len() > path.len() && other.starts_with(path)))
 }
 
 /// Formats a path for people: `.spec.containers[name=main].image`.
-fn shown(path: &Path) -> String {
+fn shown(path: &OwnedFieldPath) -> String {
     let mut text = String::new();
     for part in path {
         match part {
-            Part::Field(name) if plain(name) => text.push_str(&format!(".{name}")),
-            Part::Field(name) => text.push_str(&format!("[{name}]")),
-            Part::Item(keys) => text.push_str(&format!("[{}]", item(keys))),
-            Part::Is(value) => text.push_str(&format!("[={}]", value.trim_matches('"'))),
-            Part::At(at) => text.push_str(&format!("[{at}]")),
+            OwnedPathStep::Field(name) if plain(name) => text.push_str(&format!(".{name}")),
+            OwnedPathStep::Field(name) => text.push_str(&format!("[{name}]")),
+            OwnedPathStep::Item(keys) => text.push_str(&format!("[{}]", item(keys))),
+            OwnedPathStep::Is(value) => text.push_str(&format!("[={}]", value.trim_matches('"'))),
+            OwnedPathStep::At(at) => text.push_str(&format!("[{at}]")),
         }
     }
     text
@@ -158,17 +158,17 @@ fn item(keys: &str) -> String {
 }
 
 /// Returns the JSON pointer of a field in the object; `None` if the field does not exist.
-fn pointer(object: &Value, path: &Path) -> Option<String> {
+fn pointer(object: &Value, path: &OwnedFieldPath) -> Option<String> {
     let (mut at, mut pointer) = (object, String::new());
     for part in path {
         let step = match part {
-            Part::Field(name) => name.replace('~', "~0").replace('/', "~1"),
-            Part::At(index) => index.to_string(),
-            Part::Is(value) => {
+            OwnedPathStep::Field(name) => name.replace('~', "~0").replace('/', "~1"),
+            OwnedPathStep::At(index) => index.to_string(),
+            OwnedPathStep::Is(value) => {
                 let value: Value = serde_json::from_str(value).ok()?;
                 position(at, |item| *item == value)?.to_string()
             }
-            Part::Item(keys) => {
+            OwnedPathStep::Item(keys) => {
                 let keys: Value = serde_json::from_str(keys).ok()?;
                 let fits = |item: &Value| {
                     keys.as_object().is_some_and(|keys| keys.iter().all(|(key, value)| item.get(key) == Some(value)))

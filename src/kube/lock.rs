@@ -2,12 +2,12 @@
 //!
 //! Only the API's own clock decides whether a lease is stale: the clocks of the machines that run forge may differ.
 
-use super::api::{Place, Refusal};
+use super::api::{ApiCollection, ApiRequestError};
 use super::records::{name_of, namespace};
-use super::{KubeError, Onlooker};
-use crate::model::{Untrusted, Value};
+use super::{ClusterReader, KubeError};
+use crate::model::{UntrustedText, Value};
 use crate::probe::ObjectId;
-use crate::transport::Owner;
+use crate::transport::LockOwner;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,9 +21,9 @@ const RENEWED: Duration = Duration::from_secs(8);
 const OWNER: &str = "forge/owner";
 
 /// Changes a cluster while it holds the lock.
-pub struct Writer {
-    pub(super) looker: Onlooker,
-    lease: Lease,
+pub struct ClusterWriter {
+    pub(super) looker: ClusterReader,
+    lease: ClusterLease,
     lost: Arc<AtomicBool>,
     renewal: tokio::task::JoinHandle<()>,
     moved: Vec<String>,
@@ -31,34 +31,38 @@ pub struct Writer {
 
 /// Why the lock was not acquired.
 #[derive(Clone, Debug)]
-pub enum LockRefused {
+pub enum ClusterLockError {
     /// Another run holds it: its self-description.
-    Held(Untrusted),
+    Held(UntrustedText),
     Failed(KubeError),
 }
 
 /// The lease of one cluster, and the holder to write into it.
 #[derive(Clone)]
-struct Lease {
-    place: Place,
+struct ClusterLease {
+    place: ApiCollection,
     id: ObjectId,
     holder: String,
     owner: String,
     clock: fn() -> jiff::Timestamp,
 }
 
-impl Onlooker {
+impl ClusterReader {
     /// Acquires the cluster's lock. `clock` supplies the times shown to people.
     ///
     /// # Errors
     /// Another run holds it, or the API refuses the request.
-    pub async fn lock(&self, owner: &Owner, clock: fn() -> jiff::Timestamp) -> Result<Writer, LockRefused> {
+    pub async fn lock(
+        &self,
+        owner: &LockOwner,
+        clock: fn() -> jiff::Timestamp,
+    ) -> Result<ClusterWriter, ClusterLockError> {
         let server = self.cluster.server().to_owned();
-        let failed = |refusal: Refusal| LockRefused::Failed(refusal.error(&server));
+        let failed = |refusal: ApiRequestError| ClusterLockError::Failed(refusal.error(&server));
         namespace(&self.cluster).await.map_err(failed)?;
         let name = name_of("lock", &self.name);
-        let lease = Lease {
-            place: Place::new("coordination.k8s.io/v1", "leases", true),
+        let lease = ClusterLease {
+            place: ApiCollection::new("coordination.k8s.io/v1", "leases", true),
             id: ObjectId {
                 api_version: "coordination.k8s.io/v1".to_owned(),
                 kind: "Lease".to_owned(),
@@ -70,10 +74,10 @@ impl Onlooker {
             clock,
         };
         if let Some(other) = lease.take(self).await.map_err(failed)? {
-            return Err(LockRefused::Held(other));
+            return Err(ClusterLockError::Held(other));
         }
         match self.take_over_former(&lease).await {
-            Ok(moved) => Ok(Writer::new(self.clone(), lease, moved)),
+            Ok(moved) => Ok(ClusterWriter::new(self.clone(), lease, moved)),
             Err(refused) => {
                 lease.release(self).await;
                 Err(refused)
@@ -83,18 +87,18 @@ impl Onlooker {
 
     /// Moves records from the former namespace, unless a run that uses another namespace works on the cluster. The
     /// caller holds `lease`.
-    async fn take_over_former(&self, lease: &Lease) -> Result<Vec<String>, LockRefused> {
-        let failed = |refusal: Refusal| LockRefused::Failed(refusal.error(self.cluster.server()));
+    async fn take_over_former(&self, lease: &ClusterLease) -> Result<Vec<String>, ClusterLockError> {
+        let failed = |refusal: ApiRequestError| ClusterLockError::Failed(refusal.error(self.cluster.server()));
         if let Some(other) = lease.holder_elsewhere(self).await.map_err(failed)? {
-            return Err(LockRefused::Held(other));
+            return Err(ClusterLockError::Held(other));
         }
         self.cluster.move_former(&self.name).await.map_err(failed)
     }
 }
 
-impl Lease {
+impl ClusterLease {
     /// Takes the lease. Returns the other holder if that fails.
-    async fn take(&self, looker: &Onlooker) -> Result<Option<Untrusted>, Refusal> {
+    async fn take(&self, looker: &ClusterReader) -> Result<Option<UntrustedText>, ApiRequestError> {
         let cluster = &looker.cluster;
         for _ in 0..3 {
             let there = cluster.get(&self.place, &self.id).await?;
@@ -117,7 +121,7 @@ impl Lease {
     }
 
     /// Returns the holder of the lease in another namespace: a run of an earlier version, or with another setting.
-    async fn holder_elsewhere(&self, looker: &Onlooker) -> Result<Option<Untrusted>, Refusal> {
+    async fn holder_elsewhere(&self, looker: &ClusterReader) -> Result<Option<UntrustedText>, ApiRequestError> {
         for namespace in looker.cluster.other_lock_namespaces() {
             let id = ObjectId { namespace: Some(namespace.to_owned()), ..self.id.clone() };
             let there = match looker.cluster.get(&self.place, &id).await {
@@ -134,15 +138,19 @@ impl Lease {
         Ok(None)
     }
 
-    async fn held_by(&self, looker: &Onlooker, there: Option<&Value>) -> Result<Option<Untrusted>, Refusal> {
+    async fn held_by(
+        &self,
+        looker: &ClusterReader,
+        there: Option<&Value>,
+    ) -> Result<Option<UntrustedText>, ApiRequestError> {
         let Some(there) = there else { return Ok(None) };
         let holder = there.pointer("/spec/holderIdentity").and_then(Value::as_str).unwrap_or_default();
         if holder.is_empty() || holder == self.holder {
             return Ok(None);
         }
-        let told = Untrusted::from(there["metadata"]["annotations"][OWNER].as_str().unwrap_or(holder));
+        let told = UntrustedText::from(there["metadata"]["annotations"][OWNER].as_str().unwrap_or(holder));
         // A run of this machine that ended without reaching the API will not renew its lease.
-        if Owner::ended_process(&told).is_some() {
+        if LockOwner::ended_process(&told).is_some() {
             return Ok(None);
         }
         let lasts =
@@ -172,7 +180,7 @@ impl Lease {
     }
 
     /// Renews the lease. Returns false if another run holds it.
-    async fn renew(&self, looker: &Onlooker) -> Result<bool, Refusal> {
+    async fn renew(&self, looker: &ClusterReader) -> Result<bool, ApiRequestError> {
         let there = looker.cluster.get(&self.place, &self.id).await?;
         let ours = there.as_ref().is_some_and(|there| there["spec"]["holderIdentity"] == *self.holder);
         if ours {
@@ -182,7 +190,7 @@ impl Lease {
     }
 
     /// Releases the lease if this run still holds it.
-    async fn release(&self, looker: &Onlooker) {
+    async fn release(&self, looker: &ClusterReader) {
         let Ok(Some(mut there)) = looker.cluster.get(&self.place, &self.id).await else { return };
         if there["spec"]["holderIdentity"] == *self.holder {
             there["spec"]["holderIdentity"] = Value::from("");
@@ -192,9 +200,9 @@ impl Lease {
     }
 }
 
-impl Onlooker {
+impl ClusterReader {
     /// Returns the time of the API: the API sets timestamps even in dry runs.
-    async fn now(&self) -> Result<Option<jiff::Timestamp>, Refusal> {
+    async fn now(&self) -> Result<Option<jiff::Timestamp>, ApiRequestError> {
         let (place, id) = self.cluster.own_object("ConfigMap", "forge-clock");
         let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "generateName": "forge-clock-", "namespace": id.namespace } });
         let made = self.cluster.create(&place, &id, &object, true).await?;
@@ -208,8 +216,8 @@ fn written(object: &Value) -> Option<jiff::Timestamp> {
     entries.iter().filter_map(|entry| entry["time"].as_str()?.parse().ok()).max()
 }
 
-impl Writer {
-    fn new(looker: Onlooker, lease: Lease, moved: Vec<String>) -> Self {
+impl ClusterWriter {
+    fn new(looker: ClusterReader, lease: ClusterLease, moved: Vec<String>) -> Self {
         let lost = Arc::new(AtomicBool::new(false));
         let renewal = tokio::spawn(renewed(looker.clone(), lease.clone(), lost.clone()));
         Self { looker, lease, lost, renewal, moved }
@@ -221,7 +229,7 @@ impl Writer {
     }
 
     /// Returns the read-only access to the same cluster.
-    pub fn looker(&self) -> &Onlooker {
+    pub fn looker(&self) -> &ClusterReader {
         &self.looker
     }
 
@@ -245,7 +253,7 @@ impl Writer {
     }
 
     /// Releases the lock.
-    pub async fn unlock(self) -> Onlooker {
+    pub async fn unlock(self) -> ClusterReader {
         self.renewal.abort();
         self.lease.release(&self.looker).await;
         self.looker
@@ -253,7 +261,7 @@ impl Writer {
 }
 
 /// Renews a lease until another run holds it.
-async fn renewed(looker: Onlooker, lease: Lease, lost: Arc<AtomicBool>) {
+async fn renewed(looker: ClusterReader, lease: ClusterLease, lost: Arc<AtomicBool>) {
     let mut last = Instant::now();
     loop {
         tokio::time::sleep(RENEWED).await;
@@ -274,8 +282,8 @@ mod tests {
     use crate::kube::tests::{api, json_reply, no};
     use crate::transport::ProcessMark;
 
-    fn owner(run: &str) -> Owner {
-        Owner {
+    fn owner(run: &str) -> LockOwner {
+        LockOwner {
             run: run.into(),
             user: "me".into(),
             controller: "c1".into(),
@@ -288,7 +296,7 @@ mod tests {
 
     /// Acquires the lock while the namespace `forge-system` of earlier versions has a lease with these annotations,
     /// renewed a second ago. Returns the result, and the requests that change something.
-    async fn lock_with_former_lease(annotations: Value) -> (Result<Writer, LockRefused>, Vec<String>) {
+    async fn lock_with_former_lease(annotations: Value) -> (Result<ClusterWriter, ClusterLockError>, Vec<String>) {
         let lease = |annotations: &Value, holder: &str| {
             json!({
                 "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -316,7 +324,7 @@ mod tests {
             _ => json_reply(200, &json!({ "metadata": {} })),
         })
         .await;
-        let locked = Onlooker::new(cluster, "lab").lock(&owner("r2"), || jiff::Timestamp::UNIX_EPOCH).await;
+        let locked = ClusterReader::new(cluster, "lab").lock(&owner("r2"), || jiff::Timestamp::UNIX_EPOCH).await;
         let changing = server.asked().into_iter().filter(|asked| asked.method == "PUT");
         (locked, changing.map(|asked| format!("{} {}", asked.path.split('?').next().unwrap(), asked.body)).collect())
     }
@@ -324,7 +332,7 @@ mod tests {
     #[tokio::test]
     async fn a_run_of_an_earlier_version_excludes_this_one_until_it_ends() {
         let (locked, puts) = lock_with_former_lease(json!({ OWNER: owner("r1").text() })).await;
-        let Err(LockRefused::Held(held_by)) = locked else { panic!("acquired while an earlier version works") };
+        let Err(ClusterLockError::Held(held_by)) = locked else { panic!("acquired while an earlier version works") };
         assert_eq!(held_by.raw(), owner("r1").text());
         // The lease that was taken first is released.
         assert_eq!(puts.len(), 1, "{puts:?}");
@@ -336,8 +344,8 @@ mod tests {
     }
 
     /// Acquires a lock that `holder` renewed a second ago.
-    async fn lock_held_by(holder: &Owner) -> Result<Writer, LockRefused> {
-        let owner = Owner { run: "r2".into(), process: None, ..holder.clone() };
+    async fn lock_held_by(holder: &LockOwner) -> Result<ClusterWriter, ClusterLockError> {
+        let owner = LockOwner { run: "r2".into(), process: None, ..holder.clone() };
         let text = holder.text();
         let (cluster, _server) = api(move |request| match (request.method.as_str(), &request.path) {
             ("GET", path) if path.contains("/leases/") => json_reply(
@@ -361,18 +369,18 @@ mod tests {
             _ => no(409, "the object has been modified", json!({})),
         })
         .await;
-        Onlooker::new(cluster, "lab").lock(&owner, || jiff::Timestamp::UNIX_EPOCH).await
+        ClusterReader::new(cluster, "lab").lock(&owner, || jiff::Timestamp::UNIX_EPOCH).await
     }
 
     #[tokio::test]
     async fn a_lease_of_a_run_that_ended_on_this_machine_is_taken_over() {
         let own = ProcessMark::own().unwrap();
         let ended = ProcessMark::parse(&format!("{} 1", own.to_string().rsplit_once(' ').unwrap().0));
-        let holder = Owner { process: ended, ..owner("r1") };
+        let holder = LockOwner { process: ended, ..owner("r1") };
         assert!(lock_held_by(&holder).await.is_ok());
         for process in [None, Some(own)] {
-            let holder = Owner { process, ..holder.clone() };
-            let Err(LockRefused::Held(told)) = lock_held_by(&holder).await else { panic!("acquired a held lock") };
+            let holder = LockOwner { process, ..holder.clone() };
+            let Err(ClusterLockError::Held(told)) = lock_held_by(&holder).await else { panic!("acquired a held lock") };
             assert_eq!(told.raw(), holder.text());
         }
     }

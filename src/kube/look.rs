@@ -1,11 +1,14 @@
 //! Read-only access to a cluster: live objects, and the results of dry runs.
 
-use super::api::{MANAGER, Place, Refusal, Served};
+use super::api::{ApiCollection, ApiKindCache, ApiRequestError, MANAGER};
 use super::clean::{clean, revealed, withheld};
 use super::fields::{added, managers, time_of, without};
-use super::{Cluster, KubeError, records};
+use super::{ClusterApi, KubeError, records};
 use crate::model::{SecretStore, Value};
-use crate::probe::{Account, Added, Condition, Dry, Held, ObjectId, ObjectInfo, ObjectState, Probe, Reading, Unknown};
+use crate::probe::{
+    AddedField, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState, Probe,
+    ProbeReading, ScriptAccount, UnansweredReason,
+};
 use futures_util::StreamExt;
 use std::collections::BTreeSet;
 
@@ -17,18 +20,18 @@ const BESIDE: usize = 8;
 /// Architecture Invariant: it has no methods that change the cluster. Predicted changes come from dry runs, which the
 /// API does not store.
 #[derive(Clone)]
-pub struct Onlooker {
-    pub(super) cluster: Cluster,
+pub struct ClusterReader {
+    pub(super) cluster: ClusterApi,
     /// The inventory's name of the cluster; its records are named after it.
     pub(super) name: String,
 }
 
 /// A probe with its result.
-pub type Answered = (Probe, Result<Reading, Unknown>);
+pub type AnsweredProbe = (Probe, Result<ProbeReading, UnansweredReason>);
 
-impl Onlooker {
+impl ClusterReader {
     /// Creates it; `name` is the inventory's name of the cluster.
-    pub fn new(cluster: Cluster, name: &str) -> Self {
+    pub fn new(cluster: ClusterApi, name: &str) -> Self {
         Self { cluster, name: name.to_owned() }
     }
 
@@ -41,8 +44,12 @@ impl Onlooker {
     ///
     /// # Errors
     /// The API does not answer, or rejects the credentials.
-    pub async fn observe(&self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<Vec<Answered>, KubeError> {
-        let served = Served::default();
+    pub async fn observe(
+        &self,
+        probes: &BTreeSet<Probe>,
+        secrets: &SecretStore,
+    ) -> Result<Vec<AnsweredProbe>, KubeError> {
+        let served = ApiKindCache::default();
         self.cluster.forget().await;
         let one = |probe: Probe| {
             let served = &served;
@@ -57,33 +64,43 @@ impl Onlooker {
 
     /// # Errors
     /// No further request can succeed.
-    fn told(&self, answer: Result<Reading, Refusal>) -> Result<Result<Reading, Unknown>, KubeError> {
+    fn told(
+        &self,
+        answer: Result<ProbeReading, ApiRequestError>,
+    ) -> Result<Result<ProbeReading, UnansweredReason>, KubeError> {
         match answer {
             Ok(reading) => Ok(Ok(reading)),
-            Err(Refusal::Away(error)) => Err(error),
-            Err(said) => Ok(Err(Unknown::new(said.error(self.cluster.server()).message))),
+            Err(ApiRequestError::Away(error)) => Err(error),
+            Err(said) => Ok(Err(UnansweredReason::new(said.error(self.cluster.server()).message))),
         }
     }
 
-    async fn answer(&self, probe: &Probe, served: &Served, secrets: &SecretStore) -> Result<Reading, Refusal> {
+    async fn answer(
+        &self,
+        probe: &Probe,
+        served: &ApiKindCache,
+        secrets: &SecretStore,
+    ) -> Result<ProbeReading, ApiRequestError> {
         Ok(match probe {
             Probe::Object { id, want } => {
                 let want = want.as_deref().and_then(|text| serde_json::from_str(text).ok());
-                Reading::Object(self.object(id, want.as_ref(), served, secrets).await?)
+                ProbeReading::Object(self.object(id, want.as_ref(), served, secrets).await?)
             }
-            Probe::Proof { id } => Reading::Proof(self.proof(id, served).await?),
-            Probe::Objects(asked) => Reading::Objects(self.cluster.objects(asked, served, secrets).await?),
-            Probe::ClusterFact { name } => Reading::ClusterFact(self.cluster.fact(name).await?),
-            Probe::Contents { namespace } => Reading::Contents(self.cluster.contents(namespace, served).await?),
+            Probe::Proof { id } => ProbeReading::Proof(self.proof(id, served).await?),
+            Probe::Objects(asked) => ProbeReading::Objects(self.cluster.objects(asked, served, secrets).await?),
+            Probe::ClusterFact { name } => ProbeReading::ClusterFact(self.cluster.fact(name).await?),
+            Probe::Contents { namespace } => ProbeReading::Contents(self.cluster.contents(namespace, served).await?),
             Probe::Release(asked) => match self.cluster.release(asked, secrets).await {
-                Ok(state) => Reading::Release(Box::new(state)),
+                Ok(state) => ProbeReading::Release(Box::new(state)),
                 // Errors of helm or of a chart affect this probe only.
-                Err(error) => return Err(Refusal::Said { code: 0, message: error.message, causes: Vec::new() }),
+                Err(error) => {
+                    return Err(ApiRequestError::Said { code: 0, message: error.message, causes: Vec::new() });
+                }
             },
-            Probe::Records => Reading::Records(records::read(&self.cluster, &self.name).await?),
-            Probe::Account => Reading::Account(Account::Root),
+            Probe::Records => ProbeReading::Records(records::read(&self.cluster, &self.name).await?),
+            Probe::Account => ProbeReading::Account(ScriptAccount::Root),
             _ => {
-                return Err(Refusal::Said {
+                return Err(ApiRequestError::Said {
                     code: 400,
                     message: "is a probe for a host".to_owned(),
                     causes: Vec::new(),
@@ -96,9 +113,9 @@ impl Onlooker {
         &self,
         id: &ObjectId,
         want: Option<&Value>,
-        served: &Served,
+        served: &ApiKindCache,
         secrets: &SecretStore,
-    ) -> Result<ObjectState, Refusal> {
+    ) -> Result<ObjectState, ApiRequestError> {
         let Some(place) = self.cluster.place(id, served).await? else { return Ok(ObjectState::Unserved) };
         let raw = self.cluster.get(&place, id).await?;
         let mut info = raw.as_ref().map(told_of).unwrap_or_default();
@@ -106,7 +123,7 @@ impl Onlooker {
         if let Some(want) = want {
             let sent = revealed(want, secrets);
             match self.dry(&place, id, &sent, &mut info).await? {
-                Dry::Becomes(object) => {
+                ObjectDryRun::Becomes(object) => {
                     if let Some(raw) = &raw {
                         self.add_added(&place, id, raw, &object, &mut info).await?;
                     }
@@ -118,27 +135,33 @@ impl Onlooker {
         let mut live = raw.map(clean);
         withheld(&mut live, &mut becomes, want);
         info.live = live;
-        info.dry = becomes.map(Dry::Becomes).or(info.dry);
+        info.dry = becomes.map(ObjectDryRun::Becomes).or(info.dry);
         Ok(ObjectState::Known(Box::new(info)))
     }
 
     /// Runs an apply as a dry run: first without force, so that the API names conflicting managers.
-    async fn dry(&self, place: &Place, id: &ObjectId, want: &Value, info: &mut ObjectInfo) -> Result<Dry, Refusal> {
+    async fn dry(
+        &self,
+        place: &ApiCollection,
+        id: &ObjectId,
+        want: &Value,
+        info: &mut ObjectInfo,
+    ) -> Result<ObjectDryRun, ApiRequestError> {
         let first = self.cluster.apply(place, id, want, false, true).await;
         let answer = match first {
-            Err(Refusal::Said { code: 409, causes, .. }) if !causes.is_empty() => {
+            Err(ApiRequestError::Said { code: 409, causes, .. }) if !causes.is_empty() => {
                 info.conflicts = causes.iter().map(|(field, message)| held(field, message, info)).collect();
                 self.cluster.apply(place, id, want, true, true).await
             }
             other => other,
         };
         match answer {
-            Ok(object) => Ok(Dry::Becomes(object)),
-            Err(refusal) if refusal.is(404) && id.namespace.is_some() => Ok(Dry::NoNamespace),
+            Ok(object) => Ok(ObjectDryRun::Becomes(object)),
+            Err(refusal) if refusal.is(404) && id.namespace.is_some() => Ok(ObjectDryRun::NoNamespace),
             // Then it is unknown whether the API would refuse the apply.
             Err(refusal) if refusal.words().contains("does not support dry run") => Err(refusal),
-            Err(refusal @ Refusal::Said { code: 400..=499, .. }) if !refusal.is(403) => {
-                Ok(Dry::Refused(refusal.words()))
+            Err(refusal @ ApiRequestError::Said { code: 400..=499, .. }) if !refusal.is(403) => {
+                Ok(ObjectDryRun::Refused(refusal.words()))
             }
             Err(refusal) => Err(refusal),
         }
@@ -147,12 +170,12 @@ impl Onlooker {
     /// Finds fields that were added manually and can be removed. Fields that a dry run restores are not additions.
     async fn add_added(
         &self,
-        place: &Place,
+        place: &ApiCollection,
         id: &ObjectId,
         raw: &Value,
         applied: &Value,
         info: &mut ObjectInfo,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiRequestError> {
         let found = added(raw, applied, MANAGER);
         if found.is_empty() {
             return Ok(());
@@ -160,10 +183,10 @@ impl Onlooker {
         let pointers: Vec<String> = found.iter().map(|added| added.pointer.clone()).collect();
         match self.cluster.replace(place, id, &without(raw, &pointers), true).await {
             Ok(left) => {
-                let gone = |added: &Added| left.pointer(&added.pointer) != raw.pointer(&added.pointer);
+                let gone = |added: &AddedField| left.pointer(&added.pointer) != raw.pointer(&added.pointer);
                 info.added = found.into_iter().filter(gone).collect();
             }
-            Err(refusal @ Refusal::Said { .. }) => info.stuck = Some(refusal.words()),
+            Err(refusal @ ApiRequestError::Said { .. }) => info.stuck = Some(refusal.words()),
             Err(away) => return Err(away),
         }
         Ok(())
@@ -175,9 +198,9 @@ pub(super) fn holder(message: &str) -> &str {
     message.split('"').nth(1).unwrap_or(message)
 }
 
-fn held(field: &str, message: &str, info: &ObjectInfo) -> Held {
+fn held(field: &str, message: &str, info: &ObjectInfo) -> ObjectFieldConflict {
     let manager = holder(message).to_owned();
-    Held { field: field.to_owned(), time: time_of(&info.managers, &manager), manager }
+    ObjectFieldConflict { field: field.to_owned(), time: time_of(&info.managers, &manager), manager }
 }
 
 fn told_of(raw: &Value) -> ObjectInfo {
@@ -192,10 +215,10 @@ fn told_of(raw: &Value) -> ObjectInfo {
     }
 }
 
-fn conditions(raw: &Value) -> Vec<Condition> {
+fn conditions(raw: &Value) -> Vec<ObjectCondition> {
     let all = raw.pointer("/status/conditions").and_then(Value::as_array);
     let text = |item: &Value, key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let one = |item: &Value| Condition {
+    let one = |item: &Value| ObjectCondition {
         name: text(item, "type"),
         status: text(item, "status"),
         message: text(item, "message"),

@@ -4,8 +4,8 @@
 //! list as it was read, with only the intended taints changed, and only if the node still has that version. A missing
 //! node is never created.
 
-use super::Cluster;
-use super::api::{Place, Refusal};
+use super::ClusterApi;
+use super::api::{ApiCollection, ApiRequestError};
 use super::call::own;
 use crate::model::Value;
 use crate::probe::ObjectId;
@@ -18,7 +18,7 @@ const TRIES: usize = 8;
 
 /// One label, annotation or taint of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mark {
+pub enum NodeMark {
     Label(String),
     Annotation(String),
     /// A node has at most one taint of a key and an effect.
@@ -29,7 +29,7 @@ pub enum Mark {
 }
 
 /// `label team`, `taint spare:NoSchedule`.
-impl fmt::Display for Mark {
+impl fmt::Display for NodeMark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Label(key) => write!(f, "label {key}"),
@@ -39,7 +39,7 @@ impl fmt::Display for Mark {
     }
 }
 
-impl Mark {
+impl NodeMark {
     /// Parses the displayed form.
     fn parse(text: &str) -> Option<Self> {
         let (what, key) = text.split_once(' ')?;
@@ -89,15 +89,15 @@ fn taints(node: &Value) -> &[Value] {
 
 /// Changes to the marks of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Marks {
+pub struct NodeMarkChanges {
     pub node: String,
     /// The uid of the node as it was read.
     pub uid: String,
-    pub set: BTreeMap<Mark, String>,
-    pub take: BTreeSet<Mark>,
+    pub set: BTreeMap<NodeMark, String>,
+    pub take: BTreeSet<NodeMark>,
 }
 
-impl Marks {
+impl NodeMarkChanges {
     /// Returns the name of a node's object.
     pub fn id(node: &str) -> ObjectId {
         ObjectId { api_version: "v1".to_owned(), kind: "Node".to_owned(), namespace: None, name: node.to_owned() }
@@ -106,8 +106,8 @@ impl Marks {
     /// Returns a description of the changes, for people.
     pub fn told(&self) -> String {
         let list = |marks: Vec<String>| marks.join(", ");
-        let set = list(self.set.keys().map(Mark::to_string).collect());
-        let take = list(self.take.iter().map(Mark::to_string).collect());
+        let set = list(self.set.keys().map(NodeMark::to_string).collect());
+        let take = list(self.take.iter().map(NodeMark::to_string).collect());
         match (set.is_empty(), take.is_empty()) {
             (_, true) => format!("set on node {}: {set}", self.node),
             (true, _) => format!("remove from node {}: {take}", self.node),
@@ -121,9 +121,9 @@ impl Marks {
         metadata.insert("resourceVersion".to_owned(), node["metadata"]["resourceVersion"].clone());
         for (mark, value) in self.wishes() {
             let (part, key) = match mark {
-                Mark::Label(key) => ("labels", key),
-                Mark::Annotation(key) => ("annotations", key),
-                Mark::Taint { .. } => continue,
+                NodeMark::Label(key) => ("labels", key),
+                NodeMark::Annotation(key) => ("annotations", key),
+                NodeMark::Taint { .. } => continue,
             };
             metadata.entry(part).or_insert_with(|| json!({}))[key.as_str()] = json!(value);
         }
@@ -134,13 +134,13 @@ impl Marks {
         patch
     }
 
-    fn wishes(&self) -> impl Iterator<Item = (&Mark, Option<&String>)> {
+    fn wishes(&self) -> impl Iterator<Item = (&NodeMark, Option<&String>)> {
         self.set.iter().map(|(mark, value)| (mark, Some(value))).chain(self.take.iter().map(|mark| (mark, None)))
     }
 
     /// Returns the complete list of taints if a taint changes. All other taints keep their value and position.
     fn taints(&self, node: &Value) -> Option<Value> {
-        let wishes: Vec<_> = self.wishes().filter(|(mark, _)| matches!(mark, Mark::Taint { .. })).collect();
+        let wishes: Vec<_> = self.wishes().filter(|(mark, _)| matches!(mark, NodeMark::Taint { .. })).collect();
         if wishes.is_empty() {
             return None;
         }
@@ -157,8 +157,8 @@ impl Marks {
     }
 }
 
-fn taint(mark: &Mark, value: &str) -> Option<Value> {
-    let Mark::Taint { key, effect } = mark else { return None };
+fn taint(mark: &NodeMark, value: &str) -> Option<Value> {
+    let NodeMark::Taint { key, effect } = mark else { return None };
     let mut taint = json!({ "key": key, "effect": effect });
     if !value.is_empty() {
         taint["value"] = json!(value);
@@ -166,10 +166,10 @@ fn taint(mark: &Mark, value: &str) -> Option<Value> {
     Some(taint)
 }
 
-impl Cluster {
+impl ClusterApi {
     /// Changes the marks of a node.
-    pub(super) async fn mark(&self, marks: &Marks) -> Result<(), Refusal> {
-        let (place, id) = (Place::new("v1", "nodes", false), Marks::id(&marks.node));
+    pub(super) async fn mark(&self, marks: &NodeMarkChanges) -> Result<(), ApiRequestError> {
+        let (place, id) = (ApiCollection::new("v1", "nodes", false), NodeMarkChanges::id(&marks.node));
         for _ in 0..TRIES {
             let node = self.get(&place, &id).await?.ok_or_else(|| own(&format!("{id} no longer exists")))?;
             if node["metadata"]["uid"] != *marks.uid {
@@ -188,19 +188,19 @@ impl Cluster {
 mod tests {
     use super::*;
 
-    fn spare() -> Mark {
-        Mark::Taint { key: "spare".to_owned(), effect: "NoSchedule".to_owned() }
+    fn spare() -> NodeMark {
+        NodeMark::Taint { key: "spare".to_owned(), effect: "NoSchedule".to_owned() }
     }
 
     #[test]
     fn a_mark_is_read_as_it_is_shown() {
         for text in ["label team", "annotation a/b", "taint nvidia.com/gpu:NoExecute"] {
-            let mark = Mark::parse(text).unwrap();
+            let mark = NodeMark::parse(text).unwrap();
             assert_eq!(mark.to_string(), text);
-            assert_eq!(Mark::of_claim(&mark.claim("gpu-1")), Some(("gpu-1".to_owned(), mark)));
+            assert_eq!(NodeMark::of_claim(&mark.claim("gpu-1")), Some(("gpu-1".to_owned(), mark)));
         }
-        assert_eq!(Mark::parse("team"), None);
-        assert_eq!(Mark::parse("taint spare"), None);
+        assert_eq!(NodeMark::parse("team"), None);
+        assert_eq!(NodeMark::parse("taint spare"), None);
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
         let unreachable = json!({ "key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-11-22T07:00:00Z" });
         let other = json!({ "key": "spare", "effect": "NoExecute", "value": "x" });
         let node = json!({ "metadata": { "resourceVersion": "7" }, "spec": { "taints": [unreachable, other] } });
-        let set = Marks { set: [(spare(), "rack-2".to_owned())].into(), ..Marks::default() };
+        let set = NodeMarkChanges { set: [(spare(), "rack-2".to_owned())].into(), ..NodeMarkChanges::default() };
         let own = json!({ "key": "spare", "effect": "NoSchedule", "value": "rack-2" });
         assert_eq!(
             set.patch(&node),
@@ -216,7 +216,7 @@ mod tests {
         );
         let node = json!({ "metadata": { "resourceVersion": "8" }, "spec": { "taints": [own, unreachable] } });
         assert_eq!(spare().of(&node).as_deref(), Some("rack-2"));
-        let take = Marks { take: [spare()].into(), ..Marks::default() };
+        let take = NodeMarkChanges { take: [spare()].into(), ..NodeMarkChanges::default() };
         assert_eq!(take.patch(&node)["spec"], json!({ "taints": [unreachable] }));
         let only = json!({ "metadata": {}, "spec": { "taints": [own] } });
         assert_eq!(take.patch(&only)["spec"], json!({ "taints": null }));
@@ -225,10 +225,10 @@ mod tests {
     #[test]
     fn what_is_not_meant_is_not_in_the_patch() {
         let node = json!({ "metadata": { "resourceVersion": "7", "labels": { "a": "1" }, "annotations": { "forge/cordoned": "{}" } } });
-        let marks = Marks {
-            set: [(Mark::Label("team".to_owned()), "ml".to_owned())].into(),
-            take: [Mark::Annotation("old".to_owned())].into(),
-            ..Marks::default()
+        let marks = NodeMarkChanges {
+            set: [(NodeMark::Label("team".to_owned()), "ml".to_owned())].into(),
+            take: [NodeMark::Annotation("old".to_owned())].into(),
+            ..NodeMarkChanges::default()
         };
         let metadata = json!({ "resourceVersion": "7", "labels": { "team": "ml" }, "annotations": { "old": null } });
         assert_eq!(marks.patch(&node), json!({ "metadata": metadata }));

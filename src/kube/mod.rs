@@ -33,21 +33,21 @@ mod records;
 mod tests;
 mod yaml;
 
-pub use access::Access;
-pub use call::{Call, Say};
-pub use claim::{Claim, OPERANDS};
-pub use cluster::{Cluster, Right};
+pub use access::ClusterAccess;
+pub use call::{ClusterCall, ClusterProgressFn};
+pub use claim::{CordonRecord, OPERANDS};
+pub use cluster::{ApiPermission, ClusterApi};
 pub use error::KubeError;
-pub use evict::{Evicted, Policy};
+pub use evict::{EvictionApiVersion, EvictionOutcome};
 pub use helm::{
-    Deed, FetchedChart, HelmOptions, HelmVersion, ReleaseCall, ShippedChart, helm_variables, helm_version,
+    BuiltinChart, FetchedChart, HelmOptions, HelmVersion, ReleaseAction, ReleaseCall, helm_variables, helm_version,
     shipped_charts,
 };
 pub use images::images;
-pub use job::{Aim, JobCall, Logs, Sign, Signs, Stopped};
-pub use lock::{LockRefused, Writer};
-pub use look::{Answered, Onlooker};
-pub use mark::{Mark, Marks};
-pub use node::{Node, Patched, node_of};
-pub use pod::{Budget, Fate, Manner, Pod};
+pub use job::{JobCall, JobEndPredicates, JobGoal, JobLogRules, JobStopFn, StatusPredicate};
+pub use lock::{ClusterLockError, ClusterWriter};
+pub use look::{AnsweredProbe, ClusterReader};
+pub use mark::{NodeMark, NodeMarkChanges};
+pub use node::{ClusterNode, NodePatchOutcome, node_of};
+pub use pod::{DrainAllowedLosses, Pod, PodBudget, PodDrainAction};
 pub use records::NAMESPACE;

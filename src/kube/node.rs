@@ -1,6 +1,6 @@
 //! Nodes of the cluster: which node a host is, and whether it is schedulable.
 
-use super::{Cluster, KubeError};
+use super::{ClusterApi, KubeError};
 use crate::model::Value;
 use ::kube::Api;
 use ::kube::api::{Patch, PatchParams};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// The fields of a node that a drain needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Node {
+pub struct ClusterNode {
     pub name: String,
     /// Addresses of the type `InternalIP`.
     pub addresses: Vec<String>,
@@ -31,7 +31,7 @@ pub struct Node {
 
 /// The outcome of a change to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Patched {
+pub enum NodePatchOutcome {
     Done,
     /// The node changed in the meantime: nothing was written.
     Moved,
@@ -39,12 +39,12 @@ pub enum Patched {
     Gone,
 }
 
-impl Cluster {
+impl ClusterApi {
     /// Lists the nodes.
     ///
     /// # Errors
     /// The API does not answer in time, or refuses the request.
-    pub async fn nodes(&self) -> Result<Vec<Node>, KubeError> {
+    pub async fn nodes(&self) -> Result<Vec<ClusterNode>, KubeError> {
         Ok(self.listed(&self.nodes_api(), None).await?.into_iter().map(node).collect())
     }
 
@@ -52,7 +52,7 @@ impl Cluster {
     ///
     /// # Errors
     /// The API does not answer in time, or refuses the request.
-    pub async fn node(&self, name: &str) -> Result<Option<Node>, KubeError> {
+    pub async fn node(&self, name: &str) -> Result<Option<ClusterNode>, KubeError> {
         match self.answer(self.nodes_api().get(name)).await? {
             Ok(found) => Ok(Some(node(found))),
             Err(no) if no.code == 404 => Ok(None),
@@ -64,13 +64,13 @@ impl Cluster {
     ///
     /// # Errors
     /// The API does not answer in time, or refuses the request. The node may or may not have changed then.
-    pub async fn patch_node(&self, node: &Node, mut patch: Value) -> Result<Patched, KubeError> {
+    pub async fn patch_node(&self, node: &ClusterNode, mut patch: Value) -> Result<NodePatchOutcome, KubeError> {
         patch["metadata"]["resourceVersion"] = node.version.as_str().into();
         let params = PatchParams { field_manager: Some("forge".to_owned()), ..PatchParams::default() };
         match self.answer(self.nodes_api().patch(&node.name, &params, &Patch::Merge(&patch))).await? {
-            Ok(_) => Ok(Patched::Done),
-            Err(no) if no.code == 409 => Ok(Patched::Moved),
-            Err(no) if no.code == 404 => Ok(Patched::Gone),
+            Ok(_) => Ok(NodePatchOutcome::Done),
+            Err(no) if no.code == 409 => Ok(NodePatchOutcome::Moved),
+            Err(no) if no.code == 404 => Ok(NodePatchOutcome::Gone),
             Err(no) => Err(self.refused(no)),
         }
     }
@@ -80,14 +80,14 @@ impl Cluster {
     }
 }
 
-fn node(found: v1::Node) -> Node {
+fn node(found: v1::Node) -> ClusterNode {
     let status = found.status.unwrap_or_default();
     let internal = status.addresses.into_iter().flatten().filter(|address| address.type_ == "InternalIP");
     let ready = status.conditions.iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True");
     let plain = |map: Option<BTreeMap<String, Quantity>>| {
         map.into_iter().flatten().map(|(name, quantity)| (name, quantity.0)).collect()
     };
-    Node {
+    ClusterNode {
         name: found.metadata.name.unwrap_or_default(),
         addresses: internal.map(|address| address.address).collect(),
         unschedulable: found.spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
@@ -105,7 +105,7 @@ fn node(found: v1::Node) -> Node {
 ///
 /// # Errors
 /// Several nodes have the address: the message, as a lowercase fragment.
-pub fn node_of<'n>(nodes: &'n [Node], host: &str, address: &str) -> Result<Option<&'n Node>, String> {
+pub fn node_of<'n>(nodes: &'n [ClusterNode], host: &str, address: &str) -> Result<Option<&'n ClusterNode>, String> {
     if let Some(node) = nodes.iter().find(|node| node.name == host) {
         return Ok(Some(node));
     }
@@ -124,10 +124,10 @@ mod tests {
 
     #[test]
     fn a_host_is_the_node_of_its_name_or_of_its_address() {
-        let node = |name: &str, address: &str| Node {
+        let node = |name: &str, address: &str| ClusterNode {
             name: name.to_owned(),
             addresses: vec![address.to_owned()],
-            ..Node::default()
+            ..ClusterNode::default()
         };
         let nodes = [node("gpu-1", "10.0.0.1"), node("ip-2", "10.0.0.2"), node("a", "10.0.0.9"), node("b", "10.0.0.9")];
         let found =

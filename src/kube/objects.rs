@@ -1,19 +1,19 @@
 //! Live objects with their status, for verification, without secrets.
 
-use super::Cluster;
-use super::api::{Refusal, Served};
+use super::ClusterApi;
+use super::api::{ApiKindCache, ApiRequestError};
 use super::clean::shown;
 use crate::model::{SecretStore, Value};
-use crate::probe::{ObjectId, ObjectsAsked};
+use crate::probe::{ObjectId, ObjectsQuery};
 
-impl Cluster {
+impl ClusterApi {
     /// Returns the requested objects; `None` if the API does not serve the kind.
     pub(super) async fn objects(
         &self,
-        asked: &ObjectsAsked,
-        served: &Served,
+        asked: &ObjectsQuery,
+        served: &ApiKindCache,
         secrets: &SecretStore,
-    ) -> Result<Option<Vec<Value>>, Refusal> {
+    ) -> Result<Option<Vec<Value>>, ApiRequestError> {
         let id = ObjectId {
             api_version: asked.api_version.clone(),
             kind: asked.kind.clone(),

@@ -30,7 +30,7 @@ pub struct Pod {
 
 /// Which losses a drain accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Manner {
+pub struct DrainAllowedLosses {
     /// Data in `emptyDir` volumes.
     pub emptydir: bool,
     /// Pods without a controller that would recreate them.
@@ -39,7 +39,7 @@ pub struct Manner {
 
 /// What a drain does with a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum PodDrainAction {
     /// It stays: it belongs to the node.
     Stays,
     Goes,
@@ -76,15 +76,15 @@ impl Pod {
     }
 
     /// Decides what a drain does with the pod, by the rules of `kubectl drain --ignore-daemonsets`.
-    pub fn fate(&self, manner: Manner) -> Fate {
+    pub fn fate(&self, manner: DrainAllowedLosses) -> PodDrainAction {
         match self.owner.as_deref() {
-            _ if self.mirror => Fate::Stays,
-            Some("DaemonSet") => Fate::Stays,
-            _ if self.ending => Fate::Ends,
-            _ if self.finished => Fate::Goes,
-            None if !manner.unmanaged => Fate::Lost(UNMANAGED_KEY),
-            _ if self.emptydir && !manner.emptydir => Fate::Lost(EMPTYDIR_KEY),
-            _ => Fate::Goes,
+            _ if self.mirror => PodDrainAction::Stays,
+            Some("DaemonSet") => PodDrainAction::Stays,
+            _ if self.ending => PodDrainAction::Ends,
+            _ if self.finished => PodDrainAction::Goes,
+            None if !manner.unmanaged => PodDrainAction::Lost(UNMANAGED_KEY),
+            _ if self.emptydir && !manner.emptydir => PodDrainAction::Lost(EMPTYDIR_KEY),
+            _ => PodDrainAction::Goes,
         }
     }
 
@@ -96,7 +96,7 @@ impl Pod {
 
 /// A PodDisruptionBudget.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Budget {
+pub struct PodBudget {
     pub name: String,
     /// The number of covered pods that may be evicted now.
     pub allowed: i64,
@@ -106,7 +106,7 @@ pub struct Budget {
     pub(super) empty_is_all: bool,
 }
 
-impl Budget {
+impl PodBudget {
     /// Reports whether the budget covers pods with these labels.
     pub fn covers(&self, labels: &BTreeMap<String, String>) -> bool {
         let equal = self.selector["matchLabels"].as_object();
@@ -139,17 +139,17 @@ mod tests {
     #[test]
     fn what_goes_and_what_stays_is_as_kubectl_has_it() {
         let owned = |kind: &str| Pod { owner: Some(kind.to_owned()), ..Pod::default() };
-        let careful = Manner::default();
-        let bold = Manner { emptydir: true, unmanaged: true };
+        let careful = DrainAllowedLosses::default();
+        let bold = DrainAllowedLosses { emptydir: true, unmanaged: true };
         let cases = [
-            (owned("ReplicaSet"), Fate::Goes, Fate::Goes),
-            (owned("DaemonSet"), Fate::Stays, Fate::Stays),
-            (Pod { emptydir: true, ..owned("DaemonSet") }, Fate::Stays, Fate::Stays),
-            (Pod { mirror: true, ..owned("Node") }, Fate::Stays, Fate::Stays),
-            (Pod { emptydir: true, ..owned("Job") }, Fate::Lost(EMPTYDIR_KEY), Fate::Goes),
-            (Pod::default(), Fate::Lost(UNMANAGED_KEY), Fate::Goes),
-            (Pod { finished: true, emptydir: true, ..Pod::default() }, Fate::Goes, Fate::Goes),
-            (Pod { ending: true, emptydir: true, ..Pod::default() }, Fate::Ends, Fate::Ends),
+            (owned("ReplicaSet"), PodDrainAction::Goes, PodDrainAction::Goes),
+            (owned("DaemonSet"), PodDrainAction::Stays, PodDrainAction::Stays),
+            (Pod { emptydir: true, ..owned("DaemonSet") }, PodDrainAction::Stays, PodDrainAction::Stays),
+            (Pod { mirror: true, ..owned("Node") }, PodDrainAction::Stays, PodDrainAction::Stays),
+            (Pod { emptydir: true, ..owned("Job") }, PodDrainAction::Lost(EMPTYDIR_KEY), PodDrainAction::Goes),
+            (Pod::default(), PodDrainAction::Lost(UNMANAGED_KEY), PodDrainAction::Goes),
+            (Pod { finished: true, emptydir: true, ..Pod::default() }, PodDrainAction::Goes, PodDrainAction::Goes),
+            (Pod { ending: true, emptydir: true, ..Pod::default() }, PodDrainAction::Ends, PodDrainAction::Ends),
         ];
         for (pod, carefully, boldly) in cases {
             assert_eq!((pod.fate(careful), pod.fate(bold)), (carefully, boldly), "{pod:?}");
@@ -199,7 +199,7 @@ mod tests {
     fn selectors_of_budgets_are_read_as_the_api_does() {
         let labels = BTreeMap::from([("app".to_owned(), "train".to_owned()), ("rank".to_owned(), "0".to_owned())]);
         let covers = |selector: Value, empty_is_all| {
-            Budget { name: "b".to_owned(), allowed: 0, selector, empty_is_all }.covers(&labels)
+            PodBudget { name: "b".to_owned(), allowed: 0, selector, empty_is_all }.covers(&labels)
         };
         let rule = |key: &str, operator: &str, values: &[&str]| json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] });
         let cases = [

@@ -1,8 +1,8 @@
 //! Applied records in the cluster: a ConfigMap for each inventory, and a key for digests of secrets.
 
-use super::api::{MANAGER, Place, Refusal};
-use super::{Cluster, KubeError, Writer};
-use crate::model::{Untrusted, Value, hex};
+use super::api::{ApiCollection, ApiRequestError, MANAGER};
+use super::{ClusterApi, ClusterWriter, KubeError};
+use crate::model::{UntrustedText, Value, hex};
 use crate::probe::{ObjectId, RecordsState};
 use base64::Engine as _;
 use serde_json::json;
@@ -40,7 +40,7 @@ pub(super) fn key_of(name: &str) -> String {
     format!("{shown}.{}.json", &hex(&Sha256::digest(name.as_bytes()))[..12])
 }
 
-fn core_object(kind: &str, name: &str, namespace: &str) -> (Place, ObjectId) {
+fn core_object(kind: &str, name: &str, namespace: &str) -> (ApiCollection, ObjectId) {
     let plural = match kind {
         "Namespace" => "namespaces",
         "Secret" => "secrets",
@@ -48,7 +48,7 @@ fn core_object(kind: &str, name: &str, namespace: &str) -> (Place, ObjectId) {
     };
     let namespace = (kind != "Namespace").then(|| namespace.to_owned());
     let id = ObjectId { api_version: "v1".to_owned(), kind: kind.to_owned(), name: name.to_owned(), namespace };
-    (Place::new("v1", plural, kind != "Namespace"), id)
+    (ApiCollection::new("v1", plural, kind != "Namespace"), id)
 }
 
 /// Reports whether forge wrote the object. Another product may use the same object name, and any program called `forge`
@@ -75,9 +75,9 @@ fn decode_key(secret: &Value) -> Option<Vec<u8>> {
     base64::engine::general_purpose::STANDARD.decode(text).ok().filter(|bytes| bytes.len() == 32)
 }
 
-impl Cluster {
+impl ClusterApi {
     /// Returns the collection and the name of an object of forge itself.
-    pub(super) fn own_object(&self, kind: &str, name: &str) -> (Place, ObjectId) {
+    pub(super) fn own_object(&self, kind: &str, name: &str) -> (ApiCollection, ObjectId) {
         core_object(kind, name, self.namespace())
     }
 
@@ -88,7 +88,7 @@ impl Cluster {
     }
 
     /// Reads an object of forge itself; from the former namespace if it has not been moved yet.
-    pub(super) async fn read_own(&self, kind: &str, name: &str) -> Result<Option<Value>, Refusal> {
+    pub(super) async fn read_own(&self, kind: &str, name: &str) -> Result<Option<Value>, ApiRequestError> {
         let (place, id) = self.own_object(kind, name);
         match self.get(&place, &id).await? {
             Some(object) => Ok(Some(object)),
@@ -98,7 +98,7 @@ impl Cluster {
 
     /// Finds an object that forge wrote in the former namespace. The default namespace is not a former one, even if the
     /// inventory names another: an inventory whose cluster has the same name may keep its records there.
-    async fn find_former(&self, kind: &str, name: &str) -> Result<Option<(ObjectId, Value)>, Refusal> {
+    async fn find_former(&self, kind: &str, name: &str) -> Result<Option<(ObjectId, Value)>, ApiRequestError> {
         if self.namespace() == FORMER_NAMESPACE {
             return Ok(None);
         }
@@ -113,7 +113,7 @@ impl Cluster {
 
     /// Moves forge's records of the inventory's cluster from the former namespace into its own. The key is copied, not
     /// moved: another inventory may need it there. Returns a description of each moved object. Requires the lock.
-    pub(super) async fn move_former(&self, cluster: &str) -> Result<Vec<String>, Refusal> {
+    pub(super) async fn move_former(&self, cluster: &str) -> Result<Vec<String>, ApiRequestError> {
         let mut moved = Vec::new();
         if self.copy_former("Secret", KEY).await?.is_some() {
             moved.push(format!("a copy of Secret {KEY} to {}", self.namespace()));
@@ -133,7 +133,7 @@ impl Cluster {
     }
 
     /// Copies an object of the former namespace unless one of that name exists. Returns its ID and uid.
-    async fn copy_former(&self, kind: &str, name: &str) -> Result<Option<(ObjectId, String)>, Refusal> {
+    async fn copy_former(&self, kind: &str, name: &str) -> Result<Option<(ObjectId, String)>, ApiRequestError> {
         let (place, id) = self.own_object(kind, name);
         if self.get(&place, &id).await?.is_some() {
             return Ok(None);
@@ -154,16 +154,16 @@ impl Cluster {
 }
 
 /// Reads the records of the inventory's cluster, and the key.
-pub(super) async fn read(cluster: &Cluster, name: &str) -> Result<RecordsState, Refusal> {
+pub(super) async fn read(cluster: &ClusterApi, name: &str) -> Result<RecordsState, ApiRequestError> {
     let map = cluster.read_own("ConfigMap", &name_of("applied", name)).await?;
     let data = map.as_ref().and_then(|map| map["data"].as_object());
     let records =
-        data.into_iter().flatten().filter_map(|(key, text)| Some((key.clone(), Untrusted::from(text.as_str()?))));
+        data.into_iter().flatten().filter_map(|(key, text)| Some((key.clone(), UntrustedText::from(text.as_str()?))));
     Ok(RecordsState { records: records.collect(), key: key(cluster).await?, running: Vec::new(), window: None })
 }
 
 /// Reads the key; `None` for users without permission to read secrets.
-async fn key(cluster: &Cluster) -> Result<Option<String>, Refusal> {
+async fn key(cluster: &ClusterApi) -> Result<Option<String>, ApiRequestError> {
     let secret = match cluster.read_own("Secret", KEY).await {
         Err(refusal) if refusal.is(403) => return Ok(None),
         secret => secret?,
@@ -172,7 +172,7 @@ async fn key(cluster: &Cluster) -> Result<Option<String>, Refusal> {
 }
 
 /// Creates forge's namespace if it does not exist.
-pub(super) async fn namespace(cluster: &Cluster) -> Result<(), Refusal> {
+pub(super) async fn namespace(cluster: &ClusterApi) -> Result<(), ApiRequestError> {
     let (place, id) = cluster.own_object("Namespace", cluster.namespace());
     if cluster.get(&place, &id).await?.is_some() {
         return Ok(());
@@ -181,7 +181,7 @@ pub(super) async fn namespace(cluster: &Cluster) -> Result<(), Refusal> {
     cluster.apply(&place, &id, &object, true, false).await.map(drop)
 }
 
-impl Writer {
+impl ClusterWriter {
     /// Returns the key for digests of secrets, and creates it if it does not exist.
     ///
     /// # Errors
@@ -191,14 +191,14 @@ impl Writer {
         self.made_key().await.map_err(|refusal| refusal.error(self.looker.cluster.server()))
     }
 
-    async fn made_key(&self) -> Result<String, Refusal> {
+    async fn made_key(&self) -> Result<String, ApiRequestError> {
         let cluster = &self.looker.cluster;
         if let Some(key) = key(cluster).await? {
             return Ok(key);
         }
         let mut bytes = [0u8; 32];
         getrandom::fill(&mut bytes)
-            .map_err(|error| Refusal::Away(KubeError::new(format!("no random numbers available: {error}"))))?;
+            .map_err(|error| ApiRequestError::Away(KubeError::new(format!("no random numbers available: {error}"))))?;
         let (place, id) = cluster.own_object("Secret", KEY);
         let data = base64::engine::general_purpose::STANDARD.encode(bytes);
         let object = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": KEY, "namespace": id.namespace }, "data": { "key": data } });
@@ -208,7 +208,7 @@ impl Writer {
             made => drop(made?),
         }
         key(cluster).await?.ok_or_else(|| {
-            Refusal::Away(
+            ApiRequestError::Away(
                 KubeError::new(format!("the Secret `{}/{KEY}` has no valid key", cluster.namespace()))
                     .hint("delete the Secret: the next apply creates it again"),
             )
@@ -235,7 +235,7 @@ impl Writer {
         )))
     }
 
-    async fn try_records(&self, records: &[(String, String)]) -> Result<Result<(), Refusal>, KubeError> {
+    async fn try_records(&self, records: &[(String, String)]) -> Result<Result<(), ApiRequestError>, KubeError> {
         let cluster = &self.looker.cluster;
         let (place, id) = cluster.own_object("ConfigMap", &name_of("applied", &self.looker.name));
         let there = match cluster.get(&place, &id).await {

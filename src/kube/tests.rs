@@ -19,12 +19,12 @@ pub(in crate::kube) fn no(code: u16, message: &str, details: Value) -> Reply {
 }
 
 /// Opens an API with these responses. Returns it with the server, which records the requests.
-pub(in crate::kube) async fn api(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> (Cluster, Server) {
+pub(in crate::kube) async fn api(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> (ClusterApi, Server) {
     api_for(NAMESPACE, answer).await
 }
 
 /// Like [`api`], for an inventory that sets the namespace of forge's objects.
-async fn api_for(namespace: &str, answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> (Cluster, Server) {
+async fn api_for(namespace: &str, answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> (ClusterApi, Server) {
     let server = Server::start(answer);
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = Utf8PathBuf::from_path_buf(folder.path().join("config")).unwrap();
@@ -35,7 +35,7 @@ async fn api_for(namespace: &str, answer: impl Fn(&Request) -> Reply + Send + Sy
         "contexts": [{ "name": "test", "context": { "cluster": "c", "user": "u" } }],
     });
     std::fs::write(&kubeconfig, file.to_string()).unwrap();
-    let access = Access {
+    let access = ClusterAccess {
         kubeconfig,
         context: "test".to_owned(),
         trusted: false,
@@ -43,7 +43,7 @@ async fn api_for(namespace: &str, answer: impl Fn(&Request) -> Reply + Send + Sy
         withheld: Default::default(),
         namespace: namespace.to_owned(),
     };
-    (Cluster::open(&access).await.unwrap(), server)
+    (ClusterApi::open(&access).await.unwrap(), server)
 }
 
 fn core(resources: Value) -> Reply {
@@ -57,7 +57,7 @@ fn eviction(version: &str) -> Value {
     })
 }
 
-async fn policy(version: &'static str) -> Policy {
+async fn policy(version: &'static str) -> EvictionApiVersion {
     api(move |_| core(json!([eviction(version)]))).await.0.evictions().await.unwrap()
 }
 
@@ -84,7 +84,7 @@ async fn the_server_says_by_which_version_it_evicts() {
 async fn an_eviction_is_of_one_pod_and_is_asked_once() {
     let (cluster, server) = api(|_| json_reply(201, &json!({ "kind": "Status", "status": "Success" }))).await;
     let policy = policy("v1").await;
-    assert_eq!(cluster.evict(&policy, &pod(), Some(30)).await, Ok(Evicted::Taken));
+    assert_eq!(cluster.evict(&policy, &pod(), Some(30)).await, Ok(EvictionOutcome::Taken));
     let asked = &server.asked()[0];
     assert_eq!((asked.method.as_str(), asked.path.as_str()), ("POST", "/api/v1/namespaces/ml/pods/train-0/eviction?"));
     let body: Value = serde_json::from_str(&asked.body).unwrap();
@@ -97,10 +97,10 @@ async fn what_a_server_says_to_an_eviction() {
     let budget = json!({ "causes": [{ "reason": "DisruptionBudget", "message": "The disruption budget b needs 1 healthy pods and has 1 currently" }] });
     let ending =
         json!({ "causes": [{ "reason": "NamespaceTerminating", "message": "namespace ml is being terminated" }] });
-    let not_now = |why: &str| Ok(Evicted::NotNow(why.to_owned()));
+    let not_now = |why: &str| Ok(EvictionOutcome::NotNow(why.to_owned()));
     let cases = [
-        (no(404, "pods \"train-0\" not found", json!({})), Ok(Evicted::Gone)),
-        (no(409, "the UID in the precondition is another", json!({})), Ok(Evicted::Gone)),
+        (no(404, "pods \"train-0\" not found", json!({})), Ok(EvictionOutcome::Gone)),
+        (no(409, "the UID in the precondition is another", json!({})), Ok(EvictionOutcome::Gone)),
         (
             no(429, "Cannot evict pod", budget),
             not_now("The disruption budget b needs 1 healthy pods and has 1 currently"),
@@ -149,12 +149,12 @@ async fn budgets_are_asked_for_by_the_version_of_the_server() {
 
 #[tokio::test]
 async fn a_node_is_changed_only_as_it_was_read() {
-    let node = Node { name: "gpu-1".to_owned(), version: "42".to_owned(), ..Node::default() };
+    let node = ClusterNode { name: "gpu-1".to_owned(), version: "42".to_owned(), ..ClusterNode::default() };
     let told = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "gpu-1" } });
     let cases = [
-        (json_reply(200, &told), Patched::Done),
-        (no(409, "the object has been modified", json!({})), Patched::Moved),
-        (no(404, "nodes \"gpu-1\" not found", json!({})), Patched::Gone),
+        (json_reply(200, &told), NodePatchOutcome::Done),
+        (no(409, "the object has been modified", json!({})), NodePatchOutcome::Moved),
+        (no(404, "nodes \"gpu-1\" not found", json!({})), NodePatchOutcome::Gone),
     ];
     for (reply, expected) in cases {
         let (cluster, server) = api(move |_| reply.clone()).await;

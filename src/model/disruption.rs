@@ -6,7 +6,7 @@ use std::fmt;
 
 /// The disruption class of a change, ordered from none to a reboot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub enum Disruption {
+pub enum DisruptionClass {
     /// No disruption.
     #[default]
     D0,
@@ -18,7 +18,7 @@ pub enum Disruption {
     D3,
 }
 
-impl Disruption {
+impl DisruptionClass {
     /// Returns the description of the class.
     pub fn meaning(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Disruption {
     }
 }
 
-impl fmt::Display for Disruption {
+impl fmt::Display for DisruptionClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }

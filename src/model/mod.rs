@@ -10,15 +10,15 @@ mod secret;
 mod untrusted;
 mod verdict;
 
-pub use disruption::Disruption;
+pub use disruption::DisruptionClass;
 pub use duration::{DURATION_FORM, DURATION_PATTERN, parse_duration};
 pub use exit::ExitCode;
 pub use hex::{hex, push_hex};
 pub use name::{HostName, StepId, kept_name};
-pub use phase::{Level, Phase, Scope};
-pub use secret::{PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN, Placeholder, SecretStore};
-pub use untrusted::Untrusted;
-pub use verdict::{BlockClass, Outcome, Verdict};
+pub use phase::{StepPhase, StepScope, VerifyLevel};
+pub use secret::{PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN, SecretPlaceholder, SecretStore};
+pub use untrusted::UntrustedText;
+pub use verdict::{BlockClass, HostOutcome, StepVerdict};
 
 /// A value as written in files and read by templates. It contains secrets only as placeholders.
 pub use serde_json::Value;

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 /// The three phases of a step: configured, effective, verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Phase {
+pub enum StepPhase {
     Configured,
     Effective,
     Verified,
 }
 
-impl Phase {
-    pub const ALL: [Phase; 3] = [Phase::Configured, Phase::Effective, Phase::Verified];
+impl StepPhase {
+    pub const ALL: [StepPhase; 3] = [StepPhase::Configured, StepPhase::Effective, StepPhase::Verified];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ impl Phase {
 /// Where a step runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Scope {
+pub enum StepScope {
     /// On every host of the selection.
     #[default]
     Host,
@@ -43,8 +43,8 @@ pub enum Scope {
     Cluster,
 }
 
-impl Scope {
-    pub const ALL: [Scope; 4] = [Scope::Host, Scope::One, Scope::Fleet, Scope::Cluster];
+impl StepScope {
+    pub const ALL: [StepScope; 4] = [StepScope::Host, StepScope::One, StepScope::Fleet, StepScope::Cluster];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl Scope {
 
 /// Depth of a verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub enum Level {
+pub enum VerifyLevel {
     /// Present.
     #[default]
     L0,
@@ -78,7 +78,7 @@ pub enum Level {
     L5,
 }
 
-impl Level {
+impl VerifyLevel {
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "L0" => Self::L0,

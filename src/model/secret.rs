@@ -11,7 +11,7 @@ pub const PLACEHOLDER_CLOSE: char = '\u{e001}';
 /// Text that represents a secret until the transport replaces it. Its delimiters are characters of a private use area,
 /// which decoders reject in input files, so only the store creates placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placeholder(pub String);
+pub struct SecretPlaceholder(pub String);
 
 /// All secrets of a run. Implements neither `Display` nor `Serialize`; `Debug` prints names only.
 #[derive(Clone, Default)]
@@ -27,12 +27,12 @@ impl std::fmt::Debug for SecretStore {
 
 impl SecretStore {
     /// Stores `value` under `name` and returns the placeholder that templates render for it.
-    pub fn insert(&mut self, name: &str, value: SecretString) -> Placeholder {
+    pub fn insert(&mut self, name: &str, value: SecretString) -> SecretPlaceholder {
         let mut name = name.replace([PLACEHOLDER_CLOSE, '\u{e000}'], "_");
         while self.values.get(&name).is_some_and(|v| v.expose_secret() != value.expose_secret()) {
             name.push('\'');
         }
-        let placeholder = Placeholder(format!("{PLACEHOLDER_OPEN}{name}{PLACEHOLDER_CLOSE}"));
+        let placeholder = SecretPlaceholder(format!("{PLACEHOLDER_OPEN}{name}{PLACEHOLDER_CLOSE}"));
         self.values.insert(name, value);
         placeholder
     }

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 /// effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Untrusted(
+pub struct UntrustedText(
     // Most values (an owner, a mode, a version) are short and stored inline: ten thousand hosts have millions of them.
     #[schemars(with = "String")] CompactString,
 );
 
-impl Untrusted {
+impl UntrustedText {
     pub fn new(text: impl Into<String>) -> Self {
         Self(CompactString::from(text.into()))
     }
@@ -45,13 +45,13 @@ impl Untrusted {
     }
 }
 
-impl From<&str> for Untrusted {
+impl From<&str> for UntrustedText {
     fn from(text: &str) -> Self {
         Self(CompactString::new(text))
     }
 }
 
-impl From<String> for Untrusted {
+impl From<String> for UntrustedText {
     fn from(text: String) -> Self {
         Self(CompactString::from(text))
     }

@@ -35,7 +35,7 @@ impl BlockClass {
 /// The assessment of one step on one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum StepVerdict {
     /// Matches the declared state.
     Ok,
     /// Differs and can be changed.
@@ -50,7 +50,7 @@ pub enum Verdict {
     NotApplicable,
 }
 
-impl Verdict {
+impl StepVerdict {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -71,7 +71,7 @@ impl Verdict {
 /// The outcome of a run on one host. Outcomes are never merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum HostOutcome {
     Ok,
     Changed,
     Pending,
@@ -84,8 +84,8 @@ pub enum Outcome {
     Cancelled,
 }
 
-impl Outcome {
-    pub const ALL: [Outcome; 10] = [
+impl HostOutcome {
+    pub const ALL: [HostOutcome; 10] = [
         Self::Ok,
         Self::Changed,
         Self::Pending,

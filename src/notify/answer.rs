@@ -1,11 +1,11 @@
 //! Responses of services. Some report errors in the body of a response with status 200.
 
-use super::Failed;
+use super::DeliveryAttemptError;
 use serde_json::Value;
 
 /// How a service confirms that it accepted a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum ResponseFormat {
     /// By the HTTP status alone.
     Status,
     /// By the text `ok`, or `{"ok": true}`.
@@ -19,16 +19,16 @@ pub enum Manner {
 /// The code of a service that is temporarily busy.
 const BUSY: i64 = -1;
 
-impl Manner {
+impl ResponseFormat {
     /// Evaluates the body of a response with a success status.
-    pub(super) fn judge(self, body: &str) -> Result<(), Failed> {
+    pub(super) fn judge(self, body: &str) -> Result<(), DeliveryAttemptError> {
         match self {
             Self::Status => Ok(()),
             Self::Ok if body.trim() == "ok" => Ok(()),
             Self::Ok => match read(body) {
                 Some(answer) if answer["ok"] == true => Ok(()),
-                Some(answer) => Err(Failed::never(said(answer["error"].as_str().unwrap_or(body)))),
-                None => Err(Failed::never(said(body))),
+                Some(answer) => Err(DeliveryAttemptError::never(said(answer["error"].as_str().unwrap_or(body)))),
+                None => Err(DeliveryAttemptError::never(said(body))),
             },
             Self::Code => coded(body, &["code", "StatusCode"], &["msg", "StatusMessage"]),
             Self::Errcode => coded(body, &["errcode"], &["errmsg"]),
@@ -40,15 +40,16 @@ fn read(body: &str) -> Option<Value> {
     serde_json::from_str::<Value>(body).ok().filter(Value::is_object)
 }
 
-fn coded(body: &str, codes: &[&str], messages: &[&str]) -> Result<(), Failed> {
-    let answer = read(body).ok_or_else(|| Failed::never(said(body)))?;
-    let code = codes.iter().find_map(|key| answer[*key].as_i64()).ok_or_else(|| Failed::never(said(body)))?;
+fn coded(body: &str, codes: &[&str], messages: &[&str]) -> Result<(), DeliveryAttemptError> {
+    let answer = read(body).ok_or_else(|| DeliveryAttemptError::never(said(body)))?;
+    let code =
+        codes.iter().find_map(|key| answer[*key].as_i64()).ok_or_else(|| DeliveryAttemptError::never(said(body)))?;
     let message = messages.iter().find_map(|key| answer[*key].as_str()).unwrap_or_default();
     let why = said(&format!("{code} {message}"));
     match code {
         0 => Ok(()),
-        BUSY => Err(Failed::soon(why)),
-        _ => Err(Failed::never(why)),
+        BUSY => Err(DeliveryAttemptError::soon(why)),
+        _ => Err(DeliveryAttemptError::never(why)),
     }
 }
 

@@ -1,8 +1,8 @@
 //! One POST of a small message. Redirects are not followed, and error messages do not contain the address.
 
-use super::answer::{Manner, short};
-use super::{Again, Failed};
-use crate::artifact::{Address, TRUST, distrust, trusted};
+use super::answer::{ResponseFormat, short};
+use super::{DeliveryAttemptError, RetryAdvice};
+use crate::artifact::{HttpUrl, TRUST, distrust, trusted};
 use secrecy::{ExposeSecret, SecretString};
 use std::time::Duration;
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
@@ -15,30 +15,30 @@ const ANSWER: u64 = 64 << 10;
 const TELLING: usize = 8;
 
 /// A message to a server.
-pub struct Post {
+pub struct HttpMessage {
     pub url: SecretString,
     /// Sent as `Authorization: Bearer`.
     pub token: Option<SecretString>,
     /// JSON.
     pub body: String,
-    pub manner: Manner,
+    pub manner: ResponseFormat,
     /// Whether it may be sent without TLS to another machine, because nothing in it is secret.
     pub open: bool,
 }
 
-impl Post {
-    pub(super) async fn attempt(&self, limit: Duration) -> Result<(), Failed> {
-        self.check().map_err(Failed::never)?;
+impl HttpMessage {
+    pub(super) async fn attempt(&self, limit: Duration) -> Result<(), DeliveryAttemptError> {
+        self.check().map_err(DeliveryAttemptError::never)?;
         let (url, token, body) = (self.url.clone(), self.token.clone(), self.body.clone());
         let asked = tokio::task::spawn_blocking(move || ask(&url, token.as_ref(), body, limit)).await;
-        let answered = asked.unwrap_or_else(|_| Err(Failed::never("the request was aborted")));
+        let answered = asked.unwrap_or_else(|_| Err(DeliveryAttemptError::never("the request was aborted")));
         let (status, text) = answered.map_err(|failed| self.masked(failed))?;
         judge(status, &text, self.manner).map_err(|failed| self.masked(failed))
     }
 
     /// Checks that secrets may be sent to the address.
     fn check(&self) -> Result<(), String> {
-        let address = Address::parse(self.url.expose_secret().trim()).map_err(|why| format!("its address {why}"))?;
+        let address = HttpUrl::parse(self.url.expose_secret().trim()).map_err(|why| format!("its address {why}"))?;
         match self.open || address.is_https() || address.is_this_machine() {
             true => Ok(()),
             false => Err("its address uses `http`, which would expose the secret".to_owned()),
@@ -46,25 +46,30 @@ impl Post {
     }
 
     /// Masks the address, its parts and the token in a failure, because the response may contain them.
-    fn masked(&self, failed: Failed) -> Failed {
+    fn masked(&self, failed: DeliveryAttemptError) -> DeliveryAttemptError {
         let url = self.url.expose_secret().trim();
         let parts = url.split(['/', '?', '&', '=', '#']).filter(|part| part.len() >= TELLING && !part.contains('.'));
         let token = self.token.as_ref().map(|token| token.expose_secret());
         let all = [url].into_iter().chain(token).chain(parts).filter(|part| !part.is_empty());
         let why = all.fold(failed.why, |why, part| why.replace(part, "(secret)"));
-        Failed { why, ..failed }
+        DeliveryAttemptError { why, ..failed }
     }
 }
 
 /// The status of a response, its `Retry-After` and its body.
-type Answer = ((u16, Option<Duration>), String);
+type HttpAnswer = ((u16, Option<Duration>), String);
 
-fn ask(url: &SecretString, token: Option<&SecretString>, body: String, limit: Duration) -> Result<Answer, Failed> {
+fn ask(
+    url: &SecretString,
+    token: Option<&SecretString>,
+    body: String,
+    limit: Duration,
+) -> Result<HttpAnswer, DeliveryAttemptError> {
     let mut request =
         agent(limit).post(url.expose_secret().trim()).header(CONTENT_TYPE, "application/json; charset=utf-8");
     if let Some(token) = token {
         let value = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()));
-        let mut value = value.map_err(|_| Failed::never("its token is not a valid HTTP header value"))?;
+        let mut value = value.map_err(|_| DeliveryAttemptError::never("its token is not a valid HTTP header value"))?;
         value.set_sensitive(true);
         request = request.header(AUTHORIZATION, value);
     }
@@ -92,35 +97,41 @@ fn retry_after(response: &Response<Body>) -> Option<Duration> {
     response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-fn judge((status, after): (u16, Option<Duration>), body: &str, manner: Manner) -> Result<(), Failed> {
+fn judge(
+    (status, after): (u16, Option<Duration>),
+    body: &str,
+    manner: ResponseFormat,
+) -> Result<(), DeliveryAttemptError> {
     let why = match short(body) {
         Some(text) => format!("the server answered {status}: {text}"),
         None => format!("the server answered {status}"),
     };
     match (status, after) {
         (200..=299, _) => manner.judge(body),
-        (300..=399, _) => Err(Failed::never(format!("the server answered {status}: redirects are not followed"))),
+        (300..=399, _) => {
+            Err(DeliveryAttemptError::never(format!("the server answered {status}: redirects are not followed")))
+        }
         (408 | 425 | 429 | 500..=599, Some(after)) => {
             let why = format!("{why}, retry after {} s", after.as_secs());
-            Err(Failed { why, again: Again::After(after) })
+            Err(DeliveryAttemptError { why, again: RetryAdvice::After(after) })
         }
-        (408 | 425 | 429 | 500..=599, None) => Err(Failed::soon(why)),
-        _ => Err(Failed::never(why)),
+        (408 | 425 | 429 | 500..=599, None) => Err(DeliveryAttemptError::soon(why)),
+        _ => Err(DeliveryAttemptError::never(why)),
     }
 }
 
 /// Converts a library error. Does not use its text, which may contain the address.
-fn broken(error: &ureq::Error) -> Failed {
+fn broken(error: &ureq::Error) -> DeliveryAttemptError {
     use ureq::Error;
     if let Some(why) = distrust(error) {
-        return Failed::never(format!("{why}: {TRUST}"));
+        return DeliveryAttemptError::never(format!("{why}: {TRUST}"));
     }
     match error {
-        Error::HostNotFound => Failed::soon("server name not found"),
-        Error::Timeout(_) => Failed::soon("the request timed out"),
-        Error::ConnectionFailed => Failed::soon("connection to the server failed"),
-        Error::Io(error) => Failed::soon(format!("no response: {error}")),
-        Error::Protocol(_) => Failed::soon("invalid HTTP response"),
-        _ => Failed::never("invalid request"),
+        Error::HostNotFound => DeliveryAttemptError::soon("server name not found"),
+        Error::Timeout(_) => DeliveryAttemptError::soon("the request timed out"),
+        Error::ConnectionFailed => DeliveryAttemptError::soon("connection to the server failed"),
+        Error::Io(error) => DeliveryAttemptError::soon(format!("no response: {error}")),
+        Error::Protocol(_) => DeliveryAttemptError::soon("invalid HTTP response"),
+        _ => DeliveryAttemptError::never("invalid request"),
     }
 }

@@ -1,6 +1,6 @@
 //! Mail by `sendmail -t`: the recipients are in the message.
 
-use super::Failed;
+use super::DeliveryAttemptError;
 use camino::Utf8PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -11,20 +11,21 @@ use tokio::process::Command;
 const TEMPFAIL: i32 = 75;
 
 /// A message for `sendmail`.
-pub struct Mail {
+pub struct MailMessage {
     pub program: Utf8PathBuf,
     pub text: String,
 }
 
-impl Mail {
-    pub(super) async fn attempt(&self, limit: Duration) -> Result<(), Failed> {
+impl MailMessage {
+    pub(super) async fn attempt(&self, limit: Duration) -> Result<(), DeliveryAttemptError> {
         let work = tokio::time::timeout(limit, self.hand_over());
-        work.await.unwrap_or_else(|_| Err(Failed::soon(format!("`{}` timed out", self.program))))
+        work.await.unwrap_or_else(|_| Err(DeliveryAttemptError::soon(format!("`{}` timed out", self.program))))
     }
 
     /// Passes the message to the program. Dropping the future kills the program.
-    async fn hand_over(&self) -> Result<(), Failed> {
-        let failed = |error: std::io::Error| Failed::never(format!("cannot run `{}`: {error}", self.program));
+    async fn hand_over(&self) -> Result<(), DeliveryAttemptError> {
+        let failed =
+            |error: std::io::Error| DeliveryAttemptError::never(format!("cannot run `{}`: {error}", self.program));
         // The environment may contain secrets that the mail program does not need.
         let mut child = Command::new(&self.program)
             .args(["-t", "-oi"])
@@ -44,7 +45,7 @@ impl Mail {
         self.judge(output.status, &output.stderr)
     }
 
-    fn judge(&self, status: ExitStatus, stderr: &[u8]) -> Result<(), Failed> {
+    fn judge(&self, status: ExitStatus, stderr: &[u8]) -> Result<(), DeliveryAttemptError> {
         let said: String = String::from_utf8_lossy(stderr).trim().chars().take(200).collect();
         let why = || match (status.code(), said.is_empty()) {
             (None, _) => format!("`{}` was killed", self.program),
@@ -53,8 +54,8 @@ impl Mail {
         };
         match status.code() {
             Some(0) => Ok(()),
-            Some(TEMPFAIL) => Err(Failed::soon(why())),
-            _ => Err(Failed::never(why())),
+            Some(TEMPFAIL) => Err(DeliveryAttemptError::soon(why())),
+            _ => Err(DeliveryAttemptError::never(why())),
         }
     }
 }

@@ -10,23 +10,23 @@ mod sign;
 #[cfg(test)]
 mod tests;
 
-pub use answer::Manner;
-pub use http::Post;
-pub use mail::Mail;
+pub use answer::ResponseFormat;
+pub use http::HttpMessage;
+pub use mail::MailMessage;
 pub use sign::{dingtalk, feishu};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use std::time::Duration;
 
 /// A message to deliver.
-pub enum Delivery {
-    Post(Post),
-    Mail(Mail),
+pub enum NotifyDelivery {
+    Post(HttpMessage),
+    Mail(MailMessage),
 }
 
 /// The retry policy of a message.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct DeliveryRetryPolicy {
     /// Maximum number of retries.
     pub again: usize,
     /// Delay before the first retry, doubled for each later one.
@@ -37,7 +37,7 @@ pub struct Patience {
     pub wait: Duration,
 }
 
-impl Default for Patience {
+impl Default for DeliveryRetryPolicy {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self { again: 2, first: seconds(1), limit: seconds(10), wait: seconds(30) }
@@ -46,7 +46,7 @@ impl Default for Patience {
 
 /// The reason why a message was not delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undelivered {
+pub struct DeliveryError {
     /// A lowercase fragment, without secrets.
     pub why: String,
     pub tries: usize,
@@ -54,26 +54,26 @@ pub struct Undelivered {
 
 /// A failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Failed {
+struct DeliveryAttemptError {
     why: String,
-    again: Again,
+    again: RetryAdvice,
 }
 
 /// Whether a retry may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Again {
+enum RetryAdvice {
     Never,
     Soon,
     After(Duration),
 }
 
-impl Failed {
+impl DeliveryAttemptError {
     fn never(why: impl Into<String>) -> Self {
-        Self { why: why.into(), again: Again::Never }
+        Self { why: why.into(), again: RetryAdvice::Never }
     }
 
     fn soon(why: impl Into<String>) -> Self {
-        Self { why: why.into(), again: Again::Soon }
+        Self { why: why.into(), again: RetryAdvice::Soon }
     }
 }
 
@@ -83,7 +83,7 @@ impl Failed {
 ///
 /// # Errors
 /// The message was not delivered; contains the reason.
-pub async fn send(delivery: &Delivery, patience: &Patience) -> Result<usize, Undelivered> {
+pub async fn send(delivery: &NotifyDelivery, patience: &DeliveryRetryPolicy) -> Result<usize, DeliveryError> {
     let delays = ExponentialBuilder::default().with_min_delay(patience.first).with_max_times(patience.again);
     let mut delays = delays.with_jitter().build();
     let mut tries = 0;
@@ -94,17 +94,17 @@ pub async fn send(delivery: &Delivery, patience: &Patience) -> Result<usize, Und
             Err(failed) => failed,
         };
         let wait = match (failed.again, delays.next()) {
-            (Again::Soon, Some(delay)) => delay,
-            (Again::After(asked), Some(delay)) if asked <= patience.wait => asked.max(delay),
-            _ => return Err(Undelivered { why: failed.why, tries }),
+            (RetryAdvice::Soon, Some(delay)) => delay,
+            (RetryAdvice::After(asked), Some(delay)) if asked <= patience.wait => asked.max(delay),
+            _ => return Err(DeliveryError { why: failed.why, tries }),
         };
         tokio::time::sleep(wait).await;
     }
 }
 
-async fn attempt(delivery: &Delivery, patience: &Patience) -> Result<(), Failed> {
+async fn attempt(delivery: &NotifyDelivery, patience: &DeliveryRetryPolicy) -> Result<(), DeliveryAttemptError> {
     match delivery {
-        Delivery::Post(post) => post.attempt(patience.limit).await,
-        Delivery::Mail(mail) => mail.attempt(patience.limit).await,
+        NotifyDelivery::Post(post) => post.attempt(patience.limit).await,
+        NotifyDelivery::Mail(mail) => mail.attempt(patience.limit).await,
     }
 }

@@ -6,20 +6,20 @@ use secrecy::SecretString;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-const QUICK: Patience = Patience {
+const QUICK: DeliveryRetryPolicy = DeliveryRetryPolicy {
     again: 2,
     first: Duration::from_millis(1),
     limit: Duration::from_millis(500),
     wait: Duration::from_secs(2),
 };
 
-fn post(url: &str, manner: Manner) -> Delivery {
+fn post(url: &str, manner: ResponseFormat) -> NotifyDelivery {
     let url = SecretString::from(url);
-    Delivery::Post(Post { url, token: None, body: "{}".into(), manner, open: false })
+    NotifyDelivery::Post(HttpMessage { url, token: None, body: "{}".into(), manner, open: false })
 }
 
 /// Sends to a server that answers with `replies` in order and repeats the last. Returns the outcome and the requests.
-async fn against(manner: Manner, replies: Vec<Reply>) -> (Result<usize, Undelivered>, Vec<Request>) {
+async fn against(manner: ResponseFormat, replies: Vec<Reply>) -> (Result<usize, DeliveryError>, Vec<Request>) {
     let asked = AtomicUsize::new(0);
     let server = Server::start(move |_| replies[asked.fetch_add(1, Ordering::Relaxed).min(replies.len() - 1)].clone());
     let sent = send(&post(&server.url("/hook/T0123456789"), manner), &QUICK).await;
@@ -30,22 +30,22 @@ fn reply(status: u16, body: &str) -> Reply {
     Reply { body: body.as_bytes().to_vec(), ..Reply::status(status) }
 }
 
-fn why(why: &str, tries: usize) -> Result<usize, Undelivered> {
-    Err(Undelivered { why: why.to_owned(), tries })
+fn why(why: &str, tries: usize) -> Result<usize, DeliveryError> {
+    Err(DeliveryError { why: why.to_owned(), tries })
 }
 
 #[tokio::test]
 async fn what_is_taken_is_sent_once() {
-    let (sent, asked) = against(Manner::Status, vec![reply(204, "")]).await;
+    let (sent, asked) = against(ResponseFormat::Status, vec![reply(204, "")]).await;
     assert_eq!((sent, asked.len()), (Ok(1), 1));
     assert_eq!((asked[0].method.as_str(), asked[0].body.as_str()), ("POST", "{}"));
 }
 
 #[tokio::test]
 async fn a_server_that_failed_is_tried_again_and_not_for_ever() {
-    let (sent, asked) = against(Manner::Status, vec![reply(500, ""), reply(200, "")]).await;
+    let (sent, asked) = against(ResponseFormat::Status, vec![reply(500, ""), reply(200, "")]).await;
     assert_eq!((sent, asked.len()), (Ok(2), 2));
-    let (sent, asked) = against(Manner::Status, vec![reply(503, "down for repairs")]).await;
+    let (sent, asked) = against(ResponseFormat::Status, vec![reply(503, "down for repairs")]).await;
     assert_eq!((sent, asked.len()), (why("the server answered 503: down for repairs", 3), 3));
 }
 
@@ -53,10 +53,10 @@ async fn a_server_that_failed_is_tried_again_and_not_for_ever() {
 async fn a_server_that_asks_to_be_left_alone_is() {
     let asks = |seconds: &str| Reply { headers: vec![("Retry-After".into(), seconds.into())], ..Reply::status(429) };
     let began = Instant::now();
-    let (sent, asked) = against(Manner::Status, vec![asks("1"), reply(200, "")]).await;
+    let (sent, asked) = against(ResponseFormat::Status, vec![asks("1"), reply(200, "")]).await;
     assert_eq!((sent, asked.len()), (Ok(2), 2));
     assert!(began.elapsed() >= Duration::from_secs(1), "it waits for `Retry-After`");
-    let (sent, asked) = against(Manner::Status, vec![asks("3600")]).await;
+    let (sent, asked) = against(ResponseFormat::Status, vec![asks("3600")]).await;
     assert_eq!((sent, asked.len()), (why("the server answered 429, retry after 3600 s", 1), 1));
 }
 
@@ -67,7 +67,8 @@ async fn a_server_that_hangs_is_given_up() {
         Reply::status(200)
     });
     let began = Instant::now();
-    let sent = send(&post(&server.url("/hook"), Manner::Status), &Patience { again: 1, ..QUICK }).await;
+    let sent =
+        send(&post(&server.url("/hook"), ResponseFormat::Status), &DeliveryRetryPolicy { again: 1, ..QUICK }).await;
     assert_eq!(sent, why("the request timed out", 2));
     assert!(began.elapsed() < Duration::from_secs(3));
 }
@@ -77,7 +78,7 @@ async fn nothing_is_followed_elsewhere() {
     let other = Server::start(|_| Reply::status(200));
     for status in [301, 302, 307, 308] {
         let reply = Reply { status, ..Reply::redirect(&other.url("/steal")) };
-        let (sent, asked) = against(Manner::Status, vec![reply]).await;
+        let (sent, asked) = against(ResponseFormat::Status, vec![reply]).await;
         let expected = format!("the server answered {status}: redirects are not followed");
         assert_eq!((sent, asked.len()), (why(&expected, 1), 1));
     }
@@ -87,43 +88,49 @@ async fn nothing_is_followed_elsewhere() {
 #[tokio::test]
 async fn what_is_refused_with_a_status_of_success_is_refused() {
     for (manner, body, refused) in [
-        (Manner::Ok, "ok", None),
-        (Manner::Ok, r#"{"ok":true}"#, None),
-        (Manner::Ok, r#"{"ok":false,"error":"no_service"}"#, Some("the service rejected the message: no_service")),
-        (Manner::Ok, "invalid_payload", Some("the service rejected the message: invalid_payload")),
-        (Manner::Ok, "", Some("the service did not confirm the message")),
-        (Manner::Code, r#"{"code":0,"msg":"success","data":{}}"#, None),
-        (Manner::Code, r#"{"StatusCode":0,"StatusMessage":"success"}"#, None),
+        (ResponseFormat::Ok, "ok", None),
+        (ResponseFormat::Ok, r#"{"ok":true}"#, None),
         (
-            Manner::Code,
+            ResponseFormat::Ok,
+            r#"{"ok":false,"error":"no_service"}"#,
+            Some("the service rejected the message: no_service"),
+        ),
+        (ResponseFormat::Ok, "invalid_payload", Some("the service rejected the message: invalid_payload")),
+        (ResponseFormat::Ok, "", Some("the service did not confirm the message")),
+        (ResponseFormat::Code, r#"{"code":0,"msg":"success","data":{}}"#, None),
+        (ResponseFormat::Code, r#"{"StatusCode":0,"StatusMessage":"success"}"#, None),
+        (
+            ResponseFormat::Code,
             r#"{"code":19021,"msg":"sign match fail"}"#,
             Some("the service rejected the message: 19021 sign match fail"),
         ),
-        (Manner::Errcode, r#"{"errcode":0,"errmsg":"ok"}"#, None),
+        (ResponseFormat::Errcode, r#"{"errcode":0,"errmsg":"ok"}"#, None),
         (
-            Manner::Errcode,
+            ResponseFormat::Errcode,
             r#"{"errcode":310000,"errmsg":"sign not match"}"#,
             Some("the service rejected the message: 310000 sign not match"),
         ),
         (
-            Manner::Errcode,
+            ResponseFormat::Errcode,
             r#"{"errcode":93000,"errmsg":"invalid webhook url"}"#,
             Some("the service rejected the message: 93000 invalid webhook url"),
         ),
-        (Manner::Errcode, "<html>proxy</html>", Some("the service rejected the message: <html>proxy</html>")),
+        (ResponseFormat::Errcode, "<html>proxy</html>", Some("the service rejected the message: <html>proxy</html>")),
     ] {
         let (sent, asked) = against(manner, vec![reply(200, body)]).await;
         assert_eq!((sent, asked.len()), (refused.map_or(Ok(1), |refused| why(refused, 1)), 1), "{body}");
     }
-    let (sent, _) =
-        against(Manner::Errcode, vec![reply(200, r#"{"errcode":-1,"errmsg":"busy"}"#), reply(200, r#"{"errcode":0}"#)])
-            .await;
+    let (sent, _) = against(
+        ResponseFormat::Errcode,
+        vec![reply(200, r#"{"errcode":-1,"errmsg":"busy"}"#), reply(200, r#"{"errcode":0}"#)],
+    )
+    .await;
     assert_eq!(sent, Ok(2), "a busy service is retried");
 }
 
 #[tokio::test]
 async fn no_failure_tells_the_address() {
-    let (sent, _) = against(Manner::Status, vec![reply(404, "no hook T0123456789 at /hook/T0123456789")]).await;
+    let (sent, _) = against(ResponseFormat::Status, vec![reply(404, "no hook T0123456789 at /hook/T0123456789")]).await;
     assert_eq!(sent, why("the server answered 404: no hook (secret) at /hook/(secret)", 1));
     for (url, expected) in [
         ("http://example.com/T0123456789", "its address uses `http`, which would expose the secret"),
@@ -132,7 +139,7 @@ async fn no_failure_tells_the_address() {
         ("ftp://example.com/T0123456789", "its address is neither http nor https"),
         ("http://127.0.0.1:1/T0123456789", "no response: Connection refused (os error 111)"),
     ] {
-        let sent = send(&post(url, Manner::Status), &Patience { again: 0, ..QUICK }).await;
+        let sent = send(&post(url, ResponseFormat::Status), &DeliveryRetryPolicy { again: 0, ..QUICK }).await;
         assert_eq!(sent, why(expected, 1), "{url}");
     }
 }
@@ -164,8 +171,9 @@ fn sendmail(folder: &tempfile::TempDir, code: &str) -> camino::Utf8PathBuf {
 #[tokio::test]
 async fn mail_is_handed_over_on_standard_input() {
     let folder = tempfile::tempdir().unwrap();
-    let mail =
-        |code: &str| Delivery::Mail(Mail { program: sendmail(&folder, code), text: "To: a@b\n\ntext\n.\n".into() });
+    let mail = |code: &str| {
+        NotifyDelivery::Mail(MailMessage { program: sendmail(&folder, code), text: "To: a@b\n\ntext\n.\n".into() })
+    };
     let recorded = mail("cat >mail; echo \"$@\" >arguments; env | sort >environment");
     assert_eq!(send(&recorded, &QUICK).await, Ok(1));
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
@@ -181,9 +189,9 @@ async fn mail_is_handed_over_on_standard_input() {
     assert_eq!(send(&later, &QUICK).await, Ok(2));
     let refused = send(&mail("cat >/dev/null; echo 'no such user' >&2; exit 67"), &QUICK).await.unwrap_err();
     assert!(refused.tries == 1 && refused.why.ends_with("/sendmail` exited with 67: no such user"), "{refused:?}");
-    let hangs = send(&mail("sleep 30"), &Patience { again: 0, ..QUICK }).await.unwrap_err();
+    let hangs = send(&mail("sleep 30"), &DeliveryRetryPolicy { again: 0, ..QUICK }).await.unwrap_err();
     assert!(hangs.why.ends_with("/sendmail` timed out"), "{hangs:?}");
-    let none = Delivery::Mail(Mail { program: "/nonexistent/sendmail".into(), text: String::new() });
+    let none = NotifyDelivery::Mail(MailMessage { program: "/nonexistent/sendmail".into(), text: String::new() });
     let failed = send(&none, &QUICK).await.unwrap_err();
     assert_eq!(failed.why, "cannot run `/nonexistent/sendmail`: No such file or directory (os error 2)");
 }

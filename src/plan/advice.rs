@@ -1,14 +1,14 @@
 //! Rules that warn: a declaration that is possible on a host but not advisable.
 
-use super::Warning;
-use super::case::Case;
+use super::HostWarning;
+use super::case::HostContext;
 use super::walk::places;
-use crate::config::{Instance, Judged, Rule};
+use crate::config::{ConditionOutcome, RecipeInstance, RecipeRule};
 use std::sync::Arc;
 
 /// Returns the warnings of rules that read facts of the host, and which of these rules could not be evaluated. Rules
 /// that need no facts already warn when the inventory is loaded.
-pub(super) fn advice(case: &Case<'_>) -> Vec<Warning> {
+pub(super) fn advice(case: &HostContext<'_>) -> Vec<HostWarning> {
     let instances = case.ground.project.instances.get(&case.host.name).into_iter().flatten();
     let applied = instances.filter(|instance| !instance.absent);
     let rules = applied.flat_map(|instance| instance.recipe.rules.iter().map(move |rule| (instance, rule)));
@@ -16,12 +16,12 @@ pub(super) fn advice(case: &Case<'_>) -> Vec<Warning> {
     advising.filter_map(|(instance, rule)| warning(case, instance, rule)).collect()
 }
 
-fn warning(case: &Case<'_>, instance: &Arc<Instance>, rule: &Rule) -> Option<Warning> {
+fn warning(case: &HostContext<'_>, instance: &Arc<RecipeInstance>, rule: &RecipeRule) -> Option<HostWarning> {
     let says = match case.ground.expander.rule(case.host, instance, rule, &case.known()) {
-        Judged::Fails { reads, .. } if !reads.is_empty() => rule.otherwise.clone(),
-        Judged::Unknown { why, .. } => format!("a warning rule could not be evaluated: {why}"),
+        ConditionOutcome::Fails { reads, .. } if !reads.is_empty() => rule.otherwise.clone(),
+        ConditionOutcome::Unknown { why, .. } => format!("a warning rule could not be evaluated: {why}"),
         _ => return None,
     };
     let why = format!("{says} ({})", places(case.ground.project, instance, rule)).into();
-    Some(Warning { why, hint: None })
+    Some(HostWarning { why, hint: None })
 }

@@ -64,15 +64,15 @@ pub fn digest(text: &str) -> String {
 /// as a whole: for a plan of thousands of hosts it has hundreds of megabytes. The value must not contain a map whose
 /// order may differ.
 pub fn digest_of<T: Serialize>(value: &T) -> String {
-    let mut sink = Sink(Sha256::new());
+    let mut sink = JsonDigestWriter(Sha256::new());
     // Text, numbers and lists always serialize, and writing to a digest never fails.
     let _ = serde_json::to_writer(std::io::BufWriter::with_capacity(1 << 16, &mut sink), value);
     named(&sink.0.finalize())
 }
 
-struct Sink(Sha256);
+struct JsonDigestWriter(Sha256);
 
-impl std::io::Write for Sink {
+impl std::io::Write for JsonDigestWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.update(bytes);
         Ok(bytes.len())

@@ -1,62 +1,63 @@
 //! One host with everything that is known about it: the context in which planner and engine evaluate steps.
 
-use super::{HostSeen, Policy, undeclared};
+use super::{ObservedHost, PlanPolicy, undeclared};
 use crate::config::{
-    Expanded, Expander, Exports, FactSource, Host, Instance, Known, Project, SharedTurn, Step, StepFilter,
+    ExpandedStep, ExpansionInputs, ExportedValues, FactSource, Host, Project, RecipeInstance, RecipeStep,
+    SharedExpandedStep, StepExpander, StepFilter,
 };
 use crate::graph::{Graph, StepIndex};
-use crate::model::{HostName, Scope, StepId, Value};
+use crate::model::{HostName, StepId, StepScope, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The host of a selection on which a `one` step runs.
-pub type Chosen = BTreeMap<StepIndex, BTreeSet<HostName>>;
+pub type ChosenHosts = BTreeMap<StepIndex, BTreeSet<HostName>>;
 
 /// The context that all hosts of a run share.
 #[derive(Clone, Copy, Debug)]
-pub struct Ground<'a> {
+pub struct PlanContext<'a> {
     pub project: &'a Project,
-    pub expander: &'a Expander<'a>,
+    pub expander: &'a StepExpander<'a>,
     pub filter: &'a StepFilter,
-    pub exports: &'a Exports,
-    pub chosen: &'a Chosen,
+    pub exports: &'a ExportedValues,
+    pub chosen: &'a ChosenHosts,
     /// Includes the secrets that hosts exported.
     pub secrets: &'a crate::model::SecretStore,
-    pub policy: Policy,
+    pub policy: PlanPolicy,
 }
 
 /// One host in that context.
 #[derive(Clone, Copy, Debug)]
-pub struct Case<'a> {
-    pub ground: Ground<'a>,
+pub struct HostContext<'a> {
+    pub ground: PlanContext<'a>,
     pub host: &'a Host,
-    pub seen: &'a HostSeen,
+    pub seen: &'a ObservedHost,
     /// The dependency graph that orders the steps of this host.
     pub graph: &'a Graph,
 }
 
 /// One instance of a step on the host (one element of its `each`), in execution order.
 #[derive(Clone, Debug)]
-pub struct Turn<'a> {
+pub struct StepInstance<'a> {
     pub index: StepIndex,
-    pub instance: &'a Arc<Instance>,
-    pub step: &'a Arc<Step>,
-    pub expanded: SharedTurn,
+    pub instance: &'a Arc<RecipeInstance>,
+    pub step: &'a Arc<RecipeStep>,
+    pub expanded: SharedExpandedStep,
 }
 
-impl<'a> Case<'a> {
-    pub fn new(ground: Ground<'a>, host: &'a HostName, seen: &'a HostSeen) -> Option<Self> {
+impl<'a> HostContext<'a> {
+    pub fn new(ground: PlanContext<'a>, host: &'a HostName, seen: &'a ObservedHost) -> Option<Self> {
         let project = ground.project;
         Some(Self { ground, host: project.hosts.get(host)?, seen, graph: project.graph_of(host) })
     }
 
-    pub fn known(&self) -> Known<'a> {
+    pub fn known(&self) -> ExpansionInputs<'a> {
         let facts = if self.seen.is_observed() && self.seen.trips > 0 {
             FactSource::Known(&self.seen.facts)
         } else {
             FactSource::NotYet
         };
-        Known { facts, exports: self.ground.exports }
+        ExpansionInputs { facts, exports: self.ground.exports }
     }
 
     /// Returns the record of the last verified apply of a step instance.
@@ -72,12 +73,12 @@ impl<'a> Case<'a> {
         self.record(turn).is_some_and(|record| !undeclared::removed(record))
     }
 
-    pub fn instances(&self) -> &'a [Arc<Instance>] {
+    pub fn instances(&self) -> &'a [Arc<RecipeInstance>] {
         self.ground.project.instances.get(&self.host.name).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Returns the steps of this host in graph order, without those that the filter excludes.
-    pub fn steps(&self) -> Vec<(StepIndex, &'a Arc<Instance>, &'a Arc<Step>)> {
+    pub fn steps(&self) -> Vec<(StepIndex, &'a Arc<RecipeInstance>, &'a Arc<RecipeStep>)> {
         let graph = self.graph;
         let mut steps: Vec<_> = self
             .instances()
@@ -93,39 +94,39 @@ impl<'a> Case<'a> {
 
     /// Returns whether this host runs a step: every host does, except for the scopes `one` and `fleet`. A removal runs
     /// on every host, because any of them may have been the one that applied the step for all.
-    pub fn runs(&self, index: StepIndex, instance: &Instance, step: &Step) -> bool {
+    pub fn runs(&self, index: StepIndex, instance: &RecipeInstance, step: &RecipeStep) -> bool {
         match step.scope {
             // Only the cluster's API has steps of scope `cluster`.
-            Scope::Host | Scope::Cluster => true,
-            Scope::One if instance.absent => true,
-            Scope::One | Scope::Fleet => {
+            StepScope::Host | StepScope::Cluster => true,
+            StepScope::One if instance.absent => true,
+            StepScope::One | StepScope::Fleet => {
                 self.ground.chosen.get(&index).is_some_and(|hosts| hosts.contains(&self.host.name))
             }
         }
     }
 
     /// Expands the steps that run here.
-    pub fn turns(&self) -> Vec<Turn<'a>> {
+    pub fn turns(&self) -> Vec<StepInstance<'a>> {
         self.expand(|case, index, instance, step| case.runs(index, instance, step))
     }
 
     /// Expands the steps that could run here: a `one` step is observed on every host before one host is chosen.
-    pub fn candidate_turns(&self) -> Vec<Turn<'a>> {
+    pub fn candidate_turns(&self) -> Vec<StepInstance<'a>> {
         self.expand(|case, index, instance, step| match step.scope {
-            Scope::One if case.ground.chosen.get(&index).is_none() => true,
+            StepScope::One if case.ground.chosen.get(&index).is_none() => true,
             _ => case.runs(index, instance, step),
         })
     }
 
     /// Expands every step that is declared for the host, also those that the filter excludes or that run on other
     /// hosts.
-    pub(super) fn declared_turns(&self) -> Vec<Arc<[Expanded]>> {
+    pub(super) fn declared_turns(&self) -> Vec<Arc<[ExpandedStep]>> {
         let known = self.known();
         let steps = self.instances().iter().flat_map(|i| i.recipe.steps.iter().map(move |step| (i, step)));
         steps.map(|(instance, step)| self.ground.expander.expand(self.host, instance, step, &known)).collect()
     }
 
-    fn expand(&self, admits: impl Fn(&Self, StepIndex, &Instance, &Step) -> bool) -> Vec<Turn<'a>> {
+    fn expand(&self, admits: impl Fn(&Self, StepIndex, &RecipeInstance, &RecipeStep) -> bool) -> Vec<StepInstance<'a>> {
         let known = self.known();
         let mut turns = Vec::new();
         for (index, instance, step) in self.steps() {
@@ -133,7 +134,8 @@ impl<'a> Case<'a> {
                 continue;
             }
             let expanded = self.ground.expander.expand(self.host, instance, step, &known);
-            let own = SharedTurn::each(&expanded).map(|expanded| Turn { index, instance, step, expanded });
+            let own =
+                SharedExpandedStep::each(&expanded).map(|expanded| StepInstance { index, instance, step, expanded });
             // A list is removed in reverse order.
             match instance.absent {
                 true => turns.extend(own.rev()),

@@ -1,8 +1,8 @@
 //! Determines the probes that a host runs.
 
-use super::case::{Case, Turn};
+use super::case::{HostContext, StepInstance};
 use super::undeclared;
-use crate::config::{Instance, Judged, State, Verify};
+use crate::config::{ConditionOutcome, ExpansionState, RecipeInstance, RecipeVerification};
 use crate::model::StepId;
 use crate::probe::Probe;
 use crate::resource::Resource;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Returns every probe that can be built from what is known now. Called again once the facts are known, it also returns
 /// the probes whose text depends on facts.
-pub fn demand(case: &Case<'_>, facts: &BTreeSet<String>) -> BTreeSet<Probe> {
+pub fn demand(case: &HostContext<'_>, facts: &BTreeSet<String>) -> BTreeSet<Probe> {
     let mut probes: BTreeSet<Probe> =
         facts.iter().filter_map(|name| crate::facts::question(&case.host.name, name)).collect();
     probes.extend([Probe::Records, Probe::Account]);
@@ -27,14 +27,14 @@ pub fn demand(case: &Case<'_>, facts: &BTreeSet<String>) -> BTreeSet<Probe> {
     probes
 }
 
-fn of_verify(case: &Case<'_>, instance: &Arc<Instance>) -> Vec<Probe> {
-    let admitted = |verify: &&Verify| case.ground.filter.admits_level(verify.level);
+fn of_verify(case: &HostContext<'_>, instance: &Arc<RecipeInstance>) -> Vec<Probe> {
+    let admitted = |verify: &&RecipeVerification| case.ground.filter.admits_level(verify.level);
     let entries = instance.recipe.verify.iter().filter(|_| !instance.absent).filter(admitted);
     entries.filter_map(|verify| verify_probe(case, instance, verify)).collect()
 }
 
 /// Returns the probe of a verification, if it has one.
-fn verify_probe(case: &Case<'_>, instance: &Arc<Instance>, verify: &Verify) -> Option<Probe> {
+fn verify_probe(case: &HostContext<'_>, instance: &Arc<RecipeInstance>, verify: &RecipeVerification) -> Option<Probe> {
     let (expander, known) = (case.ground.expander, case.known());
     match expander.about(case.host, instance, verify, &known) {
         Some(asked) => Some(Probe::Objects(Box::new(asked.ok()?))),
@@ -46,7 +46,7 @@ fn verify_probe(case: &Case<'_>, instance: &Arc<Instance>, verify: &Verify) -> O
 }
 
 /// Returns the probes of the verifications of one recipe, including those of the facts that they read.
-pub fn verify_probes(case: &Case<'_>, recipe: &str) -> BTreeSet<Probe> {
+pub fn verify_probes(case: &HostContext<'_>, recipe: &str) -> BTreeSet<Probe> {
     let own = case.instances().iter().filter(|instance| instance.recipe.name == recipe);
     let checks = own.clone().flat_map(|instance| of_verify(case, instance));
     let expected = own.flat_map(|instance| &instance.recipe.verify).flat_map(verify_facts(case));
@@ -54,7 +54,7 @@ pub fn verify_probes(case: &Case<'_>, recipe: &str) -> BTreeSet<Probe> {
 }
 
 /// Returns the probes of the facts that a verification names.
-fn verify_facts<'c>(case: &'c Case<'_>) -> impl Fn(&Verify) -> Vec<Probe> + 'c {
+fn verify_facts<'c>(case: &'c HostContext<'_>) -> impl Fn(&RecipeVerification) -> Vec<Probe> + 'c {
     |verify| {
         let texts = verify.expect.iter().map(|expect| &expect.source).chain(verify.shows.iter().map(|(text, _)| text));
         texts.flat_map(|text| facts_named(case, text)).collect()
@@ -62,16 +62,16 @@ fn verify_facts<'c>(case: &'c Case<'_>) -> impl Fn(&Verify) -> Vec<Probe> + 'c {
 }
 
 /// Returns the probes of the facts that an expression names.
-fn facts_named(case: &Case<'_>, source: &str) -> Vec<Probe> {
+fn facts_named(case: &HostContext<'_>, source: &str) -> Vec<Probe> {
     let named = crate::facts::names().filter(|name| source.contains(&format!("facts.{name}")));
     named.filter_map(|name| crate::facts::question(&case.host.name, name)).collect()
 }
 
 /// Returns the probes of one step instance, including those of its `restart_on` inputs. Its own change, or that of
 /// another step, may change the facts that show whether it is effective: these are probed again.
-pub fn of_turn(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<Probe> {
+pub fn of_turn(case: &HostContext<'_>, turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> Vec<Probe> {
     let mut probes = Vec::new();
-    if let State::Resource(resource) = &turn.expanded.state {
+    if let ExpansionState::Resource(resource) = &turn.expanded.state {
         probes.extend(resource.probes());
         probes.extend(case.record(&turn.expanded.id).into_iter().flat_map(|record| resource.former(record)));
         probes.extend(input_paths(turn, turns).into_iter().map(|path| Probe::Path { path, want: None }));
@@ -87,17 +87,18 @@ pub fn of_turn(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<Prob
 }
 
 /// Returns whether the `restart_on` of another step instance names this one.
-pub fn is_input(turn: &Turn<'_>, turns: &[Turn<'_>]) -> bool {
-    let names = |other: &Turn<'_>| inputs_of(other, turns).iter().any(|input| input.expanded.id == turn.expanded.id);
+pub fn is_input(turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> bool {
+    let names =
+        |other: &StepInstance<'_>| inputs_of(other, turns).iter().any(|input| input.expanded.id == turn.expanded.id);
     turns.iter().any(names)
 }
 
 /// Returns the step instances that the `restart_on` of `turn` names.
-pub fn inputs_of<'t, 'a>(turn: &Turn<'_>, turns: &'t [Turn<'a>]) -> Vec<&'t Turn<'a>> {
+pub fn inputs_of<'t, 'a>(turn: &StepInstance<'_>, turns: &'t [StepInstance<'a>]) -> Vec<&'t StepInstance<'a>> {
     if turn.step.restart_on.is_empty() {
         return Vec::new();
     }
-    let named = |other: &&Turn<'_>| {
+    let named = |other: &&StepInstance<'_>| {
         turn.step.restart_on.iter().any(|(name, _)| {
             let (recipe, step) = name.split_once('/').unwrap_or((&turn.expanded.id.recipe, name));
             *step == *other.expanded.id.step && *recipe == *other.expanded.id.recipe
@@ -106,11 +107,11 @@ pub fn inputs_of<'t, 'a>(turn: &Turn<'_>, turns: &'t [Turn<'a>]) -> Vec<&'t Turn
     turns.iter().filter(named).collect()
 }
 
-fn input_paths(turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<String> {
+fn input_paths(turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> Vec<String> {
     inputs_of(turn, turns)
         .into_iter()
         .filter_map(|input| match &input.expanded.state {
-            State::Resource(resource) => {
+            ExpansionState::Resource(resource) => {
                 let paths = resource.inputs();
                 let trace = trace_beside(&paths, input, resource.as_ref());
                 Some(paths.into_iter().chain(trace))
@@ -122,25 +123,25 @@ fn input_paths(turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<String> {
 }
 
 /// Returns the trace file, whose time shows when a step was applied if its own paths may not show that.
-pub fn trace(turn: &Turn<'_>, resource: &dyn Resource) -> Option<String> {
+pub fn trace(turn: &StepInstance<'_>, resource: &dyn Resource) -> Option<String> {
     trace_beside(&resource.inputs(), turn, resource)
 }
 
 /// Does the same as [`trace`] with a list of the step's own paths: building that list costs memory, and most plans do
 /// it for each step of each host.
-pub(super) fn trace_beside(paths: &[String], turn: &Turn<'_>, resource: &dyn Resource) -> Option<String> {
+pub(super) fn trace_beside(paths: &[String], turn: &StepInstance<'_>, resource: &dyn Resource) -> Option<String> {
     trace_path(&turn.expanded.id, resource.kind(), paths, turn.expanded.absent)
 }
 
 /// Returns the probe of a step's `effective: { check }`.
-pub fn effective_probe(case: &Case<'_>, turn: &Turn<'_>) -> Option<Probe> {
+pub fn effective_probe(case: &HostContext<'_>, turn: &StepInstance<'_>) -> Option<Probe> {
     turn.step.effective.as_ref().filter(|_| !turn.expanded.absent)?;
     let judged = case.ground.expander.effective(case.host, turn.instance, turn.step, &turn.expanded.id, &case.known());
     check_probe(&format!("effective {}", turn.expanded.id), &judged, turn.step.timeout_s)
 }
 
 /// Returns the probes of the `export: { read }` of a step instance, by the export's name.
-pub fn export_probes(case: &Case<'_>, turn: &Turn<'_>) -> Vec<(String, Probe)> {
+pub fn export_probes(case: &HostContext<'_>, turn: &StepInstance<'_>) -> Vec<(String, Probe)> {
     let mut probes = Vec::new();
     for (name, export) in &turn.step.exports {
         let Some(read) = &export.read else { continue };
@@ -152,9 +153,9 @@ pub fn export_probes(case: &Case<'_>, turn: &Turn<'_>) -> Vec<(String, Probe)> {
     probes
 }
 
-pub fn check_probe(id: &str, judged: &Judged, timeout_s: Option<u64>) -> Option<Probe> {
+pub fn check_probe(id: &str, judged: &ConditionOutcome, timeout_s: Option<u64>) -> Option<Probe> {
     match judged {
-        Judged::Check { script } => Some(check(id.to_owned(), script.clone(), timeout_s)),
+        ConditionOutcome::Check { script } => Some(check(id.to_owned(), script.clone(), timeout_s)),
         _ => None,
     }
 }

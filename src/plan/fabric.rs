@@ -1,8 +1,8 @@
 //! InfiniBand ports that have a link but no subnet manager. Whether the cause is the fabric or the host shows only in
 //! the comparison of all hosts.
 
-use super::HostSeen;
-use super::model::{HostPlan, Warning};
+use super::ObservedHost;
+use super::model::{HostPlan, HostWarning};
 use crate::facts::Facts;
 use crate::model::Value;
 
@@ -13,8 +13,8 @@ const THIS_HOST: &str = "check the cable and the switch port, swap one with thos
 const ASK_MORE: &str = "observe other hosts of the fabric too: run without `--on`";
 
 /// Adds a warning to the plan of each host with such ports.
-pub(super) fn warn(seen: &[HostSeen], plans: &mut [HostPlan]) {
-    let hosts: Vec<Ports> = seen.iter().map(|seen| Ports::of(&seen.facts)).collect();
+pub(super) fn warn(seen: &[ObservedHost], plans: &mut [HostPlan]) {
+    let hosts: Vec<InfinibandPorts> = seen.iter().map(|seen| InfinibandPorts::of(&seen.facts)).collect();
     for (plan, own) in plans.iter_mut().zip(&hosts) {
         plan.warnings.extend(warning(own, &hosts));
     }
@@ -22,13 +22,13 @@ pub(super) fn warn(seen: &[HostSeen], plans: &mut [HostPlan]) {
 
 /// The InfiniBand ports of a host that carry traffic.
 #[derive(Default)]
-struct Ports {
+struct InfinibandPorts {
     active: usize,
     /// Ports with a link but no subnet manager: `mlx5_0/1`.
     deaf: Vec<String>,
 }
 
-impl Ports {
+impl InfinibandPorts {
     fn of(facts: &Facts) -> Self {
         let mut ports = Self::default();
         let devices = facts.0.get("rdma").and_then(|fact| fact.as_ref().ok()).and_then(Value::as_array);
@@ -49,7 +49,7 @@ impl Ports {
 }
 
 /// Distinguishes a fabric without a subnet manager from a single faulty port.
-fn warning(own: &Ports, all: &[Ports]) -> Option<Warning> {
+fn warning(own: &InfinibandPorts, all: &[InfinibandPorts]) -> Option<HostWarning> {
     if own.deaf.is_empty() {
         return None;
     }
@@ -75,11 +75,11 @@ fn warning(own: &Ports, all: &[Ports]) -> Option<Warning> {
             THIS_HOST,
         ),
     };
-    Some(Warning { why: why.into(), hint: Some(hint.to_owned()) })
+    Some(HostWarning { why: why.into(), hint: Some(hint.to_owned()) })
 }
 
 /// `mlx5_0/1 has`, `mlx5_0/1, mlx5_1/1 have`.
-fn named(own: &Ports) -> String {
+fn named(own: &InfinibandPorts) -> String {
     let names: Vec<String> = own.deaf.iter().map(|name| format!("`{name}`")).collect();
     format!("{} {}", names.join(", "), if names.len() == 1 { "has" } else { "have" })
 }
@@ -95,7 +95,7 @@ mod tests {
     const DEAF: (&str, u64) = ("INIT", 0);
     const ACTIVE: (&str, u64) = ("ACTIVE", 7);
 
-    fn host(ports: &[(&str, u64)]) -> Ports {
+    fn host(ports: &[(&str, u64)]) -> InfinibandPorts {
         let port = |(state, sm): &(&str, u64)| json!([{ "port": 1, "class": "infiniband", "state": state, "phys_state": "LinkUp", "sm_lid": sm }]);
         let device = |(n, told)| json!({ "name": format!("mlx5_{n}"), "bridge": false, "ports": port(told) });
         let mut devices: Vec<Value> = ports.iter().enumerate().map(device).collect();
@@ -109,12 +109,12 @@ mod tests {
             other(true, "infiniband", "LinkUp"),
             other(false, "infiniband", "Polling"),
         ]);
-        Ports::of(&Facts([("rdma".to_owned(), Ok(devices.into()))].into()))
+        InfinibandPorts::of(&Facts([("rdma".to_owned(), Ok(devices.into()))].into()))
     }
 
     /// Returns the warning about the first host.
     fn told(hosts: &[&[(&str, u64)]]) -> Option<(String, String)> {
-        let hosts: Vec<Ports> = hosts.iter().map(|ports| host(ports)).collect();
+        let hosts: Vec<InfinibandPorts> = hosts.iter().map(|ports| host(ports)).collect();
         warning(&hosts[0], &hosts).map(|told| (told.why.raw().to_owned(), told.hint.unwrap_or_default()))
     }
 

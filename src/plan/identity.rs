@@ -1,26 +1,26 @@
 //! Hosts whose identity contradicts the inventory: two names for one machine, or a host that reports another host's
 //! name.
 
-use super::{HostSeen, Warning};
+use super::{HostWarning, ObservedHost};
 use crate::config::Project;
 use crate::model::{BlockClass, HostName, Value};
-use crate::resource::Judgement;
+use crate::resource::Assessment;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The values that identify a machine: machine id, boot id and hostname. Clones share the first, the containers of one
 /// kernel share the second; all three together identify one machine.
-type Machine<'a> = [&'a str; 3];
+type MachineIdentity<'a> = [&'a str; 3];
 
 /// Compares the identity that hosts report with the inventory.
-pub(super) struct Identities<'a> {
+pub(super) struct HostIdentities<'a> {
     project: &'a Project,
     /// Machines that are reached under several names, by each name.
-    twins: BTreeMap<&'a HostName, (Machine<'a>, BTreeSet<&'a HostName>)>,
+    twins: BTreeMap<&'a HostName, (MachineIdentity<'a>, BTreeSet<&'a HostName>)>,
 }
 
-impl<'a> Identities<'a> {
-    pub fn new(project: &'a Project, seen: &'a [HostSeen]) -> Self {
-        let mut machines: BTreeMap<Machine<'a>, BTreeSet<&HostName>> = BTreeMap::new();
+impl<'a> HostIdentities<'a> {
+    pub fn new(project: &'a Project, seen: &'a [ObservedHost]) -> Self {
+        let mut machines: BTreeMap<MachineIdentity<'a>, BTreeSet<&HostName>> = BTreeMap::new();
         for (machine, seen) in seen.iter().filter_map(|seen| Some((machine(seen)?, seen))) {
             machines.entry(machine).or_default().insert(&seen.host);
         }
@@ -32,7 +32,7 @@ impl<'a> Identities<'a> {
 
     /// Returns the judgement of every step of a host that is also reached under another name. If forge changed it under
     /// both, it would alternately apply and revert whatever only one name declares.
-    pub fn twin(&self, host: &HostName) -> Option<Judgement> {
+    pub fn twin(&self, host: &HostName) -> Option<Assessment> {
         let ([machine, boot, _], names) = self.twins.get(host)?;
         let others = names.iter().filter(|name| **name != host).map(|name| self.reached(name));
         let reason = format!(
@@ -41,7 +41,7 @@ impl<'a> Identities<'a> {
             others.collect::<Vec<_>>().join(", ")
         );
         let hint = "correct the `address` of one of them, or remove one from the inventory";
-        Some(Judgement::blocked(BlockClass::Declaration, reason, Value::Null).hint(hint))
+        Some(Assessment::blocked(BlockClass::Declaration, reason, Value::Null).hint(hint))
     }
 
     fn reached(&self, host: &HostName) -> String {
@@ -54,14 +54,14 @@ impl<'a> Identities<'a> {
 
     /// Returns a warning if a host may not be the intended one: it reports the name of another host of the inventory. A
     /// hostname that differs from the inventory but belongs to no other host is fine.
-    pub fn warning(&self, seen: &HostSeen) -> Option<Warning> {
+    pub fn warning(&self, seen: &ObservedHost) -> Option<HostWarning> {
         let own = text(seen, "identity", "hostname")?;
         let called = |host: &HostName| host.as_str() == own || short(host.as_str()) == short(own);
         let exactly = |host: &&HostName| host.as_str() == own;
         let shortly = |host: &&HostName| host.as_str() == short(own);
         let others = || self.project.machines();
         let other = others().find(exactly).or_else(|| others().find(shortly)).filter(|_| !called(&seen.host))?;
-        Some(Warning {
+        Some(HostWarning {
             why: format!("reports the host name `{own}`, but {} is another host of the inventory", self.reached(other))
                 .into(),
             hint: Some(
@@ -75,12 +75,12 @@ fn short(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
-fn machine(seen: &HostSeen) -> Option<Machine<'_>> {
+fn machine(seen: &ObservedHost) -> Option<MachineIdentity<'_>> {
     let all = [text(seen, "identity", "machine_id")?, text(seen, "boot", "id")?, text(seen, "identity", "hostname")?];
     seen.is_observed().then_some(all)
 }
 
-fn text<'a>(seen: &'a HostSeen, fact: &str, field: &str) -> Option<&'a str> {
+fn text<'a>(seen: &'a ObservedHost, fact: &str, field: &str) -> Option<&'a str> {
     let value = seen.facts.0.get(fact)?.as_ref().ok()?.get(field)?.as_str()?;
     (!value.is_empty()).then_some(value)
 }

@@ -1,14 +1,14 @@
 //! The container images of a plan: those that a mirror must contain before the cluster needs them.
 
-use super::{Plan, Reach, StepPlan};
-use crate::model::{HostName, Scope, StepId};
+use super::{HostReachability, Plan, StepPlan};
+use crate::model::{HostName, StepId, StepScope};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The images that the steps of a plan run, whether or not the steps change anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Images {
+pub struct PlanImages {
     /// The steps that run each image.
     pub images: BTreeMap<String, BTreeSet<StepId>>,
     /// Steps whose images could not be determined, so the list does not contain them.
@@ -19,19 +19,19 @@ pub struct Images {
 
 impl Plan {
     /// Returns the images that the plan's steps run. Those of a chart are known once it is rendered.
-    pub fn images(&self) -> Images {
-        let mut found = Images::default();
+    pub fn images(&self) -> PlanImages {
+        let mut found = PlanImages::default();
         for host in &self.hosts {
-            found.silent |= host.host.is_cluster() && host.reach != Reach::Observed;
+            found.silent |= host.host.is_cluster() && host.reach != HostReachability::Observed;
             host.steps.iter().for_each(|step| found.enter(step, &host.host));
         }
         found
     }
 }
 
-impl Images {
+impl PlanImages {
     fn enter(&mut self, step: &StepPlan, host: &HostName) {
-        if host.is_cluster() && step.scope == Scope::Cluster && step.is_open() && step.images.is_empty() {
+        if host.is_cluster() && step.scope == StepScope::Cluster && step.is_open() && step.images.is_empty() {
             self.open.insert(step.id.clone());
         }
         for image in &step.images {

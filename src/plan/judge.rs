@@ -1,35 +1,35 @@
 //! Evaluates one step instance. Planning, the check right before a change, and the verification after it all use this.
 
-use super::Foresight;
+use super::ChangeCertainty;
 use super::basis::{canonical, digest, write};
-use super::case::{Case, Turn};
+use super::case::{HostContext, StepInstance};
 use super::demand::{effective_probe, inputs_of, trace_beside};
 use super::packages::{PackageChanges, is_certain};
-use crate::config::{Deferred, Expanded, Judged, Need, State};
+use crate::config::{ConditionOutcome, DeferredStep, ExpandedStep, ExpansionState, PendingInput};
 use crate::diag::Diag;
-use crate::model::{BlockClass, Disruption, SecretStore, StepId, Untrusted, Value, Verdict};
-use crate::probe::{Probe, Reading};
-use crate::resource::{Context, Input, Judgement, Predicted, Resource};
+use crate::model::{BlockClass, DisruptionClass, SecretStore, StepId, StepVerdict, UntrustedText, Value};
+use crate::probe::{Probe, ProbeReading};
+use crate::resource::{Assessment, AssessmentContext, EarlierStepEffects, Resource, RestartInput};
 use secrecy::ExposeSecret;
 use serde_json::json;
 use std::collections::BTreeSet;
 
 /// The assessment of one step instance.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ruling {
-    pub judgement: Judgement,
+pub struct StepAssessment {
+    pub judgement: Assessment,
     /// Digest over the evaluated attributes and the facts that were read.
     pub basis: String,
     /// What must happen before it can be evaluated for certain.
     pub until: Option<String>,
     /// How well the change is known if something must happen first.
-    pub foresight: Foresight,
+    pub foresight: ChangeCertainty,
 }
 
 /// The effects that earlier step instances of a plan have on a later one.
 #[derive(Clone, Debug, Default)]
-pub struct Ahead {
-    pub predicted: Predicted,
+pub struct StepPredictions {
+    pub predicted: EarlierStepEffects,
     /// An earlier step that will change and whose effects are not fully declared: a package installs files, a command
     /// can do anything.
     pub opaque: Option<String>,
@@ -42,72 +42,77 @@ pub struct Ahead {
 }
 
 /// Evaluates `turn` against the observed state of its host.
-pub fn judge(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahead) -> Ruling {
+pub fn judge(
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    turns: &[StepInstance<'_>],
+    ahead: &StepPredictions,
+) -> StepAssessment {
     let (judgement, until, foresight) = match &turn.expanded.state {
-        State::NotApplicable(why) => (not_applicable(why), None, Foresight::Predicted),
-        State::Invalid(diags) => (invalid(case, diags), None, Foresight::Predicted),
-        State::Deferred(deferred) => {
+        ExpansionState::NotApplicable(why) => (not_applicable(why), None, ChangeCertainty::Predicted),
+        ExpansionState::Invalid(diags) => (invalid(case, diags), None, ChangeCertainty::Predicted),
+        ExpansionState::Deferred(deferred) => {
             let (judgement, until) = deferral(deferred, turn, ahead);
-            (judgement, until, Foresight::Predicted)
+            (judgement, until, ChangeCertainty::Predicted)
         }
-        State::Resource(resource) => of_resource(case, turn, turns, ahead, resource.as_ref()),
+        ExpansionState::Resource(resource) => of_resource(case, turn, turns, ahead, resource.as_ref()),
     };
     let basis = basis_of(case, turn, &judgement);
-    Ruling { judgement: judgement.scrubbed(case.ground.secrets), basis, until, foresight }
+    StepAssessment { judgement: judgement.scrubbed(case.ground.secrets), basis, until, foresight }
 }
 
 fn of_resource(
-    case: &Case<'_>,
-    turn: &Turn<'_>,
-    turns: &[Turn<'_>],
-    ahead: &Ahead,
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    turns: &[StepInstance<'_>],
+    ahead: &StepPredictions,
     resource: &dyn Resource,
-) -> (Judgement, Option<String>, Foresight) {
+) -> (Assessment, Option<String>, ChangeCertainty) {
     let inputs = inputs(case, turn, turns, ahead);
     let cx = context(case, turn, &inputs, Some(&ahead.predicted));
     if let Some(why) = without_key(case, &inputs) {
-        return (unknown(why), None, Foresight::Predicted);
+        return (unknown(why), None, ChangeCertainty::Predicted);
     }
     let mut judgement = resource.judge(&case.seen.observation, &cx);
-    if judgement.verdict == Verdict::Change {
-        judgement.disruption = judgement.disruption.max(turn.step.disruption.unwrap_or(Disruption::D0));
+    if judgement.verdict == StepVerdict::Change {
+        judgement.disruption = judgement.disruption.max(turn.step.disruption.unwrap_or(DisruptionClass::D0));
     }
-    if judgement.verdict == Verdict::Change {
+    if judgement.verdict == StepVerdict::Change {
         let until = rests_on(&judgement, &inputs, ahead);
         let is_seen = !judgement.predicted && !inputs.iter().any(|input| input.changing);
         // If nothing must happen first, `foresight` is not read.
         return match until.is_some() && is_seen && is_certain(resource, &case.seen.observation) {
-            true => (judgement, until, Foresight::Certain),
-            false => (judgement, until, Foresight::Predicted),
+            true => (judgement, until, ChangeCertainty::Certain),
+            false => (judgement, until, ChangeCertainty::Predicted),
         };
     }
-    if judgement.verdict == Verdict::Ok {
+    if judgement.verdict == StepVerdict::Ok {
         judgement = with_effective(case, turn, judgement);
     }
     match &ahead.package {
-        Some((package, changes)) if judgement.verdict == Verdict::Ok && changes.may_undo(turn, resource) => {
-            (as_precaution(judgement, package), Some(format!("{package} has run")), Foresight::Precaution)
+        Some((package, changes)) if judgement.verdict == StepVerdict::Ok && changes.may_undo(turn, resource) => {
+            (as_precaution(judgement, package), Some(format!("{package} has run")), ChangeCertainty::Precaution)
         }
-        _ => (judgement, None, Foresight::Predicted),
+        _ => (judgement, None, ChangeCertainty::Predicted),
     }
 }
 
 /// Plans to check a resource that matches now again after a package that may change it.
-fn as_precaution(judgement: Judgement, package: &StepId) -> Judgement {
+fn as_precaution(judgement: Assessment, package: &StepId) -> Assessment {
     let reason = format!("{}; `{package}` may change that", judgement.reason.raw());
-    Judgement::change(reason, Vec::new(), Disruption::D0, judgement.basis).predicted()
+    Assessment::change(reason, Vec::new(), DisruptionClass::D0, judgement.basis).predicted()
 }
 
 /// Returns why inputs cannot be compared: digests keyed with the host's key show whether a service started with the
 /// secrets that are declared now, and a recording may lack that key.
-fn without_key(case: &Case<'_>, inputs: &[Input]) -> Option<&'static str> {
+fn without_key(case: &HostContext<'_>, inputs: &[RestartInput]) -> Option<&'static str> {
     let is_secret = inputs.iter().any(|input| input.digest.starts_with("keyed:"));
     let left_out = case.seen.key.as_deref() == Some(crate::probe::KEY_LEFT_OUT);
     (is_secret && left_out).then_some("the recording lacks the host's key, and an input of `restart_on` is secret")
 }
 
 /// Returns the earlier step on which the prediction of a change depends.
-fn rests_on(judgement: &Judgement, inputs: &[Input], ahead: &Ahead) -> Option<String> {
+fn rests_on(judgement: &Assessment, inputs: &[RestartInput], ahead: &StepPredictions) -> Option<String> {
     let input = || inputs.iter().rfind(|input| input.changing).map(|input| input.step.clone());
     let before = || ahead.predicted.after.clone().unwrap_or_else(|| "an earlier step".to_owned());
     input().or_else(|| judgement.predicted.then(before)).or_else(|| ahead.opaque.clone())
@@ -115,12 +120,12 @@ fn rests_on(judgement: &Judgement, inputs: &[Input], ahead: &Ahead) -> Option<St
 
 /// Returns the context in which the resource of a step instance is evaluated and applied.
 pub fn context<'c>(
-    case: &Case<'c>,
-    turn: &Turn<'_>,
-    inputs: &'c [Input],
-    predicted: Option<&'c Predicted>,
-) -> Context<'c> {
-    Context {
+    case: &HostContext<'c>,
+    turn: &StepInstance<'_>,
+    inputs: &'c [RestartInput],
+    predicted: Option<&'c EarlierStepEffects>,
+) -> AssessmentContext<'c> {
+    AssessmentContext {
         predicted,
         record: case.record(&turn.expanded.id),
         inputs,
@@ -131,13 +136,18 @@ pub fn context<'c>(
 }
 
 /// Returns the inputs that `restart_on` of a step instance names, with the digests of their declarations.
-pub fn inputs(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahead) -> Vec<Input> {
+pub fn inputs(
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    turns: &[StepInstance<'_>],
+    ahead: &StepPredictions,
+) -> Vec<RestartInput> {
     inputs_of(turn, turns)
         .into_iter()
         .filter_map(|input| {
-            let State::Resource(resource) = &input.expanded.state else { return None };
+            let ExpansionState::Resource(resource) = &input.expanded.state else { return None };
             let paths = resource.inputs();
-            Some(Input {
+            Some(RestartInput {
                 step: input.expanded.id.to_string(),
                 changing: ahead.changing.contains(&input.expanded.id)
                     || paths.iter().any(|path| ahead.touched.contains(path)),
@@ -150,18 +160,22 @@ pub fn inputs(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>], ahead: &Ahea
 }
 
 /// Returns those inputs of a step instance that are observed to match: a process cannot have read any other.
-pub fn inputs_that_hold(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> Vec<Input> {
-    let ahead = Ahead::default();
-    let verdict = |input: &Turn<'_>| judge(case, input, turns, &ahead).judgement.verdict;
+pub fn inputs_that_hold(
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    turns: &[StepInstance<'_>],
+) -> Vec<RestartInput> {
+    let ahead = StepPredictions::default();
+    let verdict = |input: &StepInstance<'_>| judge(case, input, turns, &ahead).judgement.verdict;
     let named = inputs_of(turn, turns);
-    let holds = named.into_iter().filter(|input| matches!(verdict(input), Verdict::Ok | Verdict::Pending));
+    let holds = named.into_iter().filter(|input| matches!(verdict(input), StepVerdict::Ok | StepVerdict::Pending));
     let holds: Vec<String> = holds.map(|input| input.expanded.id.to_string()).collect();
     inputs(case, turn, turns, &ahead).into_iter().filter(|input| holds.contains(&input.step)).collect()
 }
 
 /// Returns the digest of an input's declaration. Hosts that share a step instance also share the digest, unless it is
 /// keyed.
-fn input_digest(case: &Case<'_>, turn: &Expanded, resource: &dyn Resource) -> String {
+fn input_digest(case: &HostContext<'_>, turn: &ExpandedStep, resource: &dyn Resource) -> String {
     if let Some(known) = turn.input_digest.get() {
         return known.clone();
     }
@@ -187,25 +201,25 @@ fn text_digest(text: &str, secrets: &SecretStore, key: Option<&str>) -> String {
 }
 
 /// Turns the verdict of a configured step into pending if it still waits for a reload or a reboot.
-fn with_effective(case: &Case<'_>, turn: &Turn<'_>, configured: Judgement) -> Judgement {
+fn with_effective(case: &HostContext<'_>, turn: &StepInstance<'_>, configured: Assessment) -> Assessment {
     // A removal is complete once nothing is configured any more: `effective` is about the declared presence.
     let Some(effective) = turn.step.effective.as_ref().filter(|_| !turn.expanded.absent) else { return configured };
     let judged = case.ground.expander.effective(case.host, turn.instance, turn.step, &turn.expanded.id, &case.known());
-    let pending = |basis| Judgement {
-        verdict: Verdict::Pending,
-        ..Judgement::ok(format!("configured, not yet effective: needs {}", effective.by.join(" or ")), basis)
+    let pending = |basis| Assessment {
+        verdict: StepVerdict::Pending,
+        ..Assessment::ok(format!("configured, not yet effective: needs {}", effective.by.join(" or ")), basis)
     };
     match judged {
-        Judged::Holds { .. } | Judged::NotApplicable => configured,
-        Judged::Fails { .. } => pending(configured.basis),
-        Judged::Unknown { why, .. } => {
-            Judgement { basis: configured.basis, ..unknown(&format!("effective state unknown: {why}")) }
+        ConditionOutcome::Holds { .. } | ConditionOutcome::NotApplicable => configured,
+        ConditionOutcome::Fails { .. } => pending(configured.basis),
+        ConditionOutcome::Unknown { why, .. } => {
+            Assessment { basis: configured.basis, ..unknown(&format!("effective state unknown: {why}")) }
         }
-        Judged::Check { .. } => match effective_probe(case, turn).map(|probe| check_status(case, &probe)) {
+        ConditionOutcome::Check { .. } => match effective_probe(case, turn).map(|probe| check_status(case, &probe)) {
             Some(Ok(true)) | None => configured,
             Some(Ok(false)) => pending(configured.basis),
             Some(Err(why)) => {
-                Judgement { basis: configured.basis, ..unknown(&format!("effective state unknown: {why}")) }
+                Assessment { basis: configured.basis, ..unknown(&format!("effective state unknown: {why}")) }
             }
         },
     }
@@ -215,11 +229,11 @@ fn with_effective(case: &Case<'_>, turn: &Turn<'_>, configured: Judgement) -> Ju
 ///
 /// # Errors
 /// Why the result is unknown: another exit status, or no answer.
-pub fn check_status(case: &Case<'_>, probe: &Probe) -> Result<bool, String> {
+pub fn check_status(case: &HostContext<'_>, probe: &Probe) -> Result<bool, String> {
     match case.seen.observation.get(probe) {
-        Ok(Reading::Output(output)) if output.status == 0 => Ok(true),
-        Ok(Reading::Output(output)) if output.status == 1 => Ok(false),
-        Ok(Reading::Output(output)) => {
+        Ok(ProbeReading::Output(output)) if output.status == 0 => Ok(true),
+        Ok(ProbeReading::Output(output)) if output.status == 1 => Ok(false),
+        Ok(ProbeReading::Output(output)) => {
             Err(format!("the check exited with {}: {}", output.status, last_line(&output.stderr)))
         }
         Ok(_) => Err("unexpected type of answer to the check".to_owned()),
@@ -227,44 +241,44 @@ pub fn check_status(case: &Case<'_>, probe: &Probe) -> Result<bool, String> {
     }
 }
 
-fn last_line(text: &Untrusted) -> String {
+fn last_line(text: &UntrustedText) -> String {
     text.raw().lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message").trim().to_owned()
 }
 
-fn not_applicable(why: &str) -> Judgement {
-    Judgement { verdict: Verdict::NotApplicable, ..Judgement::ok(why, Value::Null) }
+fn not_applicable(why: &str) -> Assessment {
+    Assessment { verdict: StepVerdict::NotApplicable, ..Assessment::ok(why, Value::Null) }
 }
 
-pub(super) fn unknown(why: &str) -> Judgement {
-    Judgement { verdict: Verdict::Unknown, ..Judgement::ok(why, Value::Null) }
+pub(super) fn unknown(why: &str) -> Assessment {
+    Assessment { verdict: StepVerdict::Unknown, ..Assessment::ok(why, Value::Null) }
 }
 
 /// Blocks a step whose declaration is invalid for the facts of this host. The reason names the location, which may lie
 /// outside of the step.
-fn invalid(case: &Case<'_>, diags: &[Diag]) -> Judgement {
+fn invalid(case: &HostContext<'_>, diags: &[Diag]) -> Assessment {
     let one = |diag: &Diag| match diag.span {
         Some(span) => format!("{} (at {})", diag.message, case.ground.project.sources.place(span)),
         None => diag.message.clone(),
     };
     let reason = diags.iter().map(one).collect::<Vec<_>>().join("; ");
     let hint = diags.iter().find_map(|diag| diag.hint.clone());
-    Judgement { hint, ..Judgement::blocked(BlockClass::Declaration, reason, Value::Null) }
+    Assessment { hint, ..Assessment::blocked(BlockClass::Declaration, reason, Value::Null) }
 }
 
 /// Evaluates a step whose templates need a value that is not known yet: predicted if an earlier step will provide it.
-fn deferral(deferred: &Deferred, turn: &Turn<'_>, ahead: &Ahead) -> (Judgement, Option<String>) {
+fn deferral(deferred: &DeferredStep, turn: &StepInstance<'_>, ahead: &StepPredictions) -> (Assessment, Option<String>) {
     match &deferred.need {
-        Need::Facts => (unknown("facts were not observed"), None),
-        Need::UnknownFact { path, why } => (unknown(&format!("`facts.{path}` is unknown: {why}")), None),
-        Need::Export { recipe, name } => {
+        PendingInput::Facts => (unknown("facts were not observed"), None),
+        PendingInput::UnknownFact { path, why } => (unknown(&format!("`facts.{path}` is unknown: {why}")), None),
+        PendingInput::Export { recipe, name } => {
             let export = format!("`{name}` of `{recipe}`");
             if !ahead.predicted.will_export(recipe) {
                 return (unknown(&format!("{export} is not known: no step of this plan exports it")), None);
             }
-            let disruption = turn.step.disruption.unwrap_or(Disruption::D0);
+            let disruption = turn.step.disruption.unwrap_or(DisruptionClass::D0);
             let reason = format!("cannot be evaluated before {export} is exported");
             (
-                Judgement::change(reason, Vec::new(), disruption, Value::Null).predicted(),
+                Assessment::change(reason, Vec::new(), disruption, Value::Null).predicted(),
                 Some(format!("{export} is exported")),
             )
         }
@@ -273,7 +287,7 @@ fn deferral(deferred: &Deferred, turn: &Turn<'_>, ahead: &Ahead) -> (Judgement, 
 
 /// Returns the basis of a step: a digest over the evaluated attributes and the facts that its templates, `when` and
 /// rules read.
-fn basis_of(case: &Case<'_>, turn: &Turn<'_>, judgement: &Judgement) -> String {
+fn basis_of(case: &HostContext<'_>, turn: &StepInstance<'_>, judgement: &Assessment) -> String {
     let facts: Vec<Value> = turn.expanded.reads.iter().map(|path| json!([path, fact_at(case, path)])).collect();
     // The canonical text of `{ facts, seen }`, without copying the observed attributes.
     let mut text = "{\"facts\":".to_owned();
@@ -285,7 +299,7 @@ fn basis_of(case: &Case<'_>, turn: &Turn<'_>, judgement: &Judgement) -> String {
 }
 
 /// Returns a fact by its path; null if it is not known.
-pub(super) fn fact_at(case: &Case<'_>, path: &str) -> Value {
+pub(super) fn fact_at(case: &HostContext<'_>, path: &str) -> Value {
     let mut parts = path.split('.');
     let Some(Ok(root)) = parts.next().and_then(|name| case.seen.facts.0.get(name)) else { return Value::Null };
     parts.try_fold(root, |value, part| value.get(part)).cloned().unwrap_or(Value::Null)

@@ -28,21 +28,26 @@ mod walk;
 mod window;
 
 pub use basis::{canonical, digest, digest_of};
-pub use case::{Case, Chosen, Ground, Turn};
+pub use case::{ChosenHosts, HostContext, PlanContext, StepInstance};
 pub use demand::{demand, export_probes, is_input, of_turn, trace, verify_probes};
-pub use images::Images;
-pub use judge::{Ahead, Ruling, check_status, context, desired_digest, inputs, inputs_that_hold, judge};
+pub use images::PlanImages;
+pub use judge::{
+    StepAssessment, StepPredictions, check_status, context, desired_digest, inputs, inputs_that_hold, judge,
+};
 pub use memory::{identity, left};
 pub use model::{
-    CheckRun, Counts, Envelope, Foresight, HostPlan, LeftBehind, Plan, Policy, StepPlan, VerifyPlan, Warning,
+    ChangeCertainty, CheckRun, HostPlan, HostWarning, Plan, PlanCounts, PlanPolicy, PredictedEffects, StepPlan,
+    UndeclaredResource, VerifyPlan,
 };
-pub use planner::{Inputs, hosts_of, plan};
-pub use relied::{Relied, moved, relied};
-pub use rollout::{Progress, Quorum, Rollout, Turn as WindowTurn, Waited};
-pub use scope::{Published, choose, exported, published, read_turn};
-pub use seen::{HostSeen, NodeSeen, Reach, Refused, Stale, Unreachable};
-pub use span::{Spans, StepTable, Wait, above};
+pub use planner::{PlanInputs, hosts_of, plan};
+pub use relied::{Precondition, moved, relied};
+pub use rollout::{QuorumGroup, RolloutPlan, RolloutProgress, WindowDecision as WindowTurn, WindowWaiters};
+pub use scope::{HostExports, choose, exported, published, read_turn};
+pub use seen::{HostReachability, HostRefusal, ObservedHost, ObservedNode, StalePlanReason, UnreachableReason};
+pub use span::{CrossHostEdges, CrossHostWait, StepTable, above};
 pub use stale::{difference, moved_since};
 pub use verify::{check_run, despite, unproven, verification};
 pub use walk::{provided, resource_of, rule, title};
-pub use window::{MARK as WINDOW_MARK, Reboot, Stage, Stop, Window, class, futile, left_open, runs_unit};
+pub use window::{
+    HostWindow, MARK as WINDOW_MARK, PlannedReboot, StepStage, WindowStop, class, futile, left_open, runs_unit,
+};

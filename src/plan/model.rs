@@ -1,9 +1,9 @@
 //! The plan as a value: the changes, their hosts, reasons and disruption. It contains no command that changes anything.
 
 use super::window::class;
-use super::{Reach, Refused, Relied, Rollout, Stage, Window};
-use crate::model::{Disruption, ExitCode, HostName, Level, Scope, StepId, Untrusted, Verdict};
-use crate::resource::Change;
+use super::{HostReachability, HostRefusal, HostWindow, Precondition, RolloutPlan, StepStage};
+use crate::model::{DisruptionClass, ExitCode, HostName, StepId, StepScope, StepVerdict, UntrustedText, VerifyLevel};
+use crate::resource::AttributeChange;
 use compact_str::CompactString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,21 +24,21 @@ pub struct Plan {
     pub hosts: Vec<HostPlan>,
     /// The canaries, waves and limits of its rollout.
     #[serde(default)]
-    pub rollout: Rollout,
+    pub rollout: RolloutPlan,
 }
 
 /// How much a run may disturb, in addition to the limits of the inventory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct PlanPolicy {
     /// Changes above this class are planned but skipped.
-    pub max_disruption: Disruption,
+    pub max_disruption: DisruptionClass,
     /// Whether changing steps list the values that they depend on, for a plan that is saved.
     pub bases: bool,
 }
 
-impl Default for Policy {
+impl Default for PlanPolicy {
     fn default() -> Self {
-        Self { max_disruption: Disruption::D3, bases: false }
+        Self { max_disruption: DisruptionClass::D3, bases: false }
     }
 }
 
@@ -46,41 +46,41 @@ impl Default for Policy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostPlan {
     pub host: HostName,
-    pub reach: Reach,
+    pub reach: HostReachability,
     /// Why apply would change nothing on this host, although it is reachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<Refused>,
+    pub refused: Option<HostRefusal>,
     /// In execution order within their stage; earlier stages come first.
     pub steps: Vec<StepPlan>,
     /// The window in which the host is out of service, if it needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<Window>,
+    pub window: Option<HostWindow>,
     pub verify: Vec<VerifyPlan>,
     /// Signs that this may not be the intended host, and warnings of the recipes' rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<HostWarning>,
     /// Resources that were applied once and that no step of the cluster declares any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub undeclared: Vec<LeftBehind>,
+    pub undeclared: Vec<UndeclaredResource>,
 }
 
 /// A resource that a step made, according to the host's records.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct LeftBehind {
+pub struct UndeclaredResource {
     /// The step that made it: `recipe/step[key]`. The step may still be declared, but for another resource.
-    pub step: Untrusted,
-    pub kind: Untrusted,
+    pub step: UntrustedText,
+    pub kind: UntrustedText,
     /// The resource: `/etc/motd`, `nginx`.
-    pub title: Untrusted,
+    pub title: UntrustedText,
     /// Whether the recipe of the step is still declared for the host.
     pub applied: bool,
 }
 
 /// A problem of a host that does not prevent any step from running.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Warning {
+pub struct HostWarning {
     /// A lowercase fragment.
-    pub why: Untrusted,
+    pub why: UntrustedText,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -92,29 +92,29 @@ pub struct StepPlan {
     #[schemars(with = "String")]
     pub kind: CompactString,
     /// The resource: `/etc/motd`, `nginx`.
-    pub title: Untrusted,
-    pub verdict: Verdict,
-    pub reason: Untrusted,
+    pub title: UntrustedText,
+    pub verdict: StepVerdict,
+    pub reason: UntrustedText,
     /// How to fix it, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub changes: Vec<Change>,
-    pub disruption: Disruption,
-    pub scope: Scope,
-    pub level: Level,
+    pub changes: Vec<AttributeChange>,
+    pub disruption: DisruptionClass,
+    pub scope: StepScope,
+    pub level: VerifyLevel,
     /// Digest of the observed attributes that were evaluated and of the facts that were read.
     pub basis: String,
     /// For changing steps of a saved plan: the values behind the basis. Empty if a secret is declared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub before: Vec<Relied>,
+    pub before: Vec<Precondition>,
     /// For changing steps of a saved plan: the digest of the declared state, as the host's record of the step will
     /// contain it. Absent if that is secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     /// For a step that cannot be evaluated before an earlier step has run: the most that it may do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub envelope: Option<Envelope>,
+    pub envelope: Option<PredictedEffects>,
     /// Whether its change, or its pending state, takes effect only by a reboot, according to its kind.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_reboot: bool,
@@ -122,8 +122,8 @@ pub struct StepPlan {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
     /// When it runs: before its host's window opens, inside it, or after it.
-    #[serde(default, skip_serializing_if = "Stage::is_before")]
-    pub stage: Stage,
+    #[serde(default, skip_serializing_if = "StepStage::is_before")]
+    pub stage: StepStage,
     /// Why it is skipped although it could run: a limit of this run, such as `--max-disruption`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
@@ -139,19 +139,20 @@ pub struct StepPlan {
 impl StepPlan {
     /// Returns whether its verdict or its changes could not be determined.
     pub fn is_open(&self) -> bool {
-        let open = |envelope: &Envelope| envelope.foresight == Foresight::Predicted && self.changes.is_empty();
-        self.verdict == Verdict::Unknown || (self.acts() && self.envelope.as_ref().is_some_and(open))
+        let open =
+            |envelope: &PredictedEffects| envelope.foresight == ChangeCertainty::Predicted && self.changes.is_empty();
+        self.verdict == StepVerdict::Unknown || (self.acts() && self.envelope.as_ref().is_some_and(open))
     }
 
     /// Returns whether it acts and its changes are only predicted.
     pub fn is_predicted(&self) -> bool {
-        let uncertain = |envelope: &Envelope| envelope.foresight != Foresight::Certain;
+        let uncertain = |envelope: &PredictedEffects| envelope.foresight != ChangeCertainty::Certain;
         self.acts() && self.envelope.as_ref().is_some_and(uncertain)
     }
 
     /// Returns whether it cannot run regardless of the steps that it needs: such a step is never reported as waiting.
     pub fn is_hindered(&self) -> bool {
-        matches!(self.verdict, Verdict::Blocked(_) | Verdict::Unknown)
+        matches!(self.verdict, StepVerdict::Blocked(_) | StepVerdict::Unknown)
     }
 
     /// Returns whether only the steps that it needs keep it from running.
@@ -161,27 +162,27 @@ impl StepPlan {
 
     /// Returns whether apply would act on it.
     pub fn acts(&self) -> bool {
-        self.verdict == Verdict::Change && self.waits_for.is_none() && self.held.is_none()
+        self.verdict == StepVerdict::Change && self.waits_for.is_none() && self.held.is_none()
     }
 }
 
 /// The most that a step may do that could not be evaluated yet. If its changes exceed this, the step is stale.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Envelope {
+pub struct PredictedEffects {
     /// What must happen before it can be evaluated.
-    pub until: Untrusted,
-    pub disruption: Disruption,
+    pub until: UntrustedText,
+    pub disruption: DisruptionClass,
     /// `file /etc/motd`
-    pub resource: Untrusted,
+    pub resource: UntrustedText,
     /// How well the change is known beforehand.
-    #[serde(default, skip_serializing_if = "Foresight::is_predicted")]
-    pub foresight: Foresight,
+    #[serde(default, skip_serializing_if = "ChangeCertainty::is_predicted")]
+    pub foresight: ChangeCertainty,
 }
 
 /// How well a change is known before earlier steps have run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Foresight {
+pub enum ChangeCertainty {
     /// It depends on the effects of earlier steps.
     #[default]
     Predicted,
@@ -192,7 +193,7 @@ pub enum Foresight {
     Precaution,
 }
 
-impl Foresight {
+impl ChangeCertainty {
     fn is_predicted(&self) -> bool {
         *self == Self::Predicted
     }
@@ -204,28 +205,28 @@ pub struct VerifyPlan {
     pub recipe: String,
     pub name: String,
     /// `Ok`: passed. `Change`: failed. `Unknown`: could not be evaluated. `Pending`: evaluated after changes.
-    pub verdict: Verdict,
-    pub reason: Untrusted,
+    pub verdict: StepVerdict,
+    pub reason: UntrustedText,
     /// The output of its command, if the command ran and the verification failed or could not be evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckRun>,
-    pub level: Level,
+    pub level: VerifyLevel,
     pub place: String,
 }
 
 /// The run of a recipe's read-only command on a host. Secrets are masked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct CheckRun {
-    pub command: Untrusted,
+    pub command: UntrustedText,
     /// Exit status; 128 + n for signal n.
     pub status: i32,
     /// The last lines that it printed: stdout, then stderr.
-    pub output: Untrusted,
+    pub output: UntrustedText,
 }
 
 /// The totals of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Counts {
+pub struct PlanCounts {
     pub hosts: usize,
     /// Unreachable ones among the hosts and the cluster's API.
     pub unreachable: usize,
@@ -260,11 +261,11 @@ pub struct Counts {
 }
 
 impl Plan {
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> PlanCounts {
         let machines = self.hosts.iter().filter(|host| !host.host.is_cluster()).count();
-        let mut counts = Counts { hosts: machines, ..Counts::default() };
+        let mut counts = PlanCounts { hosts: machines, ..PlanCounts::default() };
         for host in &self.hosts {
-            counts.unreachable += usize::from(host.reach != Reach::Observed);
+            counts.unreachable += usize::from(host.reach != HostReachability::Observed);
             match host.host.is_cluster() {
                 true => counts.cluster_changing |= host.changes(),
                 false => counts.changing += usize::from(host.changes()),
@@ -297,24 +298,24 @@ impl Plan {
     }
 }
 
-impl Counts {
+impl PlanCounts {
     fn step(&mut self, step: &StepPlan) {
         match step.verdict {
             _ if step.is_waiting() => self.waiting += 1,
             _ if step.held.is_some() => self.held += 1,
-            Verdict::Ok => self.ok += 1,
-            Verdict::Change => self.change += 1,
-            Verdict::Pending => self.pending += 1,
-            Verdict::Blocked(_) => self.blocked += 1,
-            Verdict::Unknown => self.unknown += 1,
-            Verdict::NotApplicable => self.not_applicable += 1,
+            StepVerdict::Ok => self.ok += 1,
+            StepVerdict::Change => self.change += 1,
+            StepVerdict::Pending => self.pending += 1,
+            StepVerdict::Blocked(_) => self.blocked += 1,
+            StepVerdict::Unknown => self.unknown += 1,
+            StepVerdict::NotApplicable => self.not_applicable += 1,
         }
         self.predicted += usize::from(step.is_predicted());
     }
 
     fn window(&mut self, host: &HostPlan) {
         let Some(window) = &host.window else { return };
-        let awaited = |step: &&StepPlan| step.verdict == Verdict::Pending && window.reboots_for(&step.id);
+        let awaited = |step: &&StepPlan| step.verdict == StepVerdict::Pending && window.reboots_for(&step.id);
         self.windows += 1;
         self.reboots += window.reboots.len();
         self.awaited += host.steps.iter().filter(awaited).count();
@@ -322,9 +323,9 @@ impl Counts {
 
     fn verify(&mut self, verify: &VerifyPlan) {
         match verify.verdict {
-            Verdict::Change | Verdict::Blocked(_) => self.verify_failed += 1,
-            Verdict::Unknown => self.verify_unknown += 1,
-            Verdict::Ok | Verdict::Pending | Verdict::NotApplicable => {}
+            StepVerdict::Change | StepVerdict::Blocked(_) => self.verify_failed += 1,
+            StepVerdict::Unknown => self.verify_unknown += 1,
+            StepVerdict::Ok | StepVerdict::Pending | StepVerdict::NotApplicable => {}
         }
     }
 }
@@ -344,22 +345,22 @@ impl HostPlan {
     fn unknown(&self) -> Vec<String> {
         let host = &self.host;
         let steps = self.steps.iter().filter(|step| step.is_open()).map(|step| format!("`{}` on {host}", step.id));
-        let verify = self.verify.iter().filter(|verify| verify.verdict == Verdict::Unknown);
+        let verify = self.verify.iter().filter(|verify| verify.verdict == StepVerdict::Unknown);
         let verify = verify.map(|verify| format!("verification `{}` of `{}` on {host}", verify.name, verify.recipe));
-        let silent = (self.reach != Reach::Observed).then(|| format!("{host}, which did not answer"));
+        let silent = (self.reach != HostReachability::Observed).then(|| format!("{host}, which did not answer"));
         silent.into_iter().chain(steps).chain(verify).collect()
     }
 
     /// Returns the highest disruption of the planned changes.
-    pub fn disruption(&self) -> Disruption {
+    pub fn disruption(&self) -> DisruptionClass {
         let steps = self.steps.iter().filter(|step| step.acts()).map(|step| step.disruption);
-        steps.chain(self.reboots().then_some(Disruption::D3)).max().unwrap_or_default()
+        steps.chain(self.reboots().then_some(DisruptionClass::D3)).max().unwrap_or_default()
     }
 
     /// Returns the highest possible disruption, including steps that cannot be evaluated yet.
-    pub fn at_most(&self) -> Disruption {
+    pub fn at_most(&self) -> DisruptionClass {
         let steps = self.steps.iter().filter(|step| step.acts()).map(class);
-        steps.chain(self.reboots().then_some(Disruption::D3)).max().unwrap_or_default()
+        steps.chain(self.reboots().then_some(DisruptionClass::D3)).max().unwrap_or_default()
     }
 
     fn reboots(&self) -> bool {

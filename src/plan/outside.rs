@@ -1,15 +1,15 @@
 //! The data that one host's plan takes from the plans of other hosts: the phase that the steps reach that it waits for,
 //! and the recipes that export the values that it reads.
 
-use super::span::{Spans, Wait};
-use crate::graph::{Edge, Graph, StepIndex};
-use crate::model::{HostName, Phase};
+use super::span::{CrossHostEdges, CrossHostWait};
+use crate::graph::{Graph, GraphEdge, StepIndex};
+use crate::model::{HostName, StepPhase};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::RwLock;
 
 /// The phase that a step reaches on a host, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Status {
+pub(super) enum PlannedStepStatus {
     /// Effective, and the recipe's verification passes or will be evaluated after changes.
     Verified,
     /// Effective.
@@ -20,40 +20,40 @@ pub(super) enum Status {
     Stopped,
 }
 
-impl Status {
+impl PlannedStepStatus {
     /// Returns the worst status that satisfies steps that wait for `phase`.
-    pub fn needed(phase: Phase) -> Self {
+    pub fn needed(phase: StepPhase) -> Self {
         match phase {
-            Phase::Configured => Self::Configured,
-            Phase::Effective => Self::Through,
-            Phase::Verified => Self::Verified,
+            StepPhase::Configured => Self::Configured,
+            StepPhase::Effective => Self::Through,
+            StepPhase::Verified => Self::Verified,
         }
     }
 }
 
 /// The data that the plans of all hosts share.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Told {
+pub(super) struct CrossHostStatus {
     /// The status of the steps that other hosts wait for.
-    pub status: BTreeMap<StepIndex, BTreeMap<HostName, Status>>,
+    pub status: BTreeMap<StepIndex, BTreeMap<HostName, PlannedStepStatus>>,
     /// Recipes with a step that exports values and will change on some host.
     pub exporters: BTreeSet<String>,
 }
 
-impl Told {
+impl CrossHostStatus {
     /// Adds the data of one more host.
-    pub fn add(&mut self, own: Told) {
+    pub fn add(&mut self, own: CrossHostStatus) {
         self.exporters.extend(own.exporters);
         own.status.into_iter().for_each(|(step, hosts)| self.status.entry(step).or_default().extend(hosts));
     }
 }
 
 /// The results of the previous pass over all hosts, as the current pass reads them.
-pub(super) struct Outside<'a> {
-    pub spans: Spans<'a>,
+pub(super) struct CrossHostView<'a> {
+    pub spans: CrossHostEdges<'a>,
     /// Steps that other hosts wait for, with the best status that any step needs of them.
-    sources: BTreeMap<StepIndex, Status>,
-    told: Told,
+    sources: BTreeMap<StepIndex, PlannedStepStatus>,
+    told: CrossHostStatus,
     /// Reachable hosts.
     observed: BTreeSet<HostName>,
     /// Whether this is the first pass: every reachable host is assumed to succeed.
@@ -62,16 +62,19 @@ pub(super) struct Outside<'a> {
     lacking: RwLock<HashMap<(usize, usize), Option<String>>>,
 }
 
-impl<'a> Outside<'a> {
-    pub fn hopeful(spans: Spans<'a>, observed: BTreeSet<HostName>) -> Self {
+impl<'a> CrossHostView<'a> {
+    pub fn hopeful(spans: CrossHostEdges<'a>, observed: BTreeSet<HostName>) -> Self {
         let mut sources = BTreeMap::new();
         for edge in spans.project.graph.edges().iter().filter(|edge| spans.steps.spans(edge)) {
-            let needed = Status::needed(edge.phase).min(Status::Through);
+            let needed = PlannedStepStatus::needed(edge.phase).min(PlannedStepStatus::Through);
             let best = sources.entry(edge.from).or_insert(needed);
             *best = needed.min(*best);
         }
         let exporting = spans.project.recipes.values().filter(|r| r.steps.iter().any(|s| !s.exports.is_empty()));
-        let told = Told { exporters: exporting.map(|recipe| recipe.name.clone()).collect(), ..Told::default() };
+        let told = CrossHostStatus {
+            exporters: exporting.map(|recipe| recipe.name.clone()).collect(),
+            ..CrossHostStatus::default()
+        };
         Self { spans, sources, told, observed, hopeful: true, lacking: RwLock::default() }
     }
 
@@ -81,11 +84,11 @@ impl<'a> Outside<'a> {
 
     /// Returns whether other hosts wait for a step (`Some`), and if so, whether its recipe must be verified.
     pub fn waited_for(&self, step: StepIndex) -> Option<bool> {
-        self.sources.get(&step).map(|best| *best == Status::Verified)
+        self.sources.get(&step).map(|best| *best == PlannedStepStatus::Verified)
     }
 
     /// Takes over the results of a pass. Returns whether they differ, so that plans made before are outdated.
-    pub fn learn(&mut self, told: Told) -> bool {
+    pub fn learn(&mut self, told: CrossHostStatus) -> bool {
         let news = match std::mem::take(&mut self.hopeful) {
             true => self.disappoints(&told),
             false => told != self.told,
@@ -95,16 +98,16 @@ impl<'a> Outside<'a> {
         news
     }
 
-    fn disappoints(&self, told: &Told) -> bool {
-        let worse = |(step, hosts): (&StepIndex, &BTreeMap<HostName, Status>)| {
-            let best = self.sources.get(step).copied().unwrap_or(Status::Through);
+    fn disappoints(&self, told: &CrossHostStatus) -> bool {
+        let worse = |(step, hosts): (&StepIndex, &BTreeMap<HostName, PlannedStepStatus>)| {
+            let best = self.sources.get(step).copied().unwrap_or(PlannedStepStatus::Through);
             hosts.values().any(|status| *status > best)
         };
         told.exporters != self.told.exporters || told.status.iter().any(worse)
     }
 
     /// Returns why the dependencies of a step of `host` on other hosts are not satisfied, if they are not.
-    pub fn lacking(&self, host: &HostName, edge: &Edge) -> Option<String> {
+    pub fn lacking(&self, host: &HostName, edge: &GraphEdge) -> Option<String> {
         if !self.spans.steps.spans(edge) {
             return None;
         }
@@ -121,8 +124,8 @@ impl<'a> Outside<'a> {
         found
     }
 
-    fn short_of(&self, wait: &Wait) -> Option<String> {
-        let needed = Status::needed(wait.phase);
+    fn short_of(&self, wait: &CrossHostWait) -> Option<String> {
+        let needed = PlannedStepStatus::needed(wait.phase);
         let (there, out): (Vec<_>, Vec<_>) =
             wait.hosts.iter().cloned().partition(|host| self.status(wait.from, host) <= needed);
         wait.lacking(there.len(), &out)
@@ -130,7 +133,8 @@ impl<'a> Outside<'a> {
 
     /// Returns whether a step of `host` waits for other hosts.
     pub fn crosses(&self, graph: &Graph, host: &HostName, step: StepIndex) -> bool {
-        let others = |edge: &Edge| self.spans.wait(host, edge).is_some_and(|wait| wait.hosts.iter().any(|h| h != host));
+        let others =
+            |edge: &GraphEdge| self.spans.wait(host, edge).is_some_and(|wait| wait.hosts.iter().any(|h| h != host));
         graph.waits_for(step).any(others)
     }
 
@@ -139,9 +143,9 @@ impl<'a> Outside<'a> {
         self.observed.contains(host)
     }
 
-    fn status(&self, step: StepIndex, host: &HostName) -> Status {
+    fn status(&self, step: StepIndex, host: &HostName) -> PlannedStepStatus {
         let told = self.told.status.get(&step).and_then(|hosts| hosts.get(host)).copied();
         let hope = || self.hopeful && self.is_observed(host);
-        told.unwrap_or_else(|| if hope() { Status::Verified } else { Status::Stopped })
+        told.unwrap_or_else(|| if hope() { PlannedStepStatus::Verified } else { PlannedStepStatus::Stopped })
     }
 }

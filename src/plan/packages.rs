@@ -4,7 +4,7 @@
 //! they install files together with new directories, replace files in the system's directories, keep existing files in
 //! `/etc`, and restart the services that they upgrade.
 
-use super::case::Turn;
+use super::case::StepInstance;
 use super::model::StepPlan;
 use crate::probe::Observation;
 use crate::resource::Resource;
@@ -52,7 +52,7 @@ impl PackageChanges {
     }
 
     /// Returns whether a resource that matches now may differ after these changes.
-    pub fn may_undo(self, turn: &Turn<'_>, resource: &dyn Resource) -> bool {
+    pub fn may_undo(self, turn: &StepInstance<'_>, resource: &dyn Resource) -> bool {
         let replaced = || resource.inputs().iter().any(|path| is_of_packages(path));
         let brought = || !resource.inputs().iter().all(|path| path.starts_with(ADMINISTRATORS_UNITS));
         match resource.kind() {

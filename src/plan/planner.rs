@@ -1,18 +1,18 @@
 //! Makes a plan from the observed state of hosts.
 
 use super::advice::advice;
-use super::case::{Case, Chosen, Ground};
-use super::identity::Identities;
-use super::model::{HostPlan, Plan, Policy, StepPlan};
-use super::outside::{Outside, Told};
-use super::span::{Spans, StepTable};
+use super::case::{ChosenHosts, HostContext, PlanContext};
+use super::identity::HostIdentities;
+use super::model::{HostPlan, Plan, PlanPolicy, StepPlan};
+use super::outside::{CrossHostStatus, CrossHostView};
+use super::span::{CrossHostEdges, StepTable};
 use super::spread::spread;
 use super::undeclared::undeclared;
 use super::verify::verifications;
-use super::walk::Walk;
-use super::window::{self, Scope};
-use super::{HostSeen, Turn, basis, fabric, rollout};
-use crate::config::{Expander, Exports, Project, StepFilter};
+use super::walk::StepPlanner;
+use super::window::{self, WindowScope};
+use super::{ObservedHost, StepInstance, basis, fabric, rollout};
+use crate::config::{ExportedValues, Project, StepExpander, StepFilter};
 use crate::model::{HostName, SecretStore};
 use std::collections::BTreeSet;
 
@@ -21,24 +21,24 @@ const VERSION: u32 = 1;
 
 /// The inputs of a plan.
 #[derive(Debug)]
-pub struct Inputs<'a> {
+pub struct PlanInputs<'a> {
     pub project: &'a Project,
     pub filter: &'a StepFilter,
     /// In the order of the inventory.
-    pub seen: &'a [HostSeen],
-    pub exports: &'a Exports,
-    pub chosen: &'a Chosen,
+    pub seen: &'a [ObservedHost],
+    pub exports: &'a ExportedValues,
+    pub chosen: &'a ChosenHosts,
     pub secrets: &'a SecretStore,
-    pub policy: Policy,
+    pub policy: PlanPolicy,
 }
 
-impl<'a> Inputs<'a> {
+impl<'a> PlanInputs<'a> {
     /// Returns the context in which the hosts of this plan are evaluated.
-    pub fn ground<'g>(&self, expander: &'g Expander<'g>) -> Ground<'g>
+    pub fn ground<'g>(&self, expander: &'g StepExpander<'g>) -> PlanContext<'g>
     where
         'a: 'g,
     {
-        Ground {
+        PlanContext {
             project: self.project,
             expander,
             filter: self.filter,
@@ -51,13 +51,13 @@ impl<'a> Inputs<'a> {
 }
 
 /// Makes the plan. This is a pure function: equal inputs give equal plans.
-pub fn plan(inputs: &Inputs<'_>) -> Plan {
-    let expander = Expander::new(inputs.project);
+pub fn plan(inputs: &PlanInputs<'_>) -> Plan {
+    let expander = StepExpander::new(inputs.project);
     let ground = inputs.ground(&expander);
     let members: BTreeSet<HostName> = inputs.seen.iter().map(|seen| seen.host.clone()).collect();
     let steps = StepTable::new(inputs.project);
     let (project, filter, chosen) = (inputs.project, inputs.filter, inputs.chosen);
-    let spans = Spans { project, filter, chosen, members: &members, steps: &steps };
+    let spans = CrossHostEdges { project, filter, chosen, members: &members, steps: &steps };
     let mut plan = Plan {
         version: VERSION,
         forge: env!("CARGO_PKG_VERSION").to_owned(),
@@ -76,21 +76,21 @@ pub fn plan(inputs: &Inputs<'_>) -> Plan {
 
 /// Returns the simulated hosts. A host with simulated hardware reports that itself; a sandbox is known to be one before
 /// it is observed.
-fn simulated(project: &Project, seen: &[HostSeen]) -> Vec<HostName> {
+fn simulated(project: &Project, seen: &[ObservedHost]) -> Vec<HostName> {
     let simulated = seen.iter().filter(|seen| project.is_simulated(&seen.host) || seen.facts.hardware_is_simulated());
     simulated.map(|seen| seen.host.clone()).collect()
 }
 
 /// Plans every host as if all others succeeded, then again with the results of the others, until nothing changes. This
 /// ends soon, because between passes a host can only lose dependencies.
-fn hosts(ground: Ground<'_>, spans: Spans<'_>, seen: &[HostSeen]) -> Vec<HostPlan> {
+fn hosts(ground: PlanContext<'_>, spans: CrossHostEdges<'_>, seen: &[ObservedHost]) -> Vec<HostPlan> {
     let observed = seen.iter().filter(|s| s.is_observed()).map(|s| s.host.clone()).collect();
-    let mut outside = Outside::hopeful(spans, observed);
-    let identities = Identities::new(ground.project, seen);
+    let mut outside = CrossHostView::hopeful(spans, observed);
+    let identities = HostIdentities::new(ground.project, seen);
     loop {
-        let mut told = Told::default();
+        let mut told = CrossHostStatus::default();
         let done = spread(seen, |seen| {
-            let mut own = Told::default();
+            let mut own = CrossHostStatus::default();
             (host_plan(ground, seen, &identities, &outside, &mut own), own)
         });
         let plans = done.into_iter().map(|(plan, own)| {
@@ -111,11 +111,11 @@ fn identity(plan: &Plan) -> String {
 }
 
 fn host_plan(
-    ground: Ground<'_>,
-    seen: &HostSeen,
-    identities: &Identities<'_>,
-    outside: &Outside<'_>,
-    told: &mut Told,
+    ground: PlanContext<'_>,
+    seen: &ObservedHost,
+    identities: &HostIdentities<'_>,
+    outside: &CrossHostView<'_>,
+    told: &mut CrossHostStatus,
 ) -> HostPlan {
     let mut plan = HostPlan {
         host: seen.host.clone(),
@@ -127,7 +127,7 @@ fn host_plan(
         warnings: identities.warning(seen).into_iter().collect(),
         undeclared: Vec::new(),
     };
-    let Some(case) = Case::new(ground, &seen.host, seen).filter(|_| seen.is_observed()) else { return plan };
+    let Some(case) = HostContext::new(ground, &seen.host, seen).filter(|_| seen.is_observed()) else { return plan };
     let turns = case.turns();
     plan.steps = steps(&case, &turns, identities, outside, told, &mut plan.window);
     plan.warnings.extend(advice(&case));
@@ -140,19 +140,19 @@ fn host_plan(
 /// Plans the steps of a host and determines the window that they need. Which units stop in the window, and which steps
 /// are held back with it, is known only after a first pass over the steps.
 fn steps(
-    case: &Case<'_>,
-    turns: &[Turn<'_>],
-    identities: &Identities<'_>,
-    outside: &Outside<'_>,
-    told: &mut Told,
-    window: &mut Option<window::Window>,
+    case: &HostContext<'_>,
+    turns: &[StepInstance<'_>],
+    identities: &HostIdentities<'_>,
+    outside: &CrossHostView<'_>,
+    told: &mut CrossHostStatus,
+    window: &mut Option<window::HostWindow>,
 ) -> Vec<StepPlan> {
-    let walk = |scope: &Scope, told: &mut Told| {
-        Walk::new(case, turns, outside, identities.twin(&case.host.name), scope).run(told)
+    let walk = |scope: &WindowScope, told: &mut CrossHostStatus| {
+        StepPlanner::new(case, turns, outside, identities.twin(&case.host.name), scope).run(told)
     };
-    let mut first = Told::default();
-    let mut steps = walk(&Scope::unknown(case.ground.policy), &mut first);
-    let scope = Scope::of(case, turns, &steps, case.ground.policy);
+    let mut first = CrossHostStatus::default();
+    let mut steps = walk(&WindowScope::unknown(case.ground.policy), &mut first);
+    let scope = WindowScope::of(case, turns, &steps, case.ground.policy);
     match scope.matters() {
         true => steps = walk(&scope, told),
         false => told.add(first),

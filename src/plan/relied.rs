@@ -2,11 +2,11 @@
 //! its templates, `when` and rules read. Their digest is the basis; the values show which part of it changed.
 
 use super::basis::{canonical, digest};
-use super::case::{Case, Turn};
+use super::case::{HostContext, StepInstance};
 use super::judge::fact_at;
-use crate::config::State;
-use crate::model::{SecretStore, Untrusted, Value};
-use crate::resource::Judgement;
+use crate::config::ExpansionState;
+use crate::model::{SecretStore, UntrustedText, Value};
+use crate::resource::Assessment;
 use compact_str::CompactString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,23 +16,23 @@ const LONGEST: usize = 160;
 
 /// One value that a step depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Relied {
+pub struct Precondition {
     /// `facts.kernel.release`, or an attribute under the name that its kind uses: `version`.
     #[schemars(with = "String")]
     pub what: CompactString,
     /// As JSON. A long value is replaced by its digest; a secret value is left out.
-    pub value: Untrusted,
+    pub value: UntrustedText,
 }
 
 /// Returns the values that the judgement of a step instance depends on, facts first.
-pub fn relied(case: &Case<'_>, turn: &Turn<'_>, judgement: &Judgement) -> Vec<Relied> {
+pub fn relied(case: &HostContext<'_>, turn: &StepInstance<'_>, judgement: &Assessment) -> Vec<Precondition> {
     if is_secret(turn) {
         return Vec::new();
     }
     let facts = turn.expanded.reads.iter().map(|path| (format!("facts.{path}"), fact_at(case, path)));
     let mut seen = Vec::new();
     flatten("", &judgement.basis, &mut seen);
-    let entry = |(what, value): (String, Value)| Relied { what: what.into(), value: told(case, &value) };
+    let entry = |(what, value): (String, Value)| Precondition { what: what.into(), value: told(case, &value) };
     facts.chain(seen).map(entry).collect()
 }
 
@@ -53,20 +53,20 @@ fn flatten(name: &str, value: &Value, out: &mut Vec<(String, Value)>) {
 
 /// Returns the digest of what a step instance declares, as the host's record of it will contain it. A declaration with
 /// a secret has none here: only the host's key makes that digest safe.
-pub fn after(turn: &Turn<'_>) -> Option<String> {
-    let State::Resource(resource) = &turn.expanded.state else { return None };
+pub fn after(turn: &StepInstance<'_>) -> Option<String> {
+    let ExpansionState::Resource(resource) = &turn.expanded.state else { return None };
     (!is_secret(turn)).then(|| digest(&canonical(&resource.desired())))
 }
 
 /// Returns whether the declaration contains a secret: the host's current value in its place may be a secret too.
-fn is_secret(turn: &Turn<'_>) -> bool {
+fn is_secret(turn: &StepInstance<'_>) -> bool {
     match &turn.expanded.state {
-        State::Resource(resource) => SecretStore::mentions(&canonical(&resource.desired())),
+        ExpansionState::Resource(resource) => SecretStore::mentions(&canonical(&resource.desired())),
         _ => false,
     }
 }
 
-fn told(case: &Case<'_>, value: &Value) -> Untrusted {
+fn told(case: &HostContext<'_>, value: &Value) -> UntrustedText {
     let text = case.ground.secrets.scrub(&canonical(value));
     match text.len() > LONGEST {
         true => digest(&text).into(),
@@ -76,8 +76,9 @@ fn told(case: &Case<'_>, value: &Value) -> Untrusted {
 
 /// Returns the values that changed since: `` `version` was "1.0" and is "1.1" ``. `None` if the listed values show no
 /// difference.
-pub fn moved(before: &[Relied], now: &[Relied]) -> Option<String> {
-    let of = |list: &[Relied], what: &str| list.iter().find(|part| part.what == what).map(|part| part.value.clone());
+pub fn moved(before: &[Precondition], now: &[Precondition]) -> Option<String> {
+    let of =
+        |list: &[Precondition], what: &str| list.iter().find(|part| part.what == what).map(|part| part.value.clone());
     let gone = before.iter().map(|part| (&part.what, Some(&part.value), of(now, &part.what)));
     let new = now.iter().filter(|part| of(before, &part.what).is_none());
     let all = gone.chain(new.map(|part| (&part.what, None, Some(part.value.clone()))));
@@ -86,12 +87,12 @@ pub fn moved(before: &[Relied], now: &[Relied]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-fn said(what: &str, from: Option<&Untrusted>, to: Option<&Untrusted>) -> String {
+fn said(what: &str, from: Option<&UntrustedText>, to: Option<&UntrustedText>) -> String {
     // Two digests show a reader only that the value changed.
     if from.is_some_and(is_digest) && to.is_some_and(is_digest) {
         return format!("`{what}` changed since the plan");
     }
-    let value = |value: Option<&Untrusted>| match value.map(Untrusted::raw) {
+    let value = |value: Option<&UntrustedText>| match value.map(UntrustedText::raw) {
         None | Some("null") => "unset".to_owned(),
         Some(text) => text.to_owned(),
     };
@@ -99,7 +100,7 @@ fn said(what: &str, from: Option<&Untrusted>, to: Option<&Untrusted>) -> String 
 }
 
 /// Returns whether a value is a digest: in place of a long value, or as the value itself.
-fn is_digest(value: &Untrusted) -> bool {
+fn is_digest(value: &UntrustedText) -> bool {
     let digits = value.raw().trim_matches('"').trim_start_matches("sha256:");
     digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -108,8 +109,8 @@ fn is_digest(value: &Untrusted) -> bool {
 mod tests {
     use super::*;
 
-    fn parts(list: &[(&str, &str)]) -> Vec<Relied> {
-        list.iter().map(|(what, value)| Relied { what: (*what).into(), value: (*value).into() }).collect()
+    fn parts(list: &[(&str, &str)]) -> Vec<Precondition> {
+        list.iter().map(|(what, value)| Precondition { what: (*what).into(), value: (*value).into() }).collect()
     }
 
     #[test]

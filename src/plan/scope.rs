@@ -1,20 +1,20 @@
 //! State across hosts: the host that runs a `one` step, and the values that steps export.
 
-use super::HostSeen;
-use super::case::{Case, Chosen, Ground, Turn};
+use super::ObservedHost;
+use super::case::{ChosenHosts, HostContext, PlanContext, StepInstance};
 use super::demand::export_probes;
-use super::judge::{Ahead, judge};
+use super::judge::{StepPredictions, judge};
 use super::walk::rule;
-use crate::config::{Export, Exports, Instance, State, Step};
+use crate::config::{ExpansionState, ExportedValues, RecipeInstance, RecipeStep, StepExport};
 use crate::graph::StepIndex;
-use crate::model::{HostName, Scope, SecretStore, StepId, Value, Verdict};
-use crate::probe::Reading;
+use crate::model::{HostName, SecretStore, StepId, StepScope, StepVerdict, Value};
+use crate::probe::ProbeReading;
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 
 /// How suitable a host is to run a `one` step, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fitness {
+enum HostFitness {
     /// The step matches there: an existing key stays the key.
     Settled,
     /// The step was applied there once.
@@ -26,14 +26,14 @@ enum Fitness {
 }
 
 /// Hosts that could run a step of a selection; the memory address identifies a selection.
-type Candidates<'a> = BTreeMap<(StepIndex, usize), Vec<(Fitness, &'a HostName)>>;
+type HostCandidates<'a> = BTreeMap<(StepIndex, usize), Vec<(HostFitness, &'a HostName)>>;
 
 /// Chooses the host of each `one` and `fleet` step of each selection: the most suitable of the observed hosts, or the
 /// first of equally suitable ones. The plan decides whether a `one` step may run there while other hosts do not answer.
-pub fn choose(ground: Ground<'_>, seen: &[HostSeen]) -> Chosen {
-    let mut candidates = Candidates::new();
+pub fn choose(ground: PlanContext<'_>, seen: &[ObservedHost]) -> ChosenHosts {
+    let mut candidates = HostCandidates::new();
     for seen in seen.iter().filter(|s| s.is_observed()) {
-        let Some(case) = Case::new(ground, &seen.host, seen) else { continue };
+        let Some(case) = HostContext::new(ground, &seen.host, seen) else { continue };
         if !case.steps().iter().any(|(_, instance, step)| is_chosen(instance, step)) {
             continue;
         }
@@ -47,7 +47,7 @@ pub fn choose(ground: Ground<'_>, seen: &[HostSeen]) -> Chosen {
             candidates.entry((index, selection)).or_default().push((fitness, &seen.host));
         }
     }
-    let mut chosen = Chosen::new();
+    let mut chosen = ChosenHosts::new();
     for ((index, _), hosts) in candidates {
         let pick = hosts.iter().min_by_key(|(fitness, _)| *fitness);
         chosen.entry(index).or_default().extend(pick.map(|(_, host)| (*host).clone()));
@@ -56,55 +56,55 @@ pub fn choose(ground: Ground<'_>, seen: &[HostSeen]) -> Chosen {
 }
 
 /// Returns whether one host is chosen for a step. For a removal none is: it runs on every host.
-fn is_chosen(instance: &Instance, step: &Step) -> bool {
-    !instance.absent && matches!(step.scope, Scope::One | Scope::Fleet)
+fn is_chosen(instance: &RecipeInstance, step: &RecipeStep) -> bool {
+    !instance.absent && matches!(step.scope, StepScope::One | StepScope::Fleet)
 }
 
-fn fitness(case: &Case<'_>, index: StepIndex, turns: &[Turn<'_>]) -> Fitness {
-    let own: Vec<&Turn<'_>> = turns.iter().filter(|turn| turn.index == index).collect();
-    let verdict = |turn: &&Turn<'_>| judge(case, turn, turns, &Ahead::default()).judgement.verdict;
-    let verdicts: Vec<Verdict> = own.iter().map(verdict).collect();
-    let recorded = |turn: &&Turn<'_>| case.made(&turn.expanded.id);
+fn fitness(case: &HostContext<'_>, index: StepIndex, turns: &[StepInstance<'_>]) -> HostFitness {
+    let own: Vec<&StepInstance<'_>> = turns.iter().filter(|turn| turn.index == index).collect();
+    let verdict = |turn: &&StepInstance<'_>| judge(case, turn, turns, &StepPredictions::default()).judgement.verdict;
+    let verdicts: Vec<StepVerdict> = own.iter().map(verdict).collect();
+    let recorded = |turn: &&StepInstance<'_>| case.made(&turn.expanded.id);
     match own.first().map(|turn| rule(case, turn.instance)) {
-        None => Fitness::Blocked,
-        Some(_) if verdicts.iter().all(|verdict| *verdict == Verdict::Ok) => Fitness::Settled,
-        Some(_) if own.iter().any(recorded) => Fitness::Recorded,
-        Some(Some(_)) => Fitness::Blocked,
-        Some(None) if verdicts.contains(&Verdict::Unknown) => Fitness::Unknown,
+        None => HostFitness::Blocked,
+        Some(_) if verdicts.iter().all(|verdict| *verdict == StepVerdict::Ok) => HostFitness::Settled,
+        Some(_) if own.iter().any(recorded) => HostFitness::Recorded,
+        Some(Some(_)) => HostFitness::Blocked,
+        Some(None) if verdicts.contains(&StepVerdict::Unknown) => HostFitness::Unknown,
         // Without root, its records may be unreadable.
-        Some(None) if case.seen.account.is_some() => Fitness::Unknown,
-        Some(None) if verdicts.iter().any(|verdict| matches!(verdict, Verdict::Blocked(_))) => Fitness::Blocked,
-        Some(None) => Fitness::Able,
+        Some(None) if case.seen.account.is_some() => HostFitness::Unknown,
+        Some(None) if verdicts.iter().any(|verdict| matches!(verdict, StepVerdict::Blocked(_))) => HostFitness::Blocked,
+        Some(None) => HostFitness::Able,
     }
 }
 
 /// The exported values by host, `None` until they exist.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Published(BTreeMap<(String, String), Slot>);
+pub struct HostExports(BTreeMap<(String, String), ExportSlot>);
 
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Slot {
+struct ExportSlot {
     /// Scope `host`: every host has its own value.
     each: bool,
     by_host: BTreeMap<HostName, Option<Value>>,
 }
 
-impl Published {
-    pub fn put(&mut self, turn: &Turn<'_>, name: &str, host: &HostName, value: Option<Value>) {
+impl HostExports {
+    pub fn put(&mut self, turn: &StepInstance<'_>, name: &str, host: &HostName, value: Option<Value>) {
         let slot = self.0.entry((turn.expanded.id.recipe.to_string(), name.to_owned())).or_default();
-        slot.each = turn.step.scope == Scope::Host;
+        slot.each = turn.step.scope == StepScope::Host;
         slot.by_host.insert(host.clone(), value);
     }
 
     /// Drops the exports of a step instance that will not be made on a host: other steps no longer wait for them.
-    pub fn give_up(&mut self, turn: &Turn<'_>, host: &HostName) {
+    pub fn give_up(&mut self, turn: &StepInstance<'_>, host: &HostName) {
         self.forget(&turn.expanded.id.recipe, turn.step, host);
     }
 
     /// Does the same as [`give_up`](Self::give_up) for a step of `recipe`.
     ///
     /// Exports that are computed from facts stay: a host that cannot report a value may still have one.
-    pub fn forget(&mut self, recipe: &str, step: &Step, host: &HostName) {
+    pub fn forget(&mut self, recipe: &str, step: &RecipeStep, host: &HostName) {
         for (name, _) in step.exports.iter().filter(|(_, export)| export.value.is_none()) {
             let slot = self.0.get_mut(&(recipe.to_owned(), name.clone())).filter(|slot| slot.each);
             if let Some(slot) = slot.filter(|slot| slot.by_host.get(host).is_some_and(Option::is_none)) {
@@ -124,8 +124,8 @@ impl Published {
 
     /// Returns the values as templates see them. The export of a `one` or `fleet` step is a single value; that of a
     /// `host` step is a map from host name to value, which stays unknown until every expected host has its value.
-    pub fn exports(&self) -> Exports {
-        let mut exports = Exports::new();
+    pub fn exports(&self) -> ExportedValues {
+        let mut exports = ExportedValues::new();
         for ((recipe, name), slot) in &self.0 {
             exports.entry(recipe.clone()).or_default().insert(name.clone(), slot.value());
         }
@@ -133,7 +133,7 @@ impl Published {
     }
 }
 
-impl Slot {
+impl ExportSlot {
     fn value(&self) -> Option<Value> {
         if !self.each {
             return self.by_host.values().flatten().next().cloned();
@@ -148,10 +148,10 @@ impl Slot {
 }
 
 /// Reads the exported values from the observations of hosts.
-pub fn published(ground: Ground<'_>, seen: &[HostSeen], secrets: &mut SecretStore) -> Published {
-    let mut published = Published::default();
+pub fn published(ground: PlanContext<'_>, seen: &[ObservedHost], secrets: &mut SecretStore) -> HostExports {
+    let mut published = HostExports::default();
     for seen in seen.iter().filter(|s| s.is_observed()) {
-        let Some(case) = Case::new(ground, &seen.host, seen) else { continue };
+        let Some(case) = HostContext::new(ground, &seen.host, seen) else { continue };
         if !case.steps().iter().any(|(_, _, step)| !step.exports.is_empty()) {
             continue;
         }
@@ -168,18 +168,23 @@ pub fn published(ground: Ground<'_>, seen: &[HostSeen], secrets: &mut SecretStor
 
 /// Returns whether a host may still export the values of a step instance: other steps do not wait for a value that
 /// cannot come.
-fn makes(case: &Case<'_>, turn: &Turn<'_>, turns: &[Turn<'_>]) -> bool {
-    let verdict = || judge(case, turn, turns, &Ahead::default()).judgement.verdict;
-    let deferred = matches!(turn.expanded.state, State::Deferred(_));
-    rule(case, turn.instance).is_none() && (deferred || verdict() == Verdict::Change)
+fn makes(case: &HostContext<'_>, turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> bool {
+    let verdict = || judge(case, turn, turns, &StepPredictions::default()).judgement.verdict;
+    let deferred = matches!(turn.expanded.state, ExpansionState::Deferred(_));
+    rule(case, turn.instance).is_none() && (deferred || verdict() == StepVerdict::Change)
 }
 
 /// Reads the exports of one step instance from the last observation of its host.
-pub fn read_turn(case: &Case<'_>, turn: &Turn<'_>, secrets: &mut SecretStore, published: &mut Published) {
+pub fn read_turn(
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    secrets: &mut SecretStore,
+    published: &mut HostExports,
+) {
     for (name, probe) in export_probes(case, turn) {
         let Some(export) = turn.step.exports.get(&name) else { continue };
         let text = match case.seen.observation.get(&probe) {
-            Ok(Reading::Output(output)) if output.status == 0 => {
+            Ok(ProbeReading::Output(output)) if output.status == 0 => {
                 Some(output.stdout.raw().trim_end_matches('\n').to_owned())
             }
             _ => None,
@@ -198,7 +203,7 @@ pub fn read_turn(case: &Case<'_>, turn: &Turn<'_>, secrets: &mut SecretStore, pu
 }
 
 /// Returns the value as templates see it: a placeholder if it is secret.
-pub fn exported(export: &Export, id: &StepId, host: &HostName, text: String, secrets: &mut SecretStore) -> Value {
+pub fn exported(export: &StepExport, id: &StepId, host: &HostName, text: String, secrets: &mut SecretStore) -> Value {
     if export.secret {
         let name = format!("export {} of {id} on {host}", export.name);
         return Value::from(secrets.insert(&name, SecretString::from(text)).0);

@@ -1,47 +1,47 @@
 //! The observed state of a host.
 
 use crate::facts::Facts;
-use crate::model::{HostName, StepId, Untrusted, Value};
-use crate::probe::{Account, Observation, Probe, Reading};
+use crate::model::{HostName, StepId, UntrustedText, Value};
+use crate::probe::{Observation, Probe, ProbeReading, ScriptAccount};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Why a host could not be observed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Unreachable {
+pub struct UnreachableReason {
     /// A lowercase fragment.
-    pub why: Untrusted,
-    pub hint: Option<Untrusted>,
+    pub why: UntrustedText,
+    pub hint: Option<UntrustedText>,
     /// The address that both contain, if they do: apart from it, the reasons of many hosts are the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<Untrusted>,
+    pub address: Option<UntrustedText>,
 }
 
-impl Unreachable {
-    pub fn new(why: impl Into<Untrusted>, hint: Option<Untrusted>) -> Self {
+impl UnreachableReason {
+    pub fn new(why: impl Into<UntrustedText>, hint: Option<UntrustedText>) -> Self {
         Self { why: why.into(), hint, address: None }
     }
 
     /// Returns the same text with a placeholder for the address, to group hosts.
     pub fn of_any_address(&self) -> Self {
-        let Some(address) = self.address.as_ref().map(Untrusted::raw).filter(|text| !text.is_empty()) else {
+        let Some(address) = self.address.as_ref().map(UntrustedText::raw).filter(|text| !text.is_empty()) else {
             return self.clone();
         };
-        let any = |text: &Untrusted| Untrusted::from(text.raw().replace(address, "ADDRESS"));
+        let any = |text: &UntrustedText| UntrustedText::from(text.raw().replace(address, "ADDRESS"));
         Self { why: any(&self.why), hint: self.hint.as_ref().map(any), address: None }
     }
 }
 
 /// Why forge may change nothing on a reachable host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Refused {
+pub struct HostRefusal {
     /// A lowercase fragment.
-    pub why: Untrusted,
-    pub hint: Untrusted,
+    pub why: UntrustedText,
+    pub hint: UntrustedText,
 }
 
-impl Refused {
+impl HostRefusal {
     /// Builds the refusal for a host where forge acts as the account `account`, which is not root.
     pub fn not_root(account: &str) -> Self {
         let why = format!("runs as `{account}`, but root is required");
@@ -51,69 +51,69 @@ impl Refused {
 
 /// Why a saved plan is not applied to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stale {
+pub struct StalePlanReason {
     /// A lowercase fragment that continues after the host's name.
-    pub why: Untrusted,
-    pub hint: Untrusted,
+    pub why: UntrustedText,
+    pub hint: UntrustedText,
     /// Steps that depend on a value that changed, each with that value.
-    pub steps: Vec<(StepId, Untrusted)>,
+    pub steps: Vec<(StepId, UntrustedText)>,
 }
 
 /// What the cluster's API reported about a host that is declared as one of its nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum NodeSeen {
+pub enum ObservedNode {
     /// It is a node.
     Node {
-        name: Untrusted,
+        name: UntrustedText,
         /// The run that drained it and has not uncordoned it, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        left: Option<Untrusted>,
+        left: Option<UntrustedText>,
     },
     /// It is not a node, or not yet.
     Absent,
     /// It could not be read: the reason, as a lowercase fragment.
-    Unknown { why: Untrusted },
+    Unknown { why: UntrustedText },
 }
 
 /// Whether a host is reachable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Reach {
+pub enum HostReachability {
     Observed,
-    Unreachable(Unreachable),
+    Unreachable(UnreachableReason),
 }
 
 /// The result of observing a host.
 #[derive(Clone, Debug, PartialEq)]
-pub struct HostSeen {
+pub struct ObservedHost {
     pub host: HostName,
-    pub reach: Reach,
+    pub reach: HostReachability,
     pub observation: Observation,
     pub facts: Facts,
     /// The applied records of the host, by step (`recipe/step[key]`); each cluster that works on the host has its own.
     pub records: BTreeMap<String, Vec<Value>>,
     /// The mark of a window that is open on the host.
-    pub window: Option<Untrusted>,
+    pub window: Option<UntrustedText>,
     /// Its Kubernetes node, if it is declared to be one.
-    pub node: Option<NodeSeen>,
+    pub node: Option<ObservedNode>,
     /// Hex of the host's key for digests of secret values, if it has one already.
     pub key: Option<String>,
     /// The account that forge acts as there, if that is not root.
-    pub account: Option<Untrusted>,
+    pub account: Option<UntrustedText>,
     /// Number of round trips that the observation took.
     pub trips: u32,
     /// Whether the host is a sandbox on this machine, or its hardware is simulated.
     pub simulated: bool,
     /// Why a plan that was made from an earlier observation is not applied to this host.
-    pub stale: Option<Stale>,
+    pub stale: Option<StalePlanReason>,
 }
 
-impl HostSeen {
-    pub fn unreachable(host: &HostName, why: Unreachable) -> Self {
+impl ObservedHost {
+    pub fn unreachable(host: &HostName, why: UnreachableReason) -> Self {
         Self {
             host: host.clone(),
-            reach: Reach::Unreachable(why),
+            reach: HostReachability::Unreachable(why),
             observation: Observation::default(),
             facts: Facts::default(),
             records: BTreeMap::new(),
@@ -134,7 +134,7 @@ impl HostSeen {
         let (account, window) = (account(&observation), window(&observation));
         Self {
             host: host.clone(),
-            reach: Reach::Observed,
+            reach: HostReachability::Observed,
             facts,
             observation,
             records,
@@ -169,40 +169,40 @@ impl HostSeen {
     }
 
     /// Returns the run that drained the host's node and has not uncordoned it, if any.
-    pub fn left_drained(&self) -> Option<&Untrusted> {
+    pub fn left_drained(&self) -> Option<&UntrustedText> {
         match &self.node {
-            Some(NodeSeen::Node { left, .. }) => left.as_ref(),
+            Some(ObservedNode::Node { left, .. }) => left.as_ref(),
             _ => None,
         }
     }
 
     pub fn is_observed(&self) -> bool {
-        self.reach == Reach::Observed
+        self.reach == HostReachability::Observed
     }
 
     /// Returns why forge may change nothing there, if that is so.
-    pub fn refused(&self) -> Option<Refused> {
-        self.account.as_ref().map(|account| Refused::not_root(account.raw()))
+    pub fn refused(&self) -> Option<HostRefusal> {
+        self.account.as_ref().map(|account| HostRefusal::not_root(account.raw()))
     }
 }
 
-fn account(observation: &Observation) -> Option<Untrusted> {
+fn account(observation: &Observation) -> Option<UntrustedText> {
     match observation.get(&Probe::Account) {
-        Ok(Reading::Account(Account::Other(name))) => Some(name.clone()),
+        Ok(ProbeReading::Account(ScriptAccount::Other(name))) => Some(name.clone()),
         _ => None,
     }
 }
 
-fn window(observation: &Observation) -> Option<Untrusted> {
+fn window(observation: &Observation) -> Option<UntrustedText> {
     match observation.get(&Probe::Records) {
-        Ok(Reading::Records(state)) => state.window.clone(),
+        Ok(ProbeReading::Records(state)) => state.window.clone(),
         _ => None,
     }
 }
 
 /// Returns the records and the host's key. A record that is not JSON is ignored: the step is evaluated without it.
 fn records(observation: &Observation) -> (BTreeMap<String, Vec<Value>>, Option<String>) {
-    let Ok(Reading::Records(state)) = observation.get(&Probe::Records) else {
+    let Ok(ProbeReading::Records(state)) = observation.get(&Probe::Records) else {
         return Default::default();
     };
     let mut records: BTreeMap<String, Vec<Value>> = BTreeMap::new();

@@ -1,18 +1,18 @@
 //! Edges across hosts: which steps of which hosts a step waits for, and how many of them suffice.
 
-use crate::config::{Barrier, Edge as Declared, Project, Recipe, Step, StepFilter};
-use crate::graph::{Edge, Graph, StepIndex, Why};
-use crate::model::{HostName, Phase, Scope};
+use crate::config::{HostBarrier, Project, Recipe, RecipeEdge as Declared, RecipeStep, StepFilter};
+use crate::graph::{DependencyKind, Graph, GraphEdge, StepIndex};
+use crate::model::{HostName, StepPhase, StepScope};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Chosen;
+use super::ChosenHosts;
 
 /// The hosts that one step waits for because of one edge.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wait {
+pub struct CrossHostWait {
     pub from: StepIndex,
-    pub phase: Phase,
+    pub phase: StepPhase,
     /// Hosts of this run that must run the step `from`.
     pub hosts: Vec<HostName>,
     /// Hosts that also count but are not in this run.
@@ -21,7 +21,7 @@ pub struct Wait {
     pub least: Option<usize>,
 }
 
-impl Wait {
+impl CrossHostWait {
     /// Returns why too few hosts reached the phase, if so: `on 3 hosts, got 2; missing: n2`, or `on n1` if a single
     /// host was expected. `out` are the hosts of this run that did not reach it.
     pub fn lacking(&self, there: usize, out: &[HostName]) -> Option<String> {
@@ -55,10 +55,10 @@ pub(super) fn named(hosts: &[HostName]) -> String {
 
 /// The data needed to follow edges across hosts. Cheap to copy.
 #[derive(Clone, Copy, Debug)]
-pub struct Spans<'a> {
+pub struct CrossHostEdges<'a> {
     pub project: &'a Project,
     pub filter: &'a StepFilter,
-    pub chosen: &'a Chosen,
+    pub chosen: &'a ChosenHosts,
     /// The hosts of this run, reachable or not.
     pub members: &'a BTreeSet<HostName>,
     pub steps: &'a StepTable,
@@ -67,7 +67,7 @@ pub struct Spans<'a> {
 /// The declarations of the graph's steps, by index.
 #[derive(Clone, Debug, Default)]
 pub struct StepTable {
-    steps: Vec<Option<(Arc<Recipe>, Arc<Step>)>>,
+    steps: Vec<Option<(Arc<Recipe>, Arc<RecipeStep>)>>,
     /// `file:line:col` of each step.
     places: Vec<String>,
 }
@@ -87,11 +87,11 @@ impl StepTable {
         table
     }
 
-    fn get(&self, index: StepIndex) -> Option<&(Arc<Recipe>, Arc<Step>)> {
+    fn get(&self, index: StepIndex) -> Option<&(Arc<Recipe>, Arc<RecipeStep>)> {
         self.steps.get(index.0 as usize)?.as_ref()
     }
 
-    pub fn step(&self, index: StepIndex) -> Option<&Arc<Step>> {
+    pub fn step(&self, index: StepIndex) -> Option<&Arc<RecipeStep>> {
         self.get(index).map(|(_, step)| step)
     }
 
@@ -101,16 +101,16 @@ impl StepTable {
     }
 
     /// Returns whether an edge leads to other hosts.
-    pub fn spans(&self, edge: &Edge) -> bool {
+    pub fn spans(&self, edge: &GraphEdge) -> bool {
         let scope = |index| self.step(index).map(|step| step.scope);
         let (from, to) = (scope(edge.from), scope(edge.to));
-        match (from == Some(Scope::Cluster), to == Some(Scope::Cluster)) {
+        match (from == Some(StepScope::Cluster), to == Some(StepScope::Cluster)) {
             (true, true) => false,
             (true, false) | (false, true) => true,
             (false, false) => {
-                matches!(edge.why, Why::Export | Why::Barrier)
-                    || matches!(from, Some(Scope::One | Scope::Fleet))
-                    || to == Some(Scope::Fleet)
+                matches!(edge.why, DependencyKind::Export | DependencyKind::Barrier)
+                    || matches!(from, Some(StepScope::One | StepScope::Fleet))
+                    || to == Some(StepScope::Fleet)
             }
         }
     }
@@ -118,44 +118,44 @@ impl StepTable {
 
 /// Returns the step that an edge between steps of one host refers to on that host. In written order, a step that does
 /// not run there (it runs on another host or is filtered out) is replaced by the one above it.
-pub fn above(graph: &Graph, edge: &Edge, runs: impl Fn(StepIndex) -> bool) -> Option<StepIndex> {
+pub fn above(graph: &Graph, edge: &GraphEdge, runs: impl Fn(StepIndex) -> bool) -> Option<StepIndex> {
     let mut at = edge.from;
-    while edge.why == Why::Order && !runs(at) {
-        at = graph.waits_for(at).find(|above| above.why == Why::Order)?.from;
+    while edge.why == DependencyKind::Order && !runs(at) {
+        at = graph.waits_for(at).find(|above| above.why == DependencyKind::Order)?.from;
     }
     Some(at)
 }
 
-impl Spans<'_> {
+impl CrossHostEdges<'_> {
     /// Returns the hosts that a step of `host` waits for because of an edge, if any. No step waits for a step that the
     /// filter excludes, and a removal waits for no step.
-    pub fn wait(&self, host: &HostName, edge: &Edge) -> Option<Wait> {
+    pub fn wait(&self, host: &HostName, edge: &GraphEdge) -> Option<CrossHostWait> {
         let (recipe, from) = self.steps.get(edge.from)?;
         let removal = self.is_removed(host, &self.project.graph.step(edge.to).recipe);
         if removal || !self.steps.spans(edge) || !self.filter.admits(&recipe.name, &from.name) {
             return None;
         }
-        let one = matches!(from.scope, Scope::One | Scope::Fleet | Scope::Cluster);
+        let one = matches!(from.scope, StepScope::One | StepScope::Fleet | StepScope::Cluster);
         let counted = match (from.scope, edge.why, host.is_cluster()) {
-            (Scope::Cluster, ..) => self.project.member().cloned().into_iter().collect(),
+            (StepScope::Cluster, ..) => self.project.member().cloned().into_iter().collect(),
             // A value belongs to its recipe, regardless of the entry that applies the recipe to a host.
-            (_, Why::Export, _) => self.having(&recipe.name),
+            (_, DependencyKind::Export, _) => self.having(&recipe.name),
             (_, _, true) => self.counted_by_cluster(edge, &recipe.name),
             _ => self.counted(host, &recipe.name),
         };
         let total = counted.len();
         let (hosts, cut): (Vec<_>, Vec<_>) = counted.into_iter().partition(|host| self.members.contains(host));
         let least = match edge.why {
-            Why::Barrier if !one => self.barrier(edge).map(|barrier| barrier.least.of(total)),
-            Why::Needs | Why::Order | Why::Barrier if one => Some(1),
+            DependencyKind::Barrier if !one => self.barrier(edge).map(|barrier| barrier.least.of(total)),
+            DependencyKind::Needs | DependencyKind::Order | DependencyKind::Barrier if one => Some(1),
             // A cluster step that needs a step of hosts needs it on all of them, unless declared otherwise.
-            Why::Needs | Why::Order if host.is_cluster() => Some(total),
+            DependencyKind::Needs | DependencyKind::Order if host.is_cluster() => Some(total),
             _ => None,
         };
-        let chosen = one && from.scope != Scope::Cluster;
+        let chosen = one && from.scope != StepScope::Cluster;
         let hosts = if chosen { self.chosen_of(edge.from, hosts) } else { hosts };
         let cut = if one && !hosts.is_empty() { Vec::new() } else { cut };
-        Some(Wait { from: edge.from, phase: edge.phase, hosts, cut, least })
+        Some(CrossHostWait { from: edge.from, phase: edge.phase, hosts, cut, least })
     }
 
     fn chosen_of(&self, step: StepIndex, hosts: Vec<HostName>) -> Vec<HostName> {
@@ -179,7 +179,7 @@ impl Spans<'_> {
 
     /// Returns the hosts that have `recipe` among those that the waiting cluster recipe is applied to; if there are
     /// none, all hosts that have it.
-    fn counted_by_cluster(&self, edge: &Edge, recipe: &str) -> Vec<HostName> {
+    fn counted_by_cluster(&self, edge: &GraphEdge, recipe: &str) -> Vec<HostName> {
         let own = self.selection(&HostName::cluster(), &self.project.graph.step(edge.to).recipe);
         let own = own.into_iter().flat_map(|own| own.iter());
         let selected: Vec<HostName> = own.filter(|host| self.has(host, recipe)).cloned().collect();
@@ -208,7 +208,7 @@ impl Spans<'_> {
     }
 
     /// Returns the barrier that is declared for an edge.
-    fn barrier(&self, edge: &Edge) -> Option<Barrier> {
+    fn barrier(&self, edge: &GraphEdge) -> Option<HostBarrier> {
         let id = self.project.graph.step(edge.from);
         let (recipe, step) = self.steps.get(edge.to)?;
         let fits = |declared: &&Declared| {
@@ -229,9 +229,9 @@ mod tests {
 
     #[test]
     fn who_is_missing_is_named() {
-        let wait = Wait {
+        let wait = CrossHostWait {
             from: StepIndex(0),
-            phase: Phase::Effective,
+            phase: StepPhase::Effective,
             hosts: hosts(3),
             cut: vec![HostName::new("far")],
             least: Some(4),
@@ -239,9 +239,9 @@ mod tests {
         let text = wait.lacking(2, &hosts(1)).unwrap();
         assert_eq!(text, "on 4 hosts, got 2; missing: n0; not in this run: far");
         assert_eq!(wait.lacking(4, &[]), None);
-        let one = Wait { hosts: hosts(1), cut: Vec::new(), least: Some(1), ..wait.clone() };
+        let one = CrossHostWait { hosts: hosts(1), cut: Vec::new(), least: Some(1), ..wait.clone() };
         assert_eq!(one.lacking(0, &hosts(1)).unwrap(), "on n0");
-        assert_eq!(Wait { least: None, ..wait }.lacking(0, &hosts(1)), None, "an order only");
+        assert_eq!(CrossHostWait { least: None, ..wait }.lacking(0, &hosts(1)), None, "an order only");
     }
 
     #[test]

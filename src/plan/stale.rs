@@ -1,10 +1,10 @@
 //! Compares a saved plan with one that is made now: what changed meanwhile, and whether both are the same plan.
 
-use super::Rollout;
+use super::RolloutPlan;
 use super::model::{HostPlan, Plan, StepPlan};
 use super::relied::moved;
 use super::window::class;
-use crate::model::{HostName, StepId, Verdict};
+use crate::model::{HostName, StepId, StepVerdict};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the steps that depend on a value that changed since `kept` was made, each with that change as a lowercase
@@ -62,13 +62,13 @@ fn of_still(kept: &StepPlan, now: &StepPlan) -> Option<String> {
     if !now.acts() || now.envelope.is_some() {
         return None;
     }
-    let change = |change: &crate::resource::Change| match (&change.from, &change.to) {
+    let change = |change: &crate::resource::AttributeChange| match (&change.from, &change.to) {
         (Some(from), Some(to)) => format!("`{}` was {:?} and is {:?}", change.attribute, to.raw(), from.raw()),
         (None, Some(to)) => format!("`{}` was {:?} and is missing", change.attribute, to.raw()),
         _ => format!("`{}` differs", change.attribute),
     };
     // Only for a step that matched is the old value known: it was the declared one.
-    let known = now.changes.iter().filter(|one| !one.secret && kept.verdict == Verdict::Ok);
+    let known = now.changes.iter().filter(|one| !one.secret && kept.verdict == StepVerdict::Ok);
     let changes: Vec<String> = known.map(change).collect();
     let what = if changes.is_empty() { now.reason.raw().to_owned() } else { changes.join(", ") };
     Some(format!("was `{}` in the plan; now {what}", kept.verdict.name()))
@@ -124,8 +124,8 @@ fn head_difference(kept: &Plan, again: &Plan) -> Option<String> {
 }
 
 /// Returns the part of a rollout that does not depend on the results of hosts.
-fn bounds(rollout: &Rollout) -> Rollout {
-    Rollout { canaries: Vec::new(), waves: Vec::new(), unavailable: Vec::new(), ..rollout.clone() }
+fn bounds(rollout: &RolloutPlan) -> RolloutPlan {
+    RolloutPlan { canaries: Vec::new(), waves: Vec::new(), unavailable: Vec::new(), ..rollout.clone() }
 }
 
 fn without_places(plan: &Plan) -> Plan {
@@ -149,7 +149,7 @@ fn of_host(kept: &HostPlan, again: &HostPlan) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Relied;
+    use crate::plan::Precondition;
     use serde_json::json;
 
     fn step(name: &str, verdict: &str, basis: &str, more: serde_json::Value) -> StepPlan {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     fn relied(value: &str) -> serde_json::Value {
-        json!({ "before": [Relied { what: "mode".into(), value: value.into() }] })
+        json!({ "before": [Precondition { what: "mode".into(), value: value.into() }] })
     }
 
     #[test]

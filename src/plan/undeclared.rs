@@ -1,32 +1,32 @@
 //! Resources that a host's records list for its cluster and that no step declares any more: the step is gone, or it is
 //! about another resource now. forge only reports them: a removal must be declared.
 
-use super::case::{Case, Turn};
-use super::memory::{self, Memory, Owned, identity, memories};
-use super::model::LeftBehind;
-use crate::config::{Expanded, State};
+use super::case::{HostContext, StepInstance};
+use super::memory::{self, OwnedClaims, RecordedResource, identity, memories};
+use super::model::UndeclaredResource;
+use crate::config::{ExpandedStep, ExpansionState};
 use crate::model::Value;
 use crate::probe::Probe;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The declarations for a host, whether or not this run observes them.
 #[derive(Default)]
-struct Declared {
+struct DeclaredClaims {
     /// Steps, and whether their resource is known.
     steps: BTreeMap<String, bool>,
-    owned: Owned,
+    owned: OwnedClaims,
 }
 
-impl Declared {
-    fn of(case: &Case<'_>) -> Self {
+impl DeclaredClaims {
+    fn of(case: &HostContext<'_>) -> Self {
         let mut declared = Self::default();
         case.declared_turns().iter().flat_map(|turns| turns.iter()).for_each(|turn| declared.add(turn));
         declared
     }
 
-    fn add(&mut self, turn: &Expanded) {
+    fn add(&mut self, turn: &ExpandedStep) {
         let identity = match &turn.state {
-            State::Resource(resource) => Some(identity(resource.as_ref())),
+            ExpansionState::Resource(resource) => Some(identity(resource.as_ref())),
             _ => None,
         };
         identity.iter().for_each(|identity| self.owned.add(identity));
@@ -35,9 +35,9 @@ impl Declared {
 }
 
 /// Returns the resources in the records of this cluster that are not declared here any more.
-pub(super) fn undeclared(case: &Case<'_>, turns: &[Turn<'_>]) -> Vec<LeftBehind> {
+pub(super) fn undeclared(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> Vec<UndeclaredResource> {
     let applied = |step: &str| case.instances().iter().any(|i| step.split('/').next() == Some(&*i.recipe.name));
-    let told = |memory: &Memory| LeftBehind {
+    let told = |memory: &RecordedResource| UndeclaredResource {
         step: memory.step.as_str().into(),
         applied: applied(&memory.step),
         kind: memory.kind.as_str().into(),
@@ -47,20 +47,26 @@ pub(super) fn undeclared(case: &Case<'_>, turns: &[Turn<'_>]) -> Vec<LeftBehind>
 }
 
 /// Returns the probes that show whether resources that are not declared any more still exist.
-pub(super) fn probes(case: &Case<'_>, turns: &[Turn<'_>]) -> BTreeSet<Probe> {
+pub(super) fn probes(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> BTreeSet<Probe> {
     memory::probes(forgotten(case, turns).iter())
 }
 
-fn forgotten(case: &Case<'_>, turns: &[Turn<'_>]) -> Vec<Memory> {
+fn forgotten(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> Vec<RecordedResource> {
     if case.seen.records.is_empty() {
         return Vec::new();
     }
-    let (declared, all) = (Declared::of(case), memories(case));
-    let gone = |memory: &&Memory| !memory.removed && is_forgotten(case, turns, memory, &declared, &all);
+    let (declared, all) = (DeclaredClaims::of(case), memories(case));
+    let gone = |memory: &&RecordedResource| !memory.removed && is_forgotten(case, turns, memory, &declared, &all);
     all.iter().filter(gone).cloned().collect()
 }
 
-fn is_forgotten(case: &Case<'_>, turns: &[Turn<'_>], memory: &Memory, declared: &Declared, all: &[Memory]) -> bool {
+fn is_forgotten(
+    case: &HostContext<'_>,
+    turns: &[StepInstance<'_>],
+    memory: &RecordedResource,
+    declared: &DeclaredClaims,
+    all: &[RecordedResource],
+) -> bool {
     let nameless = memory.identity.as_ref().is_none_or(|identity| identity.claims.is_empty());
     match declared.steps.get(&memory.step) {
         // A resource without a name is identified by its step alone.
@@ -83,7 +89,7 @@ pub(super) fn removed(record: &Value) -> bool {
 
 /// Returns whether a step is still declared although it has no such instance now: the filter excludes it, it runs on
 /// another host, or its instances are not known yet.
-fn known(case: &Case<'_>, turns: &[Turn<'_>], record: &str) -> bool {
+fn known(case: &HostContext<'_>, turns: &[StepInstance<'_>], record: &str) -> bool {
     let mut steps = case.instances().iter().flat_map(|i| i.recipe.steps.iter().map(move |step| (&i.recipe, step)));
     steps.any(|(recipe, step)| {
         let Some(key) = record.strip_prefix(&format!("{}/{}", recipe.name, step.name)) else { return false };
@@ -94,7 +100,8 @@ fn known(case: &Case<'_>, turns: &[Turn<'_>], record: &str) -> bool {
     })
 }
 
-fn turns_are_known(turns: &[Turn<'_>], recipe: &str, step: &str) -> bool {
+fn turns_are_known(turns: &[StepInstance<'_>], recipe: &str, step: &str) -> bool {
     let mut own = turns.iter().filter(|t| *t.expanded.id.recipe == *recipe && *t.expanded.id.step == *step).peekable();
-    own.peek().is_some() && own.all(|turn| !matches!(turn.expanded.state, State::Deferred(_) | State::Invalid(_)))
+    own.peek().is_some()
+        && own.all(|turn| !matches!(turn.expanded.state, ExpansionState::Deferred(_) | ExpansionState::Invalid(_)))
 }

@@ -1,26 +1,28 @@
 //! One pass over the step instances of a host, in order, that carries the predicted effects of earlier ones.
 
-use super::case::{Case, Turn};
-use super::judge::{Ahead, Ruling, judge, unknown};
-use super::model::{Envelope, Foresight, StepPlan};
-use super::outside::{Outside, Status, Told};
+use super::case::{HostContext, StepInstance};
+use super::judge::{StepAssessment, StepPredictions, judge, unknown};
+use super::model::{ChangeCertainty, PredictedEffects, StepPlan};
+use super::outside::{CrossHostStatus, CrossHostView, PlannedStepStatus};
 use super::packages::PackageChanges;
 use super::relied;
 use super::span::above;
 use super::verify::unproven;
-use super::window::{self, Scope as WindowScope, Stage};
-use crate::config::{Instance, Judged, Project, Rule, State};
-use crate::graph::{Edge, StepIndex, Why};
-use crate::model::{Disruption, HostName, Phase, Scope, SecretStore, StepId, Untrusted, Value, Verdict};
-use crate::resource::{Judgement, Provision};
+use super::window::{self, StepStage, WindowScope};
+use crate::config::{ConditionOutcome, ExpansionState, Project, RecipeInstance, RecipeRule};
+use crate::graph::{DependencyKind, GraphEdge, StepIndex};
+use crate::model::{
+    DisruptionClass, HostName, SecretStore, StepId, StepPhase, StepScope, StepVerdict, UntrustedText, Value,
+};
+use crate::resource::{Assessment, ProvidedItem};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub(super) struct Walk<'w, 'a> {
-    case: &'w Case<'a>,
-    turns: &'w [Turn<'a>],
-    outside: &'w Outside<'w>,
-    ahead: Ahead,
+pub(super) struct StepPlanner<'w, 'a> {
+    case: &'w HostContext<'a>,
+    turns: &'w [StepInstance<'a>],
+    outside: &'w CrossHostView<'w>,
+    ahead: StepPredictions,
     /// Step instances that will change and whose effects are not fully declared.
     opaque: BTreeSet<StepId>,
     /// Step instances that will change packages, and how.
@@ -30,27 +32,27 @@ pub(super) struct Walk<'w, 'a> {
     /// `wait_for` step instances: they will wait and change nothing.
     waits: BTreeSet<StepId>,
     /// The status of each step: the worst of its instances.
-    status: BTreeMap<StepIndex, Status>,
+    status: BTreeMap<StepIndex, PlannedStepStatus>,
     /// For steps that match but depend on a stopped step: the stopped step.
     behind: BTreeMap<StepIndex, String>,
     /// Recipes that a rule, or the identity of the host, blocks here.
-    ruled: BTreeMap<String, Judgement>,
+    ruled: BTreeMap<String, Assessment>,
     /// The known state of the host's window.
     window: &'w WindowScope,
 }
 
-impl<'w, 'a> Walk<'w, 'a> {
+impl<'w, 'a> StepPlanner<'w, 'a> {
     /// `twin` is the judgement that blocks all steps of a machine with several names.
     pub fn new(
-        case: &'w Case<'a>,
-        turns: &'w [Turn<'a>],
-        outside: &'w Outside<'w>,
-        twin: Option<Judgement>,
+        case: &'w HostContext<'a>,
+        turns: &'w [StepInstance<'a>],
+        outside: &'w CrossHostView<'w>,
+        twin: Option<Assessment>,
         window: &'w WindowScope,
     ) -> Self {
-        let mut ahead = Ahead::default();
+        let mut ahead = StepPredictions::default();
         ahead.predicted.exporters = outside.exporters().clone();
-        let ruled = |i: &Arc<Instance>| twin.clone().or_else(|| rule(case, i));
+        let ruled = |i: &Arc<RecipeInstance>| twin.clone().or_else(|| rule(case, i));
         let ruled = case.instances().iter().filter_map(|i| Some((i.recipe.name.clone(), ruled(i)?))).collect();
         let (opaque, packages) = (BTreeSet::new(), BTreeMap::new());
         let (precautions, waits) = (BTreeSet::new(), BTreeSet::new());
@@ -59,7 +61,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// Plans every step instance and publishes the status of the steps that other hosts wait for.
-    pub fn run(mut self, told: &mut Told) -> Vec<StepPlan> {
+    pub fn run(mut self, told: &mut CrossHostStatus) -> Vec<StepPlan> {
         let turns = self.turns;
         let mut steps = Vec::with_capacity(turns.len());
         for turn in turns {
@@ -73,14 +75,15 @@ impl<'w, 'a> Walk<'w, 'a> {
         steps
     }
 
-    fn tell(&self, told: &mut Told) {
+    fn tell(&self, told: &mut CrossHostStatus) {
         let graph = self.case.graph;
         for (step, status) in &self.status {
             let Some(proof) = self.outside.waited_for(*step) else { continue };
-            let proven = proof && *status == Status::Through && self.unproven(&graph.step(*step).recipe).is_none();
+            let proven =
+                proof && *status == PlannedStepStatus::Through && self.unproven(&graph.step(*step).recipe).is_none();
             let status = match proven {
-                _ if self.refused(*step) => Status::Stopped,
-                true => Status::Verified,
+                _ if self.refused(*step) => PlannedStepStatus::Stopped,
+                true => PlannedStepStatus::Verified,
                 false => *status,
             };
             told.status.entry(*step).or_default().insert(self.case.host.name.clone(), status);
@@ -95,7 +98,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.case.seen.account.is_some() && changing()
     }
 
-    fn turn(&mut self, turn: &Turn<'a>) -> StepPlan {
+    fn turn(&mut self, turn: &StepInstance<'a>) -> StepPlan {
         let needed = match self.ahead.changing.is_empty() {
             // No earlier step will change.
             true => Vec::new(),
@@ -107,11 +110,11 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.ahead.opaque = self.changing_before(&needed, |id| self.opaque.contains(id)).map(ToString::to_string);
         self.ahead.package = self.packages_before(turn, &needed);
         let ruling = match self.ruled.get(&turn.instance.recipe.name) {
-            Some(judgement) => Ruling {
+            Some(judgement) => StepAssessment {
                 judgement: judgement.clone(),
                 basis: String::new(),
                 until: None,
-                foresight: Foresight::Predicted,
+                foresight: ChangeCertainty::Predicted,
             },
             None => self.asked_everywhere(turn, judge(self.case, turn, self.turns, &self.ahead)),
         };
@@ -131,8 +134,8 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// Returns the values that a changing step depends on and the digest of its result, for a plan that is saved.
-    fn bases(&self, turn: &Turn<'_>, ruling: &Ruling) -> (Vec<relied::Relied>, Option<String>) {
-        match self.case.ground.policy.bases && ruling.judgement.verdict == Verdict::Change {
+    fn bases(&self, turn: &StepInstance<'_>, ruling: &StepAssessment) -> (Vec<relied::Precondition>, Option<String>) {
+        match self.case.ground.policy.bases && ruling.judgement.verdict == StepVerdict::Change {
             true => (relied::relied(self.case, turn, &ruling.judgement), relied::after(turn)),
             false => (Vec::new(), None),
         }
@@ -140,11 +143,11 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// Makes a `one` step unknown that would run here but may have run already on a host that is unreachable or not in
     /// this run. A record that it ran here settles that.
-    fn asked_everywhere(&self, turn: &Turn<'_>, mut ruling: Ruling) -> Ruling {
+    fn asked_everywhere(&self, turn: &StepInstance<'_>, mut ruling: StepAssessment) -> StepAssessment {
         let known = || self.case.made(&turn.expanded.id);
-        if turn.step.scope != Scope::One
+        if turn.step.scope != StepScope::One
             || turn.instance.absent
-            || ruling.judgement.verdict != Verdict::Change
+            || ruling.judgement.verdict != StepVerdict::Change
             || known()
         {
             return ruling;
@@ -162,12 +165,12 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// Returns the recipes that a step instance depends on: its own, and those that it needs.
-    fn needed(&self, turn: &Turn<'_>) -> Vec<&'w str>
+    fn needed(&self, turn: &StepInstance<'_>) -> Vec<&'w str>
     where
         'a: 'w,
     {
         let graph = self.case.graph;
-        let edges = graph.waits_for(turn.index).filter(|edge| edge.why != Why::After);
+        let edges = graph.waits_for(turn.index).filter(|edge| edge.why != DependencyKind::After);
         let mut needed: Vec<&str> = edges.map(|edge| &*graph.step(edge.from).recipe).collect();
         needed.push(&graph.step(turn.index).recipe);
         needed.sort_unstable();
@@ -183,8 +186,8 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// Returns the last earlier step of the recipes `needed` that changes packages, and the changes of all such steps.
     /// A step that runs once for many hosts does not run again because of a package on one of them.
-    fn packages_before(&self, turn: &Turn<'_>, needed: &[&str]) -> Option<(StepId, PackageChanges)> {
-        if self.packages.is_empty() || turn.step.scope != Scope::Host {
+    fn packages_before(&self, turn: &StepInstance<'_>, needed: &[&str]) -> Option<(StepId, PackageChanges)> {
+        if self.packages.is_empty() || turn.step.scope != StepScope::Host {
             return None;
         }
         let step = self.changing_before(needed, |id| self.packages.contains_key(id))?;
@@ -193,29 +196,31 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// Returns the step that keeps `turn` from running.
-    fn stopped_by(&self, turn: &Turn<'_>) -> Option<String> {
+    fn stopped_by(&self, turn: &StepInstance<'_>) -> Option<String> {
         let graph = self.case.graph;
         graph.waits_for(turn.index).find_map(|edge| self.stopped_here(edge).or_else(|| self.stopped_outside(edge)))
     }
 
-    fn stopped_here(&self, edge: &Edge) -> Option<String> {
+    fn stopped_here(&self, edge: &GraphEdge) -> Option<String> {
         let graph = self.case.graph;
         let needed = match edge.why {
-            Why::After | Why::Restart | Why::Export | Why::Barrier => return None,
-            Why::Order => Status::Configured,
-            Why::Needs => Status::needed(edge.phase).max(Status::Through),
+            DependencyKind::After | DependencyKind::Restart | DependencyKind::Export | DependencyKind::Barrier => {
+                return None;
+            }
+            DependencyKind::Order => PlannedStepStatus::Configured,
+            DependencyKind::Needs => PlannedStepStatus::needed(edge.phase).max(PlannedStepStatus::Through),
         };
         let at = above(graph, edge, |step| self.status.contains_key(&step))?;
         let from = graph.step(at);
         if *self.status.get(&at)? > needed {
             return Some(self.behind.get(&at).cloned().unwrap_or_else(|| from.to_string()));
         }
-        let proof = edge.phase == Phase::Verified && from.recipe != graph.step(edge.to).recipe;
+        let proof = edge.phase == StepPhase::Verified && from.recipe != graph.step(edge.to).recipe;
         let why = proof.then(|| self.unproven(&from.recipe)).flatten()?;
         Some(format!("{from} ({why})"))
     }
 
-    fn stopped_outside(&self, edge: &Edge) -> Option<String> {
+    fn stopped_outside(&self, edge: &GraphEdge) -> Option<String> {
         let why = self.outside.lacking(&self.case.host.name, edge)?;
         Some(format!("{} ({why})", self.case.ground.project.graph.step(edge.from)))
     }
@@ -231,26 +236,28 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// Records the result of a step instance. `behind` is the stopped step that a matching step depends on.
-    fn note(&mut self, turn: &Turn<'_>, step: &StepPlan, behind: Option<String>) {
+    fn note(&mut self, turn: &StepInstance<'_>, step: &StepPlan, behind: Option<String>) {
         let stopped = behind.is_some() || step.waits_for.is_some() || step.held.is_some();
         let status = match step.verdict {
-            _ if stopped => Status::Stopped,
-            Verdict::Ok | Verdict::NotApplicable => Status::Through,
-            Verdict::Change | Verdict::Pending if self.will_be_effective(turn, step) => Status::Through,
+            _ if stopped => PlannedStepStatus::Stopped,
+            StepVerdict::Ok | StepVerdict::NotApplicable => PlannedStepStatus::Through,
+            StepVerdict::Change | StepVerdict::Pending if self.will_be_effective(turn, step) => {
+                PlannedStepStatus::Through
+            }
             // Whether a reload makes a change effective is only known afterwards.
-            Verdict::Change if window::waits_for_effect(turn, step) => Status::Configured,
-            Verdict::Change => Status::Through,
-            Verdict::Pending => Status::Configured,
-            Verdict::Blocked(_) | Verdict::Unknown => Status::Stopped,
+            StepVerdict::Change if window::waits_for_effect(turn, step) => PlannedStepStatus::Configured,
+            StepVerdict::Change => PlannedStepStatus::Through,
+            StepVerdict::Pending => PlannedStepStatus::Configured,
+            StepVerdict::Blocked(_) | StepVerdict::Unknown => PlannedStepStatus::Stopped,
         };
         let worst = self.status.entry(turn.index).or_insert(status);
         *worst = (*worst).max(status);
         if let Some(root) = behind {
             self.behind.insert(turn.index, root);
         }
-        if step.verdict == Verdict::Change && !stopped {
+        if step.verdict == StepVerdict::Change && !stopped {
             self.ahead.changing.push(turn.expanded.id.clone());
-            if let State::Resource(resource) = &turn.expanded.state {
+            if let ExpansionState::Resource(resource) = &turn.expanded.state {
                 self.ahead.touched.extend(resource.inputs());
             }
             if matches!(turn.step.kind, "package" | "package_file" | "command") {
@@ -260,7 +267,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             if packages.any() {
                 self.packages.insert(turn.expanded.id.clone(), packages);
             }
-            if step.envelope.as_ref().is_some_and(|envelope| envelope.foresight == Foresight::Precaution) {
+            if step.envelope.as_ref().is_some_and(|envelope| envelope.foresight == ChangeCertainty::Precaution) {
                 self.precautions.insert(turn.expanded.id.clone());
             }
             if is_wait(turn) {
@@ -269,13 +276,13 @@ impl<'w, 'a> Walk<'w, 'a> {
             self.note_removal(turn);
         }
         // Also if it waits for another step: steps that depend on it are not blocked by that.
-        if step.verdict == Verdict::Change {
+        if step.verdict == StepVerdict::Change {
             self.ahead.predicted.will_exist.extend(provided(turn));
         }
     }
 
-    fn note_removal(&mut self, turn: &Turn<'_>) {
-        let State::Resource(resource) = &turn.expanded.state else { return };
+    fn note_removal(&mut self, turn: &StepInstance<'_>) {
+        let ExpansionState::Resource(resource) = &turn.expanded.state else { return };
         let predicted = &mut self.ahead.predicted;
         // Removing a user may remove its home, removing an archive the unpacked files.
         predicted.takes_more |= matches!(turn.step.kind, "package" | "package_file" | "command" | "archive" | "user");
@@ -286,18 +293,18 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 }
 
-impl Walk<'_, '_> {
+impl StepPlanner<'_, '_> {
     /// Returns whether the run itself makes a step effective: by a reboot, or because a later step loads it for the
     /// first time.
-    fn will_be_effective(&self, turn: &Turn<'_>, step: &StepPlan) -> bool {
+    fn will_be_effective(&self, turn: &StepInstance<'_>, step: &StepPlan) -> bool {
         let reboots = self.window.may_reboot(self.case.ground.project);
         let first_load = || window::ways(turn).any(|way| way == "first-load");
-        (reboots && window::is_by_reboot(turn, step)) || (step.verdict == Verdict::Change && first_load())
+        (reboots && window::is_by_reboot(turn, step)) || (step.verdict == StepVerdict::Change && first_load())
     }
 }
 
 /// Returns the judgement of a `one` step that may have run on hosts that were not observed.
-fn elsewhere(silent: &[HostName], cut: &[HostName]) -> Option<Judgement> {
+fn elsewhere(silent: &[HostName], cut: &[HostName]) -> Option<Assessment> {
     match (silent, cut) {
         ([], []) => None,
         ([], cut) => {
@@ -319,24 +326,24 @@ fn elsewhere(silent: &[HostName], cut: &[HostName]) -> Option<Judgement> {
     }
 }
 
-fn is_wait(turn: &Turn<'_>) -> bool {
+fn is_wait(turn: &StepInstance<'_>) -> bool {
     turn.step.kind == "wait_for"
 }
 
 /// Returns what a step instance provides: by its resource, and by the `provides` of its step.
-pub fn provided(turn: &Turn<'_>) -> Vec<Provision> {
+pub fn provided(turn: &StepInstance<'_>) -> Vec<ProvidedItem> {
     if turn.expanded.absent {
         return Vec::new();
     }
     let mut provided = turn.step.provides.clone();
-    if let State::Resource(resource) = &turn.expanded.state {
+    if let ExpansionState::Resource(resource) = &turn.expanded.state {
         provided.extend(resource.provides());
     }
     provided
 }
 
 /// Returns the judgement of all steps of a recipe here if one of its rules fails or could not be evaluated.
-pub fn rule(case: &Case<'_>, instance: &Arc<Instance>) -> Option<Judgement> {
+pub fn rule(case: &HostContext<'_>, instance: &Arc<RecipeInstance>) -> Option<Assessment> {
     if instance.absent {
         return None;
     }
@@ -344,30 +351,30 @@ pub fn rule(case: &Case<'_>, instance: &Arc<Instance>) -> Option<Judgement> {
     let mut open = None;
     for (rule, class) in instance.recipe.rules.iter().filter_map(|rule| Some((rule, rule.class?))) {
         match judge(rule) {
-            Judged::Fails { .. } => {
+            ConditionOutcome::Fails { .. } => {
                 let reason = format!("{} ({})", rule.otherwise, places(case.ground.project, instance, rule));
-                return Some(Judgement::blocked(class, reason, Value::Null));
+                return Some(Assessment::blocked(class, reason, Value::Null));
             }
-            Judged::Unknown { why, .. } => {
+            ConditionOutcome::Unknown { why, .. } => {
                 let places = || places(case.ground.project, instance, rule);
                 open.get_or_insert_with(|| unknown(&format!("a rule could not be evaluated: {why} ({})", places())));
             }
-            Judged::Holds { .. } | Judged::NotApplicable | Judged::Check { .. } => {}
+            ConditionOutcome::Holds { .. } | ConditionOutcome::NotApplicable | ConditionOutcome::Check { .. } => {}
         }
     }
     open
 }
 
 /// Returns where a rule is declared, and where the inventory applies its recipe.
-pub fn places(project: &Project, instance: &Instance, rule: &Rule) -> String {
+pub fn places(project: &Project, instance: &RecipeInstance, rule: &RecipeRule) -> String {
     let place = |span| project.sources.place(span);
     format!("rule at {}, applied at {}", place(rule.require.span), place(instance.span))
 }
 
-fn step_plan(place: &str, turn: &Turn<'_>, ruling: Ruling, waits_for: Option<String>) -> StepPlan {
+fn step_plan(place: &str, turn: &StepInstance<'_>, ruling: StepAssessment, waits_for: Option<String>) -> StepPlan {
     let title = title(turn);
     let judgement = ruling.judgement;
-    let envelope = ruling.until.map(|until| Envelope {
+    let envelope = ruling.until.map(|until| PredictedEffects {
         until: until.into(),
         disruption: at_most(turn, &judgement, ruling.foresight),
         resource: resource_of(turn).into(),
@@ -390,7 +397,7 @@ fn step_plan(place: &str, turn: &Turn<'_>, ruling: Ruling, waits_for: Option<Str
         envelope,
         by_reboot: judgement.by_reboot,
         images: judgement.images,
-        stage: Stage::Before,
+        stage: StepStage::Before,
         held: None,
         waits_for,
         place: place.into(),
@@ -400,24 +407,24 @@ fn step_plan(place: &str, turn: &Turn<'_>, ruling: Ruling, waits_for: Option<Str
 
 /// Returns the highest disruption of a step that cannot be evaluated yet. A unit that does not exist yet may already
 /// run once its package is installed, and then restarts with its configuration: nothing uses it yet.
-fn at_most(turn: &Turn<'_>, judgement: &Judgement, foresight: Foresight) -> Disruption {
+fn at_most(turn: &StepInstance<'_>, judgement: &Assessment, foresight: ChangeCertainty) -> DisruptionClass {
     let restarts = !turn.expanded.absent && !turn.step.restart_on.is_empty();
-    match turn.step.kind == "service" && (restarts || foresight == Foresight::Precaution) {
-        true => judgement.disruption.max(Disruption::D1).max(turn.step.disruption.unwrap_or(Disruption::D0)),
+    match turn.step.kind == "service" && (restarts || foresight == ChangeCertainty::Precaution) {
+        true => judgement.disruption.max(DisruptionClass::D1).max(turn.step.disruption.unwrap_or(DisruptionClass::D0)),
         false => judgement.disruption,
     }
 }
 
 /// Returns the resource that an envelope names: `file /etc/motd`.
-pub fn resource_of(turn: &Turn<'_>) -> String {
+pub fn resource_of(turn: &StepInstance<'_>) -> String {
     format!("{} {}", turn.step.kind, title(turn).raw())
 }
 
 /// Returns the resource of a step instance, as far as it is known.
-pub fn title(turn: &Turn<'_>) -> Untrusted {
+pub fn title(turn: &StepInstance<'_>) -> UntrustedText {
     let text = match &turn.expanded.state {
-        State::Resource(resource) => resource.title(),
-        State::Deferred(deferred) => deferred.title.clone().unwrap_or_else(|| turn.step.name.clone()),
+        ExpansionState::Resource(resource) => resource.title(),
+        ExpansionState::Deferred(deferred) => deferred.title.clone().unwrap_or_else(|| turn.step.name.clone()),
         _ => turn.step.name.clone(),
     };
     SecretStore::mask(&text).into()

@@ -1,9 +1,9 @@
 //! apt's offers: one `apt-cache policy` for the names that need it. It adds to dpkg's answers.
 
 use super::package::amend;
-use super::section::{Raw, Section};
-use super::{Observation, Offers, Probe};
-use crate::script::Fragment;
+use super::section::{ProbeSection, SectionOutput};
+use super::{AptOfferPolicy, Observation, Probe};
+use crate::script::ShellFragment;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Queries the packages that are not in the wanted state according to dpkg's rows: arguments are pairs of name and
@@ -47,8 +47,8 @@ forge_offers"#;
 /// The reason for unknown offers that are not needed.
 const UNASKED: &str = "apt was not asked";
 
-pub(crate) fn section(probes: Vec<Probe>, listing: &Fragment) -> Option<Section> {
-    let mut section = Section::new("`apt-cache`", probes, read);
+pub(crate) fn section(probes: Vec<Probe>, listing: &ShellFragment) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("`apt-cache`", probes, read);
     section.before = listing.clone();
     section.cap = 65_536 * section.probes.len() as u64;
     section.timeout_s = 30;
@@ -61,21 +61,21 @@ pub(crate) fn section(probes: Vec<Probe>, listing: &Fragment) -> Option<Section>
 /// Returns the name to query and the version that makes the query unnecessary, empty for any.
 fn need(probe: &Probe) -> Option<(&str, &str)> {
     match probe {
-        Probe::Package { offers: Offers::Unneeded, .. } => None,
-        Probe::Package { name, offers: Offers::UnlessInstalled } => Some((name, "")),
-        Probe::Package { name, offers: Offers::UnlessVersion(version) } => Some((name, version)),
+        Probe::Package { offers: AptOfferPolicy::Unneeded, .. } => None,
+        Probe::Package { name, offers: AptOfferPolicy::UnlessInstalled } => Some((name, "")),
+        Probe::Package { name, offers: AptOfferPolicy::UnlessVersion(version) } => Some((name, version)),
         _ => None,
     }
 }
 
 /// apt's offers of one package.
 #[derive(Debug, Default, PartialEq)]
-struct Offer {
+struct AptOffer {
     candidate: Option<String>,
     available: Vec<String>,
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     if !raw.is_whole(&[0]) {
         let why = raw.lack(section).why;
         return amend(section, out, |_, state| state.offers_unknown = Some(why.clone()));
@@ -100,8 +100,8 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
 
 /// Parses the output of `apt-cache policy`: names have no indent, `Candidate:` is indented by two, versions by five and
 /// their sources by eight. A version whose only source is dpkg's status is not offered.
-fn parse(text: &str) -> BTreeMap<&str, Offer> {
-    let mut offers: BTreeMap<&str, Offer> = BTreeMap::new();
+fn parse(text: &str) -> BTreeMap<&str, AptOffer> {
+    let mut offers: BTreeMap<&str, AptOffer> = BTreeMap::new();
     let (mut name, mut version) = ("", None);
     for line in text.lines() {
         let indent = line.len() - line.trim_start().len();

@@ -1,7 +1,7 @@
 //! The entries of apt's sources: all files are read together.
 
-use super::section::{Fields, Raw, Section};
-use super::{AptEntry, Observation, Probe, Reading};
+use super::section::{NulFields, ProbeSection, SectionOutput};
+use super::{AptEntry, Observation, Probe, ProbeReading};
 
 /// Prints two fields per file that apt reads: its path and its text. Names that apt ignores are skipped.
 const SNIPPET: &str = r#"
@@ -17,22 +17,22 @@ printf 'end\0'
 }
 forge_sources"#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
-    let mut section = Section::new("apt's sources", probes, read);
+pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("apt's sources", probes, read);
     section.body = section.body.code(SNIPPET);
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let entries = if raw.is_whole(&[0]) { parse(&raw.stdout) } else { None };
     for probe in &section.probes {
-        let answer = entries.clone().map(Reading::AptSources);
+        let answer = entries.clone().map(ProbeReading::AptSources);
         out.insert(probe.clone(), answer.ok_or_else(|| raw.lack(section)));
     }
 }
 
 fn parse(stdout: &[u8]) -> Option<Vec<AptEntry>> {
-    let mut fields = Fields::new(stdout);
+    let mut fields = NulFields::new(stdout);
     let mut entries = Vec::new();
     loop {
         let path = fields.next()?;
@@ -108,10 +108,10 @@ mod tests {
     use super::*;
     use crate::probe::section::testing::{answers, printed};
 
-    fn read_from(stdout: &str) -> Result<Vec<AptEntry>, crate::probe::Unknown> {
+    fn read_from(stdout: &str) -> Result<Vec<AptEntry>, crate::probe::UnansweredReason> {
         let seen = answers(&section(vec![Probe::AptSources]).expect("a section"), &printed(stdout));
         seen.get(&Probe::AptSources).map(|reading| match reading {
-            Reading::AptSources(entries) => entries.clone(),
+            ProbeReading::AptSources(entries) => entries.clone(),
             other => panic!("{other:?}"),
         })
     }

@@ -1,6 +1,6 @@
 //! Typed answers about how a host boots: the kernel's command line, and its initramfs images.
 
-use crate::model::Untrusted;
+use crate::model::UntrustedText;
 use crate::probe::ConfLine;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CmdlineState {
     /// `/proc/cmdline`.
-    pub loaded: Untrusted,
+    pub loaded: UntrustedText,
     /// The type of container that the host is: `systemd-nspawn`, `docker`. Empty if it is not a container.
     pub container: String,
-    pub loader: Loader,
+    pub loader: BootLoader,
 }
 
 /// The configuration of the next boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Loader {
+pub enum BootLoader {
     /// No boot loader that forge can configure; `found` are the existing files of other known boot loaders.
     Other { found: Vec<String> },
     /// GRUB as set up by Debian and Ubuntu: `update-grub` generates the menu from `/etc/default/grub` and its `.d`.
@@ -32,7 +32,7 @@ pub enum Loader {
     Grubby { entries: Vec<BootEntry> },
 }
 
-impl Default for Loader {
+impl Default for BootLoader {
     fn default() -> Self {
         Self::Other { found: Vec::new() }
     }
@@ -41,9 +41,9 @@ impl Default for Loader {
 /// One entry of a boot menu.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BootEntry {
-    pub title: Untrusted,
+    pub title: UntrustedText,
     /// The kernel's arguments.
-    pub args: Untrusted,
+    pub args: UntrustedText,
     /// Whether it is a rescue entry, which has its own arguments.
     pub rescue: bool,
 }
@@ -51,7 +51,7 @@ pub struct BootEntry {
 /// The program that creates initramfs images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Maker {
+pub enum InitramfsMaker {
     /// Neither is installed.
     #[default]
     Unknown,
@@ -62,7 +62,7 @@ pub enum Maker {
 /// The initramfs images of the kernels that this host may boot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InitramfsState {
-    pub maker: Maker,
+    pub maker: InitramfsMaker,
     /// As in [`CmdlineState`].
     pub container: String,
     /// The release of the running kernel.
@@ -85,7 +85,7 @@ pub struct EarlyImage {
     /// Its ctime, in seconds since the epoch; `None` if it does not exist.
     pub made: Option<f64>,
     /// Why it could not be read; empty if it was read.
-    pub trouble: Untrusted,
+    pub trouble: UntrustedText,
     /// Digests of the requested files inside it.
     pub files: BTreeMap<String, Option<String>>,
     /// State of the requested modules.

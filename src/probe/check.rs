@@ -1,9 +1,9 @@
 //! A recipe's own checks: each separate, as data for `sh -c`, with its own limit and cap.
 
-use super::section::{End, Raw, Section};
-use super::{CHECK_LIMIT_S, Observation, Output, Probe, Reading, Unknown};
-use crate::model::Untrusted;
-use crate::script::Fragment;
+use super::section::{ProbeSection, SectionEnd, SectionOutput};
+use super::{CHECK_LIMIT_S, Observation, Probe, ProbeOutput, ProbeReading, UnansweredReason};
+use crate::model::UntrustedText;
+use crate::script::ShellFragment;
 use std::time::Duration;
 
 /// Maximum bytes of a check's stdout that are kept.
@@ -60,33 +60,34 @@ exec "$@""#;
 
 /// How checks run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checks {
+pub struct ProbeCheckOptions {
     /// Timeout of checks that set none.
     pub limit: Option<Duration>,
     /// Whether each check runs without write access; on hosts that do not support that, it does not run at all.
     pub confined: bool,
 }
 
-impl From<Option<Duration>> for Checks {
+impl From<Option<Duration>> for ProbeCheckOptions {
     fn from(limit: Option<Duration>) -> Self {
         Self { limit, confined: false }
     }
 }
 
-impl Checks {
+impl ProbeCheckOptions {
     fn limit_s(self) -> u64 {
         self.limit.map_or(CHECK_LIMIT_S, |limit| limit.as_secs_f64().ceil() as u64)
     }
 }
 
 /// Builds the section of a check; `None` for other probes.
-pub(crate) fn section(probe: &Probe, checks: Checks) -> Option<Section> {
+pub(crate) fn section(probe: &Probe, checks: ProbeCheckOptions) -> Option<ProbeSection> {
     let Probe::Check { script, user, cwd, env, timeout_s, .. } = probe else { return None };
-    let mut section = Section::new("the check", vec![probe.clone()], read);
-    let set = |body: Fragment, (key, value): &(String, String)| body.code("forge_env").word(key).word(value).code("\n");
+    let mut section = ProbeSection::new("the check", vec![probe.clone()], read);
+    let set =
+        |body: ShellFragment, (key, value): &(String, String)| body.code("forge_env").word(key).word(value).code("\n");
     let start = match checks.confined {
-        true => Fragment::new().code(SNIPPET).code("forge_confined").word(CONFINE).code("\n"),
-        false => Fragment::new().code(SNIPPET),
+        true => ShellFragment::new().code(SNIPPET).code("forge_confined").word(CONFINE).code("\n"),
+        false => ShellFragment::new().code(SNIPPET),
     };
     let body = env.iter().fold(start, set);
     let body = body.code("forge_check").word(user.as_deref().unwrap_or(""));
@@ -97,29 +98,29 @@ pub(crate) fn section(probe: &Probe, checks: Checks) -> Option<Section> {
     Some(section)
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     for probe in &section.probes {
-        out.insert(probe.clone(), answer(section, raw, probe).map(Reading::Output));
+        out.insert(probe.clone(), answer(section, raw, probe).map(ProbeReading::Output));
     }
 }
 
-fn answer(section: &Section, raw: &Raw, probe: &Probe) -> Result<Output, Unknown> {
+fn answer(section: &ProbeSection, raw: &SectionOutput, probe: &Probe) -> Result<ProbeOutput, UnansweredReason> {
     match raw.end {
-        End::Exited(status) if raw.began => Ok(output(raw, status)),
-        End::TimedOut => Err(raw.lack(section)),
-        End::Exited(_) => Err(not_begun(section, raw, probe)),
+        SectionEnd::Exited(status) if raw.began => Ok(output(raw, status)),
+        SectionEnd::TimedOut => Err(raw.lack(section)),
+        SectionEnd::Exited(_) => Err(not_begun(section, raw, probe)),
     }
 }
 
-fn not_begun(section: &Section, raw: &Raw, probe: &Probe) -> Unknown {
+fn not_begun(section: &ProbeSection, raw: &SectionOutput, probe: &Probe) -> UnansweredReason {
     let said = String::from_utf8_lossy(&raw.stderr);
     match probe {
         _ if said.contains("forge-missing ") => raw.lack(section),
         _ if said.contains("forge-unconfined ") || is_refused(&said) => unconfined(&said),
         Probe::Check { user: Some(user), .. } if said.contains("forge-no-user") => {
-            Unknown::new(format!("user `{user}` does not exist"))
+            UnansweredReason::new(format!("user `{user}` does not exist"))
         }
-        _ => Unknown::new("the check could not be started").said(said.trim_end()),
+        _ => UnansweredReason::new("the check could not be started").said(said.trim_end()),
     }
 }
 
@@ -128,17 +129,17 @@ fn is_refused(said: &str) -> bool {
     said.lines().any(|line| line.starts_with("unshare: "))
 }
 
-fn unconfined(said: &str) -> Unknown {
+fn unconfined(said: &str) -> UnansweredReason {
     let why = said.lines().find_map(|line| line.strip_prefix("forge-unconfined ").or(line.strip_prefix("unshare: ")));
-    Unknown::new("unconfined: the host cannot run the check without write access").said(why.unwrap_or(""))
+    UnansweredReason::new("unconfined: the host cannot run the check without write access").said(why.unwrap_or(""))
 }
 
 /// Builds the output of a command that ended with `status`.
-pub(crate) fn output(raw: &Raw, status: i32) -> Output {
-    Output {
+pub(crate) fn output(raw: &SectionOutput, status: i32) -> ProbeOutput {
+    ProbeOutput {
         status,
-        stdout: Untrusted::from_bytes(&raw.stdout),
-        stderr: Untrusted::from_bytes(&raw.stderr),
+        stdout: UntrustedText::from_bytes(&raw.stdout),
+        stderr: UntrustedText::from_bytes(&raw.stderr),
         truncated: raw.truncated,
     }
 }

@@ -1,9 +1,9 @@
 //! The kernel's command line: that of the running kernel, and that of the next boot according to the boot loader's
 //! menu.
 
-use super::section::{Fields, Raw, Section, text};
-use super::{BootEntry, CmdlineState, Loader, Observation, Probe, Reading, confd};
-use crate::model::Untrusted;
+use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::{BootEntry, BootLoader, CmdlineState, Observation, Probe, ProbeReading, confd};
+use crate::model::UntrustedText;
 
 /// Prints the container's type, empty on a machine; also used for initramfs images.
 pub(super) const CONTAINER: &str = r#"
@@ -50,50 +50,50 @@ fi
 }
 forge_cmdline"#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
-    let mut section = Section::new("reading the boot loader's configuration", probes, read);
+pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("reading the boot loader's configuration", probes, read);
     section.body = section.body.code(CONTAINER).code(SNIPPET);
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let seen = if raw.is_whole(&[0]) { parse(&raw.stdout) } else { None };
     for probe in &section.probes {
-        let answer = seen.clone().map(|state| Reading::Cmdline(Box::new(state)));
+        let answer = seen.clone().map(|state| ProbeReading::Cmdline(Box::new(state)));
         out.insert(probe.clone(), answer.ok_or_else(|| raw.lack(section)));
     }
 }
 
 /// Parses the whole output; `None` if it is incomplete.
 fn parse(stdout: &[u8]) -> Option<CmdlineState> {
-    let mut fields = Fields::new(stdout);
+    let mut fields = NulFields::new(stdout);
     let [b"loaded", loaded, b"container", container, b"loader", loader] = fields.row()? else { return None };
     let loader = match loader {
         b"update-grub" => update_grub(&mut fields)?,
         b"grubby" => {
             let [b"info", info] = fields.row()? else { return None };
-            Loader::Grubby { entries: grubby(text(info)?) }
+            BootLoader::Grubby { entries: grubby(text(info)?) }
         }
         _ => other(&mut fields)?,
     };
-    Some(CmdlineState { loaded: Untrusted::from_bytes(loaded), container: text(container)?.to_owned(), loader })
+    Some(CmdlineState { loaded: UntrustedText::from_bytes(loaded), container: text(container)?.to_owned(), loader })
 }
 
-fn update_grub(fields: &mut Fields<'_>) -> Option<Loader> {
+fn update_grub(fields: &mut NulFields<'_>) -> Option<BootLoader> {
     let mut lines = Vec::new();
     while let Some(line) = confd::line(fields)? {
         lines.push(line);
     }
     let [b"menu", menu] = fields.row()? else { return None };
-    Some(Loader::UpdateGrub { lines, entries: menu_entries(&String::from_utf8_lossy(menu)) })
+    Some(BootLoader::UpdateGrub { lines, entries: menu_entries(&String::from_utf8_lossy(menu)) })
 }
 
-fn other(fields: &mut Fields<'_>) -> Option<Loader> {
+fn other(fields: &mut NulFields<'_>) -> Option<BootLoader> {
     let mut found = Vec::new();
     loop {
         match fields.next()? {
             b"found" => found.push(text(fields.next()?)?.to_owned()),
-            b"end" => return Some(Loader::Other { found }),
+            b"end" => return Some(BootLoader::Other { found }),
             _ => return None,
         }
     }
@@ -155,10 +155,10 @@ mod tests {
     use super::*;
     use crate::probe::section::testing::{answers, printed, recorded};
 
-    fn ask(raw: &Raw) -> Result<CmdlineState, String> {
+    fn ask(raw: &SectionOutput) -> Result<CmdlineState, String> {
         let seen = answers(&section(vec![Probe::Cmdline]).expect("a section"), raw);
         match seen.get(&Probe::Cmdline) {
-            Ok(Reading::Cmdline(state)) => Ok(*state.clone()),
+            Ok(ProbeReading::Cmdline(state)) => Ok(*state.clone()),
             Ok(other) => panic!("{other:?}"),
             Err(unknown) => Err(unknown.why),
         }
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn debians_menu_is_read() {
         let state = ask(&recorded(include_str!("../../tests/fixtures/probe/cmdline-debian.txt"))).unwrap();
-        let Loader::UpdateGrub { lines, entries } = &state.loader else { panic!("{state:?}") };
+        let BootLoader::UpdateGrub { lines, entries } = &state.loader else { panic!("{state:?}") };
         let places: Vec<String> = lines.iter().map(|line| format!("{} {}", line.place(), line.text)).collect();
         insta::assert_snapshot!(format!("{}\n{}", places.join("\n"), shown(entries).join("\n")));
     }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn grubbys_entries_are_read() {
         let state = ask(&recorded(include_str!("../../tests/fixtures/probe/cmdline-rhel.txt"))).unwrap();
-        let Loader::Grubby { entries } = &state.loader else { panic!("{state:?}") };
+        let BootLoader::Grubby { entries } = &state.loader else { panic!("{state:?}") };
         insta::assert_snapshot!(shown(entries).join("\n"));
     }
 
@@ -188,7 +188,7 @@ mod tests {
     fn another_loader_is_told_by_its_files() {
         let text = "loaded\0ro\0container\0docker\0loader\0other\0found\0/etc/kernel/cmdline\0end\0";
         let state = ask(&printed(text)).unwrap();
-        assert_eq!(state.loader, Loader::Other { found: vec!["/etc/kernel/cmdline".into()] });
+        assert_eq!(state.loader, BootLoader::Other { found: vec!["/etc/kernel/cmdline".into()] });
         assert_eq!(state.container, "docker");
         for cut in [4, 20, text.len() - 2] {
             assert!(ask(&printed(&text[..cut])).is_err(), "cut at {cut}");

@@ -2,7 +2,7 @@
 //! order in which they take effect.
 
 use super::ConfLine;
-use super::section::{Fields, text};
+use super::section::{NulFields, text};
 use std::collections::BTreeMap;
 
 /// `forge_confd DIR…`, highest priority first, prints fields: `file` and a path for each snippet; `lines`, followed by
@@ -26,7 +26,7 @@ printf 'end\0'
 "#;
 
 /// Parses the output of `forge_confd`, up to and including `end`; `None` if it is malformed.
-pub(super) fn lines(fields: &mut Fields<'_>) -> Option<Vec<ConfLine>> {
+pub(super) fn lines(fields: &mut NulFields<'_>) -> Option<Vec<ConfLine>> {
     // The first folder that contains a name wins; a sorted map gives the order in which programs read names.
     let mut winners: BTreeMap<String, (String, Vec<ConfLine>)> = BTreeMap::new();
     loop {
@@ -51,7 +51,7 @@ pub(super) fn lines(fields: &mut Fields<'_>) -> Option<Vec<ConfLine>> {
 }
 
 /// Parses one line as printed by `grep -HnZ`; `Some(None)` at the end.
-pub(super) fn line(fields: &mut Fields<'_>) -> Option<Option<ConfLine>> {
+pub(super) fn line(fields: &mut NulFields<'_>) -> Option<Option<ConfLine>> {
     let file = text(fields.next()?)?.to_owned();
     if file == "end" {
         return Some(None);
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     fn read(printed: &str) -> Option<Vec<(String, String)>> {
-        let lines = lines(&mut Fields::new(printed.as_bytes()))?;
+        let lines = lines(&mut NulFields::new(printed.as_bytes()))?;
         Some(lines.into_iter().map(|line| (format!("{}:{}", line.file, line.line), line.text)).collect())
     }
 

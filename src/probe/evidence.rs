@@ -3,10 +3,10 @@
 //!
 //! Bounded on the host: in time by a start moment, in bytes by the tail of each log.
 
-use super::section::{End, Fields, Raw, Section, text};
-use super::{Observation, Probe, Reading, unit};
-use crate::model::Untrusted;
-use crate::script::Fragment;
+use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, text};
+use super::{Observation, Probe, ProbeReading, unit};
+use crate::model::UntrustedText;
+use crate::script::ShellFragment;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvidenceState {
     /// By name: `apt`, `journal`, `file:/etc/motd`.
-    pub parts: BTreeMap<String, Part>,
+    pub parts: BTreeMap<String, EvidencePart>,
 }
 
 /// One source of evidence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
-    pub text: Untrusted,
+pub struct EvidencePart {
+    pub text: UntrustedText,
     /// Why it is missing: a lowercase fragment. Empty if it was read.
     pub lack: String,
 }
@@ -115,22 +115,22 @@ systemctl show --no-pager -p Id,ActiveState,InactiveEnterTimestamp,InactiveExitT
 const ENTRIES: &str = r#"forge_entries() {
 forge_j --since "@$s" -n "$n" _COMM=sudo + _COMM=systemd-logind"#;
 
-pub(crate) fn section(probe: &Probe) -> Option<Section> {
+pub(crate) fn section(probe: &Probe) -> Option<ProbeSection> {
     let Probe::Evidence { since, units, paths } = probe else { return None };
-    let mut section = Section::new("reading the logs", vec![probe.clone()], read);
+    let mut section = ProbeSection::new("reading the logs", vec![probe.clone()], read);
     let names: Vec<String> = units.iter().map(|name| unit::full(name)).collect();
     let shown = match names.is_empty() {
-        true => Fragment::new().code("forge_units() { :; }\n"),
-        false => names.iter().fold(Fragment::new().code(UNITS), |code, name| code.word(name)).code("\n}\n"),
+        true => ShellFragment::new().code("forge_units() { :; }\n"),
+        false => names.iter().fold(ShellFragment::new().code(UNITS), |code, name| code.word(name)).code("\n}\n"),
     };
     let watched = names.iter().map(String::as_str).chain(ENDINGS);
-    let entries =
-        watched.fold(Fragment::new().code(ENTRIES), |code, name| code.code(" + _PID=1").word(format!("UNIT={name}")));
-    let signs = paths
-        .iter()
-        .fold(Fragment::new().code("forge_signs() {\n:\n"), |code, path| code.code("forge_sign").word(path).code("\n"));
-    let call = Fragment::new().code("forge_evidence").number(*since).number(LOG_CAP).number(JOURNAL_CAP);
-    section.body = Fragment::new()
+    let entries = watched
+        .fold(ShellFragment::new().code(ENTRIES), |code, name| code.code(" + _PID=1").word(format!("UNIT={name}")));
+    let signs = paths.iter().fold(ShellFragment::new().code("forge_signs() {\n:\n"), |code, path| {
+        code.code("forge_sign").word(path).code("\n")
+    });
+    let call = ShellFragment::new().code("forge_evidence").number(*since).number(LOG_CAP).number(JOURNAL_CAP);
+    section.body = ShellFragment::new()
         .code(SNIPPET)
         .then(shown)
         .then(entries.code("\n}\n"))
@@ -148,23 +148,23 @@ pub(super) fn refusal(units: &[String], paths: &[String]) -> Option<&'static str
     units.iter().find_map(|name| unit::refusal(name))
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     // Parts read before a log that hangs are kept.
-    let whole = raw.end == End::Exited(0) || raw.end == End::TimedOut;
+    let whole = raw.end == SectionEnd::Exited(0) || raw.end == SectionEnd::TimedOut;
     let parts = parse(&raw.stdout);
     let state = (whole && !parts.is_empty()).then_some(EvidenceState { parts });
     for probe in &section.probes {
-        let answer = state.clone().map(|state| Reading::Evidence(Box::new(state)));
+        let answer = state.clone().map(|state| ProbeReading::Evidence(Box::new(state)));
         out.insert(probe.clone(), answer.ok_or_else(|| raw.lack(section)));
     }
 }
 
-fn parse(stdout: &[u8]) -> BTreeMap<String, Part> {
-    let mut fields = Fields::new(stdout);
+fn parse(stdout: &[u8]) -> BTreeMap<String, EvidencePart> {
+    let mut fields = NulFields::new(stdout);
     let mut parts = BTreeMap::new();
     while let Some([name, body, lack]) = fields.row() {
         let (Some(name), lack) = (text(name), String::from_utf8_lossy(lack).into_owned()) else { continue };
-        parts.insert(name.to_owned(), Part { text: Untrusted::from_bytes(body), lack });
+        parts.insert(name.to_owned(), EvidencePart { text: UntrustedText::from_bytes(body), lack });
     }
     parts
 }
@@ -182,7 +182,7 @@ mod tests {
     fn ask(stdout: &str) -> Result<EvidenceState, String> {
         let probe = probe(&[], &[]);
         match answers(&section(&probe).unwrap(), &printed(stdout)).get(&probe) {
-            Ok(Reading::Evidence(state)) => Ok(*state.clone()),
+            Ok(ProbeReading::Evidence(state)) => Ok(*state.clone()),
             Ok(other) => panic!("{other:?}"),
             Err(unknown) => Err(unknown.why),
         }

@@ -1,8 +1,8 @@
 //! Probes with their raw answers, for recordings: kept when they arrive, and replayed later as if a host had just
 //! answered.
 
-use super::section::{End, Raw, Section};
-use super::{FactSnippet, Observation, Probe, Reading, Unknown, sections};
+use super::section::{ProbeSection, SectionEnd, SectionOutput};
+use super::{FactSnippet, Observation, Probe, ProbeReading, UnansweredReason, sections};
 use base64::Engine as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 /// One merged query to a host, and its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Exchange {
+pub struct ProbeExchange {
     /// The name of the query in messages.
     pub asked: String,
     /// The probes that it answers.
@@ -20,28 +20,28 @@ pub struct Exchange {
     pub at: String,
     /// Its time limit. Seconds.
     pub limit_s: u64,
-    pub answer: Answer,
+    pub answer: ExchangeAnswer,
 }
 
 /// The answer to a query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
-    Printed(Printed),
+pub enum ExchangeAnswer {
+    Printed(ExchangeOutput),
     /// A cluster API's answer, already parsed.
     Told(serde_json::Value),
     /// No readable answer, or one that must not be kept; a lowercase fragment gives the reason.
-    Unknown(Unknown),
+    Unknown(UnansweredReason),
 }
 
 /// The output of a query's code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Printed {
-    pub end: Ended,
+pub struct ExchangeOutput {
+    pub end: ExchangeEnd,
     /// Whether a check's own code was started.
     pub began: bool,
-    pub stdout: Bytes,
-    pub stderr: Bytes,
+    pub stdout: ExchangeBytes,
+    pub stderr: ExchangeBytes,
     /// Whether the end of the output is missing.
     pub truncated: bool,
 }
@@ -49,7 +49,7 @@ pub struct Printed {
 /// How the code ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+pub enum ExchangeEnd {
     /// With this exit status.
     Exited(i32),
     /// It was stopped at its time limit.
@@ -59,12 +59,12 @@ pub enum Ended {
 /// Raw bytes: as text if they are UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Bytes {
+pub enum ExchangeBytes {
     Text(String),
     Base64(String),
 }
 
-impl Bytes {
+impl ExchangeBytes {
     pub fn new(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
             Ok(text) => Self::Text(text.to_owned()),
@@ -91,8 +91,8 @@ impl Bytes {
 /// Placeholder in a recording for a host's key for digests of secrets.
 pub const KEY_LEFT_OUT: &str = "left-out";
 
-impl Exchange {
-    fn new(section: &Section, answer: Answer) -> Self {
+impl ProbeExchange {
+    fn new(section: &ProbeSection, answer: ExchangeAnswer) -> Self {
         let (asked, probes) = (section.name.to_owned(), section.probes.clone());
         Self { asked, probes, at: String::new(), limit_s: section.timeout_s, answer }
     }
@@ -100,15 +100,15 @@ impl Exchange {
     /// Removes everything that a recording never contains: the host's key, and all that `scrub` removes from a text.
     pub fn clean(&mut self, scrub: &dyn Fn(&str) -> String) {
         let holds_key = self.probes.contains(&Probe::Records);
-        if let Answer::Told(told) = &mut self.answer {
+        if let ExchangeAnswer::Told(told) = &mut self.answer {
             return scrub_all(told, scrub);
         }
-        let Answer::Printed(printed) = &mut self.answer else { return };
+        let ExchangeAnswer::Printed(printed) = &mut self.answer else { return };
         if holds_key {
-            printed.stdout = Bytes::new(&without_key(&printed.stdout.bytes()));
+            printed.stdout = ExchangeBytes::new(&without_key(&printed.stdout.bytes()));
         }
         if self.probes.iter().any(|probe| matches!(probe, Probe::Path { .. })) {
-            printed.stdout = Bytes::new(&bodies_scrubbed(&printed.stdout.bytes(), scrub));
+            printed.stdout = ExchangeBytes::new(&bodies_scrubbed(&printed.stdout.bytes(), scrub));
         }
         printed.stdout.map(scrub);
         printed.stderr.map(scrub);
@@ -116,7 +116,7 @@ impl Exchange {
 
     /// Replaces the answer with a reason.
     pub fn withhold(&mut self, why: &str) {
-        self.answer = Answer::Unknown(Unknown::new(why));
+        self.answer = ExchangeAnswer::Unknown(UnansweredReason::new(why));
     }
 }
 
@@ -163,22 +163,22 @@ fn bodies_scrubbed(stdout: &[u8], scrub: &dyn Fn(&str) -> String) -> Vec<u8> {
     fields.join(&0)
 }
 
-impl From<&Raw> for Printed {
-    fn from(raw: &Raw) -> Self {
+impl From<&SectionOutput> for ExchangeOutput {
+    fn from(raw: &SectionOutput) -> Self {
         let end = match raw.end {
-            End::Exited(status) => Ended::Exited(status),
-            End::TimedOut => Ended::TimedOut,
+            SectionEnd::Exited(status) => ExchangeEnd::Exited(status),
+            SectionEnd::TimedOut => ExchangeEnd::TimedOut,
         };
-        let (stdout, stderr) = (Bytes::new(&raw.stdout), Bytes::new(&raw.stderr));
+        let (stdout, stderr) = (ExchangeBytes::new(&raw.stdout), ExchangeBytes::new(&raw.stderr));
         Self { end, began: raw.began, stdout, stderr, truncated: raw.truncated }
     }
 }
 
-impl From<&Printed> for Raw {
-    fn from(printed: &Printed) -> Self {
+impl From<&ExchangeOutput> for SectionOutput {
+    fn from(printed: &ExchangeOutput) -> Self {
         let end = match printed.end {
-            Ended::Exited(status) => End::Exited(status),
-            Ended::TimedOut => End::TimedOut,
+            ExchangeEnd::Exited(status) => SectionEnd::Exited(status),
+            ExchangeEnd::TimedOut => SectionEnd::TimedOut,
         };
         let (stdout, stderr) = (printed.stdout.bytes(), printed.stderr.bytes());
         Self { end, began: printed.began, stdout, stderr, truncated: printed.truncated }
@@ -187,61 +187,65 @@ impl From<&Printed> for Raw {
 
 impl Observation {
     /// Inserts a cluster API's answer, and keeps it if raw answers are kept.
-    pub(crate) fn told(&mut self, probe: Probe, answer: Result<Reading, Unknown>) {
-        self.keep(|| Exchange {
+    pub(crate) fn told(&mut self, probe: Probe, answer: Result<ProbeReading, UnansweredReason>) {
+        self.keep(|| ProbeExchange {
             asked: "the cluster".to_owned(),
             probes: vec![probe.clone()],
             at: String::new(),
             limit_s: 0,
             answer: match &answer {
                 // A reading is plain data: serialization cannot fail.
-                Ok(reading) => Answer::Told(serde_json::to_value(reading).unwrap_or_default()),
-                Err(why) => Answer::Unknown(why.clone()),
+                Ok(reading) => ExchangeAnswer::Told(serde_json::to_value(reading).unwrap_or_default()),
+                Err(why) => ExchangeAnswer::Unknown(why.clone()),
             },
         });
         self.insert(probe, answer);
     }
 }
 
-impl Section {
+impl ProbeSection {
     /// Parses the output into answers, and keeps it if raw answers are kept. The parts of a shared process keep their
     /// own output.
-    pub(crate) fn answer(&self, raw: &Raw, out: &mut Observation) {
+    pub(crate) fn answer(&self, raw: &SectionOutput, out: &mut Observation) {
         if self.parts.is_empty() {
-            out.keep(|| Exchange::new(self, Answer::Printed(raw.into())));
+            out.keep(|| ProbeExchange::new(self, ExchangeAnswer::Printed(raw.into())));
         }
         (self.read)(self, raw, out);
     }
 
     /// Answers all probes with the same reason, and keeps it.
-    pub(crate) fn unanswered(&self, why: &Unknown, out: &mut Observation) {
-        out.keep(|| Exchange::new(self, Answer::Unknown(why.clone())));
+    pub(crate) fn unanswered(&self, why: &UnansweredReason, out: &mut Observation) {
+        out.keep(|| ProbeExchange::new(self, ExchangeAnswer::Unknown(why.clone())));
         self.all_unknown(why, out);
     }
 }
 
 /// Parses raw answers in their order: later ones may add to earlier ones.
-pub fn replay(exchanges: &[Exchange], facts: &[FactSnippet]) -> Observation {
+pub fn replay(exchanges: &[ProbeExchange], facts: &[FactSnippet]) -> Observation {
     let mut seen = Observation::default();
     for exchange in exchanges {
-        let unknown = |why: &Unknown, seen: &mut Observation| {
+        let unknown = |why: &UnansweredReason, seen: &mut Observation| {
             exchange.probes.iter().for_each(|probe| seen.insert(probe.clone(), Err(why.clone())));
         };
         match &exchange.answer {
-            Answer::Unknown(why) => unknown(why, &mut seen),
-            Answer::Told(told) => match serde_json::from_value::<Reading>(told.clone()) {
+            ExchangeAnswer::Unknown(why) => unknown(why, &mut seen),
+            ExchangeAnswer::Told(told) => match serde_json::from_value::<ProbeReading>(told.clone()) {
                 Ok(mut reading) => {
                     // The key is never written.
-                    if let Reading::Records(state) = &mut reading {
+                    if let ProbeReading::Records(state) = &mut reading {
                         state.key = Some(KEY_LEFT_OUT.to_owned());
                     }
                     exchange.probes.iter().for_each(|probe| seen.insert(probe.clone(), Ok(reading.clone())));
                 }
-                Err(_) => unknown(&Unknown::new("was recorded in a format that this version cannot read"), &mut seen),
+                Err(_) => {
+                    unknown(&UnansweredReason::new("was recorded in a format that this version cannot read"), &mut seen)
+                }
             },
-            Answer::Printed(printed) => match section(exchange, facts) {
-                Some(section) => (section.read)(&section, &Raw::from(printed), &mut seen),
-                None => unknown(&Unknown::new("was recorded in a format that this version cannot read"), &mut seen),
+            ExchangeAnswer::Printed(printed) => match section(exchange, facts) {
+                Some(section) => (section.read)(&section, &SectionOutput::from(printed), &mut seen),
+                None => {
+                    unknown(&UnansweredReason::new("was recorded in a format that this version cannot read"), &mut seen)
+                }
             },
         }
     }
@@ -249,7 +253,7 @@ pub fn replay(exchanges: &[Exchange], facts: &[FactSnippet]) -> Observation {
 }
 
 /// Finds the section that parses an answer: the one that would send the same query today.
-fn section(exchange: &Exchange, facts: &[FactSnippet]) -> Option<Section> {
+fn section(exchange: &ProbeExchange, facts: &[FactSnippet]) -> Option<ProbeSection> {
     let probes: BTreeSet<Probe> = exchange.probes.iter().cloned().collect();
     let mut sections = sections::parts(&probes, facts).0;
     let at = sections.iter().position(|section| section.name == exchange.asked && section.probes == exchange.probes)?;

@@ -1,8 +1,8 @@
 //! Facts: quick snippets share a section; each other one has its own.
 
-use super::section::{End, Fields, Raw, Section, text};
-use super::{FactSnippet, Observation, Output, Probe, Reading, Unknown};
-use crate::script::Fragment;
+use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, text};
+use super::{FactSnippet, Observation, Probe, ProbeOutput, ProbeReading, UnansweredReason};
+use crate::script::ShellFragment;
 
 /// Runs a quick snippet: name, status and output become three fields. Its stderr follows a line with its name.
 const FACT: &str = "forge_fact() { printf '\\nforge-fact %s\\n' \"$1\" >&2; o=$(eval \"$2\"); r=$?\n\
@@ -10,7 +10,10 @@ const FACT: &str = "forge_fact() { printf '\\nforge-fact %s\\n' \"$1\" >&2; o=$(
 
 /// Builds the sections of the facts in `probes`: those of the second channel, the shared one of the quick snippets, and
 /// the others.
-pub(crate) fn sections(probes: &[Probe], facts: &[FactSnippet]) -> (Vec<Section>, Option<Section>, Vec<Section>) {
+pub(crate) fn sections(
+    probes: &[Probe],
+    facts: &[FactSnippet],
+) -> (Vec<ProbeSection>, Option<ProbeSection>, Vec<ProbeSection>) {
     let asked = |name: &str| probes.iter().find(|p| matches!(p, Probe::Fact { name: n } if n == name)).cloned();
     let asked: Vec<(Probe, &FactSnippet)> = facts.iter().filter_map(|fact| Some((asked(fact.name)?, fact))).collect();
     let (together, alone): (Vec<_>, Vec<_>) = asked.into_iter().partition(|(_, fact)| fact.quick && !fact.device);
@@ -19,44 +22,44 @@ pub(crate) fn sections(probes: &[Probe], facts: &[FactSnippet]) -> (Vec<Section>
     (each(device), shared(together), each(alone))
 }
 
-fn single(probe: Probe, fact: &FactSnippet) -> Section {
-    let mut section = Section::new("the snippet", vec![probe], read_single);
+fn single(probe: Probe, fact: &FactSnippet) -> ProbeSection {
+    let mut section = ProbeSection::new("the snippet", vec![probe], read_single);
     section.body = section.body.code(fact.snippet);
     section.timeout_s = fact.timeout_s;
     section
 }
 
-fn shared(facts: Vec<(Probe, &FactSnippet)>) -> Option<Section> {
+fn shared(facts: Vec<(Probe, &FactSnippet)>) -> Option<ProbeSection> {
     let timeout_s = facts.iter().map(|(_, fact)| fact.timeout_s).max()?;
-    let mut body = Fragment::new().code(FACT);
+    let mut body = ShellFragment::new().code(FACT);
     for (_, fact) in &facts {
-        body = body.code("\nforge_fact").word(fact.name).nested(Fragment::new().code(fact.snippet));
+        body = body.code("\nforge_fact").word(fact.name).nested(ShellFragment::new().code(fact.snippet));
     }
     let probes = facts.into_iter().map(|(probe, _)| probe).collect();
-    let mut section = Section { timeout_s, ..Section::new("the snippet", probes, read_shared) };
+    let mut section = ProbeSection { timeout_s, ..ProbeSection::new("the snippet", probes, read_shared) };
     section.body = section.body.then(body);
     Some(section)
 }
 
-fn read_single(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read_single(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     for probe in &section.probes {
-        out.insert(probe.clone(), answer(section, raw).map(Reading::Output));
+        out.insert(probe.clone(), answer(section, raw).map(ProbeReading::Output));
     }
 }
 
-fn answer(section: &Section, raw: &Raw) -> Result<Output, Unknown> {
+fn answer(section: &ProbeSection, raw: &SectionOutput) -> Result<ProbeOutput, UnansweredReason> {
     let missing = raw.stderr.windows(14).any(|at| at == b"forge-missing ");
     match raw.end {
-        End::Exited(status) if !raw.truncated && !missing => Ok(super::check::output(raw, status)),
+        SectionEnd::Exited(status) if !raw.truncated && !missing => Ok(super::check::output(raw, status)),
         _ => Err(raw.lack(section)),
     }
 }
 
 /// A fact with all three fields is answered, even if a later one was stopped.
-fn read_shared(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read_shared(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     section.all_unknown(&raw.lack(section), out);
     let said = String::from_utf8_lossy(&raw.stderr);
-    let mut fields = Fields::new(&raw.stdout);
+    let mut fields = NulFields::new(&raw.stdout);
     while let Some([name, status, stdout]) = fields.row() {
         let wanted = |p: &&Probe| matches!(p, Probe::Fact { name: n } if n.as_bytes() == name);
         let probe = section.probes.iter().find(wanted);
@@ -64,8 +67,14 @@ fn read_shared(section: &Section, raw: &Raw, out: &mut Observation) {
             continue;
         };
         let stderr = own_words(&said, name).as_bytes().to_vec();
-        let one = Raw { end: End::Exited(status), began: true, stdout: stdout.to_vec(), stderr, truncated: false };
-        out.insert(probe.clone(), answer(section, &one).map(Reading::Output));
+        let one = SectionOutput {
+            end: SectionEnd::Exited(status),
+            began: true,
+            stdout: stdout.to_vec(),
+            stderr,
+            truncated: false,
+        };
+        out.insert(probe.clone(), answer(section, &one).map(ProbeReading::Output));
     }
 }
 
@@ -80,7 +89,7 @@ mod tests {
     use super::*;
     use crate::probe::section::testing::{answers, printed};
 
-    fn shared_section(names: &[&'static str]) -> Section {
+    fn shared_section(names: &[&'static str]) -> ProbeSection {
         let snippet = |name| FactSnippet { name, snippet: "true", timeout_s: 3, device: false, quick: true };
         let facts: Vec<FactSnippet> = names.iter().map(|name| snippet(*name)).collect();
         let probes: Vec<Probe> = names.iter().map(|name| Probe::Fact { name: (*name).into() }).collect();
@@ -94,10 +103,10 @@ mod tests {
         raw.stderr =
             b"\nforge-fact a\n\nforge-fact b\nno such thing\n\nforge-fact c\nforge-missing perl\n\nforge-fact d"
                 .to_vec();
-        raw.end = End::TimedOut;
+        raw.end = SectionEnd::TimedOut;
         let seen = answers(&section, &raw);
         let of = |name: &str| match seen.get(&Probe::Fact { name: name.into() }) {
-            Ok(Reading::Output(output)) => {
+            Ok(ProbeReading::Output(output)) => {
                 Ok((output.status, output.stdout.raw().to_owned(), output.stderr.raw().to_owned()))
             }
             Ok(other) => panic!("{other:?}"),

@@ -1,28 +1,28 @@
 //! Frames: separate the sections of a script's output, and detect lost links.
 
-use super::check::Checks;
+use super::check::ProbeCheckOptions;
 use super::group::clip;
-use super::section::{End, Raw, STDERR_CAP, Section};
-use super::{FactSnippet, Observation, Probe, Unknown, sections, shell};
-use crate::script::{Script, Token};
+use super::section::{ProbeSection, STDERR_CAP, SectionEnd, SectionOutput};
+use super::{FactSnippet, Observation, Probe, UnansweredReason, sections, shell};
+use crate::script::{ScriptToken, ShellScript};
 use base64::Engine as _;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A script made of probes, and the probes that its output answers.
-pub struct Compiled {
+pub struct CompiledProbes {
     /// The script of the quick probes.
-    pub script: Script,
+    pub script: ShellScript,
     /// The script of the probes that touch devices or network mounts, for a second channel.
-    pub device: Option<Script>,
-    pub(crate) sections: Vec<Section>,
-    pub(crate) device_sections: Vec<Section>,
+    pub device: Option<ShellScript>,
+    pub(crate) sections: Vec<ProbeSection>,
+    pub(crate) device_sections: Vec<ProbeSection>,
     /// Probes that cannot be sent to a host at all.
-    pub(crate) unasked: Vec<(Probe, Unknown)>,
+    pub(crate) unasked: Vec<(Probe, UnansweredReason)>,
     /// Whether raw answers are kept in addition to parsed ones.
     pub(crate) keep: bool,
 }
 
-impl Compiled {
+impl CompiledProbes {
     /// Keeps raw answers, for a recording.
     pub fn keeping(self) -> Self {
         Self { keep: true, ..self }
@@ -40,10 +40,15 @@ pub enum FrameError {
 
 /// Merges `probes` into a script. Never fails: for a probe that cannot be sent (a NUL byte in a path, an invalid
 /// package name), [`parse`] answers with the reason.
-pub fn compile(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: Token, checks: impl Into<Checks>) -> Compiled {
+pub fn compile(
+    probes: &BTreeSet<Probe>,
+    facts: &[FactSnippet],
+    token: ScriptToken,
+    checks: impl Into<ProbeCheckOptions>,
+) -> CompiledProbes {
     let sorted = sections::sort(probes, facts, token.as_str(), checks.into());
     let device = (!sorted.device.is_empty()).then(|| shell::script(&sorted.device, token.clone()));
-    Compiled {
+    CompiledProbes {
         script: shell::script(&sorted.quick, token),
         device,
         sections: sorted.quick,
@@ -59,7 +64,7 @@ pub fn compile(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: Token, ch
 ///
 /// # Errors
 /// The output of the first channel is truncated or is not in frames.
-pub fn parse(compiled: &Compiled, stdout: &[u8], device: Option<&[u8]>) -> Result<Observation, FrameError> {
+pub fn parse(compiled: &CompiledProbes, stdout: &[u8], device: Option<&[u8]>) -> Result<Observation, FrameError> {
     let mut seen = Observation::default();
     if compiled.keep {
         seen.keep_raw();
@@ -68,21 +73,23 @@ pub fn parse(compiled: &Compiled, stdout: &[u8], device: Option<&[u8]>) -> Resul
         seen.insert(probe.clone(), Err(why.clone()));
     }
     let token = compiled.script.token.as_str();
-    let first = Frames::read(token, &compiled.sections, stdout);
+    let first = OutputFrames::read(token, &compiled.sections, stdout);
     first.whole(compiled.sections.len(), ends(stdout, token))?;
     first.fill(&compiled.sections, &mut seen);
     let late = &compiled.device_sections;
     match device {
-        Some(out) => Frames::read(token, late, out).fill(late, &mut seen),
-        None => late.iter().for_each(|s| s.unanswered(&Unknown::new("the second channel did not answer"), &mut seen)),
+        Some(out) => OutputFrames::read(token, late, out).fill(late, &mut seen),
+        None => late
+            .iter()
+            .for_each(|s| s.unanswered(&UnansweredReason::new("the second channel did not answer"), &mut seen)),
     }
     Ok(seen)
 }
 
 /// The frames of one output.
 #[derive(Default)]
-struct Frames {
-    raws: BTreeMap<usize, Raw>,
+struct OutputFrames {
+    raws: BTreeMap<usize, SectionOutput>,
     /// A required tool without which no section runs.
     lacks: Option<String>,
     /// The number of sections in the end frame.
@@ -91,9 +98,9 @@ struct Frames {
     wrong: Option<String>,
 }
 
-impl Frames {
+impl OutputFrames {
     /// Parses line by line. Text before the first frame is noise of the login shell.
-    fn read(token: &str, sections: &[Section], out: &[u8]) -> Self {
+    fn read(token: &str, sections: &[ProbeSection], out: &[u8]) -> Self {
         let mut frames = Self::default();
         let frame = |line: &str| Some(line.strip_prefix(token)?.strip_prefix(' ')?.to_owned());
         for line in lines(out).map(String::from_utf8_lossy).map(|line| frame(&line)).skip_while(Option::is_none) {
@@ -106,7 +113,7 @@ impl Frames {
         frames
     }
 
-    fn take(&mut self, frame: &str, sections: &[Section]) -> Result<(), String> {
+    fn take(&mut self, frame: &str, sections: &[ProbeSection]) -> Result<(), String> {
         if let Some(count) = frame.strip_prefix("end ") {
             self.end = Some(count.trim_end().parse().map_err(|_| "end frame without a number".to_owned())?);
             return Ok(());
@@ -145,13 +152,14 @@ impl Frames {
     }
 
     /// Answers the probes of all sections, in the order they were sent: later ones may add to earlier ones.
-    fn fill(&self, sections: &[Section], seen: &mut Observation) {
+    fn fill(&self, sections: &[ProbeSection], seen: &mut Observation) {
         for (number, section) in sections.iter().enumerate() {
             match (self.raws.get(&number), &self.lacks) {
                 (Some(raw), _) => section.answer(raw, seen),
-                (None, Some(tool)) => section.unanswered(&Unknown::new(format!("`{tool}` is missing")), seen),
+                (None, Some(tool)) => section.unanswered(&UnansweredReason::new(format!("`{tool}` is missing")), seen),
                 (None, None) => {
-                    section.unanswered(&Unknown::new(format!("timed out after {} s", section.timeout_s)), seen);
+                    section
+                        .unanswered(&UnansweredReason::new(format!("timed out after {} s", section.timeout_s)), seen);
                 }
             }
         }
@@ -171,7 +179,7 @@ fn lines(out: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Decodes `BASE64-WITH-MARKS!BASE64`; see `shell::RUNNER`.
-fn decode(payload: &str, section: &Section) -> Option<Raw> {
+fn decode(payload: &str, section: &ProbeSection) -> Option<SectionOutput> {
     let engine = base64::engine::general_purpose::STANDARD;
     let (stdout, stderr) = payload.split_once('!')?;
     let (mut encoded, mut status) = (String::new(), None);
@@ -197,8 +205,8 @@ fn decode(payload: &str, section: &Section) -> Option<Raw> {
     let mut stderr = engine.decode(stderr).ok()?;
     let truncated = clip(&mut stdout, section.cap) | clip(&mut stderr, STDERR_CAP) | over | late;
     // `timeout` exits with 124 and 137; recipes' code may do so itself, and is then marked as done.
-    let end = if matches!(status, 124 | 137) && !done { End::TimedOut } else { End::Exited(status) };
-    Some(Raw { end, began, stdout, stderr, truncated })
+    let end = if matches!(status, 124 | 137) && !done { SectionEnd::TimedOut } else { SectionEnd::Exited(status) };
+    Some(SectionOutput { end, began, stdout, stderr, truncated })
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Quick sections in one process: one time limit, one shell and one encoding for all of them.
 
 use super::Observation;
-use super::section::{End, Raw, STDERR_CAP, Section};
-use crate::script::Fragment;
+use super::section::{ProbeSection, STDERR_CAP, SectionEnd, SectionOutput};
+use crate::script::ShellFragment;
 
 /// Bytes of code per process: the kernel accepts 131,072 as one argument.
 const CODE_CAP: usize = 98_304;
@@ -19,10 +19,10 @@ const END: &str = "\n} 2>&1 >&4 ); } 4>&1\nprintf '\\n%s =%s\\n%s' \"$FORGE_T\" 
 
 /// Puts `sections` into as few processes as their code fits in, in their order. Sections with code that runs before
 /// them share the first one.
-pub(crate) fn groups(sections: Vec<Section>, token: &str) -> Vec<Section> {
-    let tied = |section: &Section| !section.before.is_empty();
+pub(crate) fn groups(sections: Vec<ProbeSection>, token: &str) -> Vec<ProbeSection> {
+    let tied = |section: &ProbeSection| !section.before.is_empty();
     let size: usize = sections.iter().filter(|s| tied(s)).map(|s| s.before.size() + s.body.size()).sum();
-    let mut groups: Vec<(usize, Vec<Section>)> = vec![(size, Vec::new())];
+    let mut groups: Vec<(usize, Vec<ProbeSection>)> = vec![(size, Vec::new())];
     for section in sections {
         let more = if tied(&section) { 0 } else { section.body.size() };
         let room = groups.iter().position(|(size, _)| more == 0 || size + more <= CODE_CAP);
@@ -37,13 +37,13 @@ pub(crate) fn groups(sections: Vec<Section>, token: &str) -> Vec<Section> {
 }
 
 /// Builds the section of one process; `None` without parts.
-fn group(mut parts: Vec<Section>, token: &str) -> Option<Section> {
+fn group(mut parts: Vec<ProbeSection>, token: &str) -> Option<ProbeSection> {
     let timeout_s = parts.iter().map(|part| part.timeout_s).max()?;
-    let mut section = Section::new("the questions", Vec::new(), read);
+    let mut section = ProbeSection::new("the questions", Vec::new(), read);
     section.timeout_s = timeout_s;
     section.cap = parts.iter().map(|part| part.cap + STDERR_CAP + LINES_CAP).sum();
     section.token = token.to_owned();
-    let mut body = Fragment::new();
+    let mut body = ShellFragment::new();
     if let Some(tied) = parts.iter().find(|part| !part.before.is_empty()) {
         body = body.then(tied.before.clone());
     }
@@ -57,9 +57,9 @@ fn group(mut parts: Vec<Section>, token: &str) -> Option<Section> {
     Some(section)
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let pieces = pieces(&raw.stdout, &section.token);
-    let mut broken: Option<&Section> = None;
+    let mut broken: Option<&ProbeSection> = None;
     for (number, part) in section.parts.iter().enumerate() {
         // The failure that ended a part is the reason for missing answers of those after it.
         if let Some(broken) = broken {
@@ -96,19 +96,19 @@ fn find(text: &[u8], line: &[u8]) -> Option<usize> {
 }
 
 /// Returns the output of the part with that number; `None` if it is incomplete.
-fn own(pieces: &[(&[u8], &[u8])], number: usize, part: &Section, raw: &Raw) -> Option<Raw> {
+fn own(pieces: &[(&[u8], &[u8])], number: usize, part: &ProbeSection, raw: &SectionOutput) -> Option<SectionOutput> {
     let at = begun(pieces, number)?;
     let (status, said) = pieces.get(at + 1)?;
     let status = super::section::text(status)?.strip_prefix('=')?.parse().ok()?;
     let (mut stdout, mut stderr) = (pieces[at].1.to_vec(), said.to_vec());
     let truncated = clip(&mut stdout, part.cap) | clip(&mut stderr, STDERR_CAP);
-    Some(Raw { end: End::Exited(status), began: raw.began, stdout, stderr, truncated })
+    Some(SectionOutput { end: SectionEnd::Exited(status), began: raw.began, stdout, stderr, truncated })
 }
 
 /// Returns the output of a part that was stopped.
-fn unfinished(pieces: &[(&[u8], &[u8])], number: usize, raw: &Raw) -> Raw {
+fn unfinished(pieces: &[(&[u8], &[u8])], number: usize, raw: &SectionOutput) -> SectionOutput {
     let stdout = begun(pieces, number).map_or(Vec::new(), |at| pieces[at].1.to_vec());
-    Raw { stdout, ..raw.clone() }
+    SectionOutput { stdout, ..raw.clone() }
 }
 
 fn begun(pieces: &[(&[u8], &[u8])], number: usize) -> Option<usize> {

@@ -1,9 +1,9 @@
 //! Initramfs images: which exist, when they were created, and their content, as listed by the programs that create
 //! them.
 
-use super::section::{Fields, Raw, Section, text};
-use super::{EarlyImage, InitramfsState, Maker, ModuleInside, Observation, Probe, Reading, cmdline};
-use crate::model::Untrusted;
+use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::{EarlyImage, InitramfsMaker, InitramfsState, ModuleInside, Observation, Probe, ProbeReading, cmdline};
+use crate::model::UntrustedText;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Unpacking an image of some hundred MB takes seconds, and there may be several.
@@ -137,7 +137,7 @@ printf 'end\0'
 }
 forge_initramfs"#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
+pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
     let (mut files, mut modules, mut all) = (BTreeSet::new(), BTreeSet::new(), false);
     for probe in &probes {
         if let Probe::Initramfs { files: f, modules: m, all: a } = probe {
@@ -146,7 +146,7 @@ pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
             all |= a;
         }
     }
-    let mut section = Section::new("reading the images of early boot", probes, read);
+    let mut section = ProbeSection::new("reading the images of early boot", probes, read);
     section.timeout_s = LIMIT_S;
     let body = section.body.code(cmdline::CONTAINER).code(NEXT).code(SNIPPET);
     let body = body.word(if all { "yes" } else { "no" }).number(files.len() as u64);
@@ -154,17 +154,17 @@ pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let seen = if raw.is_whole(&[0]) { parse(&raw.stdout) } else { None };
     for probe in &section.probes {
-        let answer = seen.clone().map(|state| Reading::Initramfs(Box::new(state)));
+        let answer = seen.clone().map(|state| ProbeReading::Initramfs(Box::new(state)));
         out.insert(probe.clone(), answer.ok_or_else(|| raw.lack(section)));
     }
 }
 
 /// Parses the whole output; `None` if it is incomplete.
 fn parse(stdout: &[u8]) -> Option<InitramfsState> {
-    let mut fields = Fields::new(stdout);
+    let mut fields = NulFields::new(stdout);
     let [b"container", container, b"host", maker, running, booted] = fields.row()? else { return None };
     let mut state = InitramfsState {
         maker: self::maker(maker)?,
@@ -191,11 +191,11 @@ fn parse(stdout: &[u8]) -> Option<InitramfsState> {
     }
 }
 
-fn maker(name: &[u8]) -> Option<Maker> {
+fn maker(name: &[u8]) -> Option<InitramfsMaker> {
     match name {
-        b"unknown" => Some(Maker::Unknown),
-        b"initramfs-tools" => Some(Maker::InitramfsTools),
-        b"dracut" => Some(Maker::Dracut),
+        b"unknown" => Some(InitramfsMaker::Unknown),
+        b"initramfs-tools" => Some(InitramfsMaker::InitramfsTools),
+        b"dracut" => Some(InitramfsMaker::Dracut),
         _ => None,
     }
 }
@@ -207,12 +207,13 @@ fn digest(field: &[u8]) -> Option<Option<String>> {
 }
 
 impl EarlyImage {
-    fn enter(&mut self, tag: &[u8], fields: &mut Fields<'_>) -> Option<()> {
+    fn enter(&mut self, tag: &[u8], fields: &mut NulFields<'_>) -> Option<()> {
         match tag {
             b"made" => self.made = Some(text(fields.next()?)?.parse().ok()?),
             b"trouble" => {
                 let said = String::from_utf8_lossy(fields.next()?).trim().to_owned();
-                self.trouble = Untrusted::new(if said.is_empty() { "the listing is empty".to_owned() } else { said });
+                self.trouble =
+                    UntrustedText::new(if said.is_empty() { "the listing is empty".to_owned() } else { said });
             }
             b"inside" => {
                 let [path, digest] = fields.row()?;
@@ -242,10 +243,10 @@ mod tests {
         Probe::Initramfs { files: vec![], modules: vec![], all: false }
     }
 
-    fn ask(raw: &Raw) -> Result<InitramfsState, String> {
+    fn ask(raw: &SectionOutput) -> Result<InitramfsState, String> {
         let seen = answers(&section(vec![probe()]).expect("a section"), raw);
         match seen.get(&probe()) {
-            Ok(Reading::Initramfs(state)) => Ok(*state.clone()),
+            Ok(ProbeReading::Initramfs(state)) => Ok(*state.clone()),
             Ok(other) => panic!("{other:?}"),
             Err(unknown) => Err(unknown.why),
         }

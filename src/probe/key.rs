@@ -1,7 +1,7 @@
 //! Keys on the host: their bytes, so that a fingerprint can be computed without any tool on the host.
 
-use super::section::{Fields, Raw, Section};
-use super::{KeyState, Observation, Probe, Reading};
+use super::section::{NulFields, ProbeSection, SectionOutput};
+use super::{KeyFileState, Observation, Probe, ProbeReading};
 use base64::Engine as _;
 
 /// Maximum bytes read of a key. The code contains this number plus one.
@@ -18,8 +18,8 @@ done
 }
 forge_keys"#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
-    let mut section = Section::new("the key", probes, read);
+pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("the key", probes, read);
     section.cap = (CAP as u64 * 2) * section.probes.len() as u64;
     section.body =
         section.probes.iter().filter_map(path).fold(section.body.code(SNIPPET), |body, path| body.word(path));
@@ -33,22 +33,22 @@ fn path(probe: &Probe) -> Option<&str> {
     }
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
-    let mut fields = Fields::new(&raw.stdout);
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let mut fields = NulFields::new(&raw.stdout);
     for probe in &section.probes {
         let row = fields.row::<3>().filter(|[name, _, _]| path(probe).map(str::as_bytes) == Some(*name));
-        let state = row.and_then(|[_, tag, body]| state(tag, body)).map(Reading::Key);
+        let state = row.and_then(|[_, tag, body]| state(tag, body)).map(ProbeReading::Key);
         out.insert(probe.clone(), state.ok_or_else(|| raw.lack(section)));
     }
 }
 
-fn state(tag: &[u8], body: &[u8]) -> Option<KeyState> {
+fn state(tag: &[u8], body: &[u8]) -> Option<KeyFileState> {
     match tag {
-        b"absent" => Some(KeyState::Absent),
-        b"other" => Some(KeyState::Unfit),
+        b"absent" => Some(KeyFileState::Absent),
+        b"other" => Some(KeyFileState::Unfit),
         b"key" => {
             let bytes = base64::engine::general_purpose::STANDARD.decode(body).ok()?;
-            Some(if bytes.len() > CAP { KeyState::Unfit } else { KeyState::Present(bytes) })
+            Some(if bytes.len() > CAP { KeyFileState::Unfit } else { KeyFileState::Present(bytes) })
         }
         _ => None,
     }
@@ -65,9 +65,9 @@ mod tests {
             let probe = Probe::Key { path: "/k".into() };
             answers(&section(vec![probe.clone()]).expect("a section"), &printed(stdout)).get(&probe).cloned()
         };
-        assert_eq!(one("/k\0key\0AP8=\0"), Ok(Reading::Key(KeyState::Present(vec![0, 255]))));
-        assert_eq!(one("/k\0absent\0\0"), Ok(Reading::Key(KeyState::Absent)));
-        assert_eq!(one("/k\0other\0\0"), Ok(Reading::Key(KeyState::Unfit)));
+        assert_eq!(one("/k\0key\0AP8=\0"), Ok(ProbeReading::Key(KeyFileState::Present(vec![0, 255]))));
+        assert_eq!(one("/k\0absent\0\0"), Ok(ProbeReading::Key(KeyFileState::Absent)));
+        assert_eq!(one("/k\0other\0\0"), Ok(ProbeReading::Key(KeyFileState::Unfit)));
         assert_eq!(one("/k\0key\0AP8").unwrap_err().why, "the key returned no answer");
     }
 }

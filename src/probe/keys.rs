@@ -1,8 +1,8 @@
 //! `authorized_keys` of accounts: each home, and in one `stat` the files in it.
 
-use super::path::{READ, SNIPPET as PATHS, Seen};
-use super::section::{Fields, Raw, Section, text};
-use super::{BODY_CAP, KeysInfo, KeysState, Observation, PathState, Probe, Reading};
+use super::path::{PathOutput, READ, SNIPPET as PATHS};
+use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::{AuthorizedKeysInfo, AuthorizedKeysState, BODY_CAP, Observation, PathState, Probe, ProbeReading};
 use crate::script::safe_path;
 
 /// Prints fields: `user`, name, status of `getent` (2: no such account), its line; then the output of the path snippet
@@ -51,8 +51,8 @@ forge_bodies_of "$@"
 }
 forge_keys"#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
-    let mut section = Section::new("`getent`", probes, read);
+pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("`getent`", probes, read);
     let body = section.body.code(safe_path::ENTER).code(READ).code(PATHS).code(SNIPPET);
     section.body = section.probes.iter().filter_map(user).fold(body, |body, user| body.word(user));
     section.cap = (30_000 + BODY_CAP * 4 / 3) * section.probes.len() as u64;
@@ -67,27 +67,27 @@ fn user(probe: &Probe) -> Option<&str> {
 }
 
 /// One account, as far as it was read.
-struct Account<'a> {
+struct KeysAccount<'a> {
     name: &'a str,
     /// `None` if the account does not exist; else its home.
     home: Option<&'a str>,
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let (accounts, rest) = accounts(&raw.stdout);
-    let seen = Seen::parse(rest);
+    let seen = PathOutput::parse(rest);
     let mut number = 0;
     for account in &accounts {
         let state = match account.home {
-            None => Some(Ok(KeysState::NoAccount)),
+            None => Some(Ok(AuthorizedKeysState::NoAccount)),
             Some(home) => {
                 number += 1;
-                info(&seen, home, number - 1).map(|info| info.map(|info| KeysState::Account(Box::new(info))))
+                info(&seen, home, number - 1).map(|info| info.map(|info| AuthorizedKeysState::Account(Box::new(info))))
             }
         };
         let probe = Probe::AuthorizedKeys { user: account.name.to_owned() };
         if let Some(state) = state {
-            out.insert(probe, state.map(Reading::AuthorizedKeys));
+            out.insert(probe, state.map(ProbeReading::AuthorizedKeys));
         }
     }
     let lack = raw.lack(section);
@@ -97,11 +97,11 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
 }
 
 /// Parses the accounts, up to the first incomplete one; returns the rest.
-fn accounts(stdout: &[u8]) -> (Vec<Account<'_>>, &[u8]) {
+fn accounts(stdout: &[u8]) -> (Vec<KeysAccount<'_>>, &[u8]) {
     let mut accounts = Vec::new();
     let mut rest = stdout;
     loop {
-        let mut fields = Fields::new(rest);
+        let mut fields = NulFields::new(rest);
         let Some([b"user", name, status, line]) = fields.row() else { return (accounts, rest) };
         let home = match status {
             b"0" => text(line).and_then(home).map(Some),
@@ -109,7 +109,7 @@ fn accounts(stdout: &[u8]) -> (Vec<Account<'_>>, &[u8]) {
             _ => None,
         };
         if let (Some(name), Some(home)) = (text(name), home) {
-            accounts.push(Account { name, home });
+            accounts.push(KeysAccount { name, home });
         }
         rest = fields.rest();
     }
@@ -120,19 +120,23 @@ fn home(line: &str) -> Option<&str> {
 }
 
 /// Returns the state of a home; `None` if the output ended before it.
-fn info(seen: &Seen<'_>, home: &str, number: usize) -> Option<Result<KeysInfo, super::Unknown>> {
+fn info(
+    seen: &PathOutput<'_>,
+    home: &str,
+    number: usize,
+) -> Option<Result<AuthorizedKeysInfo, super::UnansweredReason>> {
     let at = |path: &str, number| {
         let probe = Probe::Path { path: path.to_owned(), want: Some("any".to_owned()) };
         let answer = seen.answer(path, number, &probe)?;
         Some(answer.map(|reading| match reading {
-            Reading::Path(state) => state,
+            ProbeReading::Path(state) => state,
             _ => PathState::Absent,
         }))
     };
     let folder = format!("{home}/.ssh");
     let states = (at(home, None)?, at(&folder, None)?, at(&format!("{folder}/authorized_keys"), Some(number))?);
     Some(match states {
-        (Ok(home_at), Ok(folder), Ok(file)) => Ok(KeysInfo { home: home.to_owned(), home_at, folder, file }),
+        (Ok(home_at), Ok(folder), Ok(file)) => Ok(AuthorizedKeysInfo { home: home.to_owned(), home_at, folder, file }),
         (Err(unknown), ..) | (_, Err(unknown), _) | (.., Err(unknown)) => Err(unknown),
     })
 }

@@ -1,10 +1,10 @@
 //! The package manager as a whole: the holder of dpkg's lock, and packages that are not fully installed.
 
-use super::package::{ROWS, Row};
-use super::section::{Fields, Raw, Section, text};
-use super::{Observation, PackageManagerState, Probe, Reading, Unknown};
-use crate::model::Untrusted;
-use crate::script::Fragment;
+use super::package::{DpkgRow, ROWS};
+use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::{Observation, PackageManagerState, Probe, ProbeReading, UnansweredReason};
+use crate::model::UntrustedText;
+use crate::script::ShellFragment;
 
 /// dpkg locks with `fcntl`, so `/proc/locks` lists the holder with the lock's inode. Device numbers differ there on
 /// overlay filesystems; an inode alone could belong to another filesystem, so the holder must have the lock open, if
@@ -27,19 +27,19 @@ need tr; printf 'holder\0%s\0' "$pid"; tr '\0' ' ' <"/proc/$pid/cmdline"; printf
 done </proc/locks || exit
 printf 'packages\0'"#;
 
-pub(crate) fn section(probes: Vec<Probe>, listing: &Fragment) -> Option<Section> {
-    let mut section = Section::new("`dpkg-query`", probes, read);
+pub(crate) fn section(probes: Vec<Probe>, listing: &ShellFragment) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("`dpkg-query`", probes, read);
     section.before = listing.clone();
     section.body = section.body.code(SNIPPET).code(ROWS).code("printf '\\0'");
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let state = if raw.is_whole(&[0]) { parse(&raw.stdout) } else { None };
     match state {
         Some(state) => {
             for probe in &section.probes {
-                out.insert(probe.clone(), Ok::<_, Unknown>(Reading::PackageManager(state.clone())));
+                out.insert(probe.clone(), Ok::<_, UnansweredReason>(ProbeReading::PackageManager(state.clone())));
             }
         }
         None => section.all_unknown(&raw.lack(section), out),
@@ -49,18 +49,18 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
 /// Parses fields: `holder`, pid, command line; and last `packages` with the rows of the listing.
 fn parse(stdout: &[u8]) -> Option<PackageManagerState> {
     let mut state = PackageManagerState::default();
-    let mut fields = Fields::new(stdout);
+    let mut fields = NulFields::new(stdout);
     loop {
         match fields.next()? {
             b"holder" => {
                 let [pid, command] = fields.row()?;
                 let command = String::from_utf8_lossy(command).trim_end().to_owned();
                 let pid = text(pid)?.parse().ok()?;
-                state.lock_holder.get_or_insert((pid, Untrusted::new(command)));
+                state.lock_holder.get_or_insert((pid, UntrustedText::new(command)));
             }
             b"packages" => {
                 let rows = String::from_utf8_lossy(fields.next()?);
-                let rows = Row::all(&rows)?.into_iter().filter(|row| is_broken(row.status));
+                let rows = DpkgRow::all(&rows)?.into_iter().filter(|row| is_broken(row.status));
                 state.broken = rows.map(|row| (row.full_name.to_owned(), row.status.to_owned())).collect();
                 return Some(state);
             }

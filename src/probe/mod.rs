@@ -43,15 +43,18 @@ mod unix_group;
 mod user;
 
 pub use boot::*;
-pub use check::Checks;
-pub use evidence::{EvidenceState, JOURNAL_CAP, JOURNAL_ENTRIES, LOG_CAP, Part};
-pub use exchange::{Answer, Bytes, Ended, Exchange, KEY_LEFT_OUT, Printed, replay};
-pub use frame::{Compiled, FrameError, compile, parse};
+pub use check::ProbeCheckOptions;
+pub use evidence::{EvidencePart, EvidenceState, JOURNAL_CAP, JOURNAL_ENTRIES, LOG_CAP};
+pub use exchange::{ExchangeAnswer, ExchangeBytes, ExchangeEnd, ExchangeOutput, KEY_LEFT_OUT, ProbeExchange, replay};
+pub use frame::{CompiledProbes, FrameError, compile, parse};
 pub(crate) use initramfs::NEXT as NEXT_KERNEL;
-pub use object::{Added, Condition, Contents, Dry, FieldManager, Held, ObjectId, ObjectInfo, ObjectState};
-pub use objects::ObjectsAsked;
-pub use observation::{Observation, Unknown};
-pub use proof::{Left, ProofState, Proven};
+pub use object::{
+    AddedField, FieldManager, NamespaceContents, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId,
+    ObjectInfo, ObjectState,
+};
+pub use objects::ObjectsQuery;
+pub use observation::{Observation, UnansweredReason};
+pub use proof::{LeftoverObject, ProofState, ProvenRun};
 pub use reading::*;
 pub use recall::{recall, without_script};
 pub use release::*;
@@ -68,7 +71,7 @@ pub enum Probe {
     /// if its digest differs and it is at most `BODY_CAP` bytes of text (for the diff). Never for secret bodies.
     Path { path: String, want: Option<String> },
     /// The state of one package of dpkg or, if dpkg has no packages, of rpm; its holds, and apt's offers if needed.
-    Package { name: String, offers: Offers },
+    Package { name: String, offers: AptOfferPolicy },
     /// State of the package manager itself: lock holder, half-configured packages, running apt.
     PackageManager,
     /// State of one systemd unit, with deleted executables or libraries of its main process.
@@ -122,11 +125,11 @@ pub enum Probe {
     /// The objects in a namespace of a cluster.
     Contents { namespace: String },
     /// Current objects of a cluster, with their status and without secret values: one, or all of a kind.
-    Objects(Box<ObjectsAsked>),
+    Objects(Box<ObjectsQuery>),
     /// A fact about the cluster itself from its API, by the fact's name.
     ClusterFact { name: String },
     /// A release of a cluster, and its differences from the declaration.
-    Release(Box<ReleaseAsked>),
+    Release(Box<ReleaseQuery>),
     /// One fact's snippet, by the fact's name. The snippet's text is defined with the fact.
     Fact { name: String },
 }
@@ -135,7 +138,7 @@ pub enum Probe {
 /// together, and a package that matches its declaration does not depend on them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Offers {
+pub enum AptOfferPolicy {
     Unneeded,
     /// If no version is fully installed.
     UnlessInstalled,

@@ -1,8 +1,8 @@
 //! Kernel modules: the loaded ones with their parameters, and all lines of `modprobe.d` and `modules-load.d`.
 
-use super::section::{Fields, Raw, Section, text};
-use super::{ConfLine, ModuleState, Observation, Presence, Probe, Reading, confd};
-use crate::model::Untrusted;
+use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::{ConfLine, ModulePresence, ModuleState, Observation, Probe, ProbeReading, confd};
+use crate::model::UntrustedText;
 use std::collections::BTreeMap;
 
 /// Prints the snippets of both folders, then fields: `cmdline` and the kernel's command line; `loadable` and whether
@@ -46,8 +46,8 @@ pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() < 56 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
-    let mut section = Section::new("reading `/sys/module` and `modprobe.d`", probes, read);
+pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("reading `/sys/module` and `modprobe.d`", probes, read);
     let body = section.body.code(confd::SNIPPET).code(SNIPPET);
     section.body = section.probes.iter().filter_map(name).fold(body, |body, name| body.word(name));
     (!section.probes.is_empty()).then_some(section)
@@ -60,33 +60,33 @@ fn name(probe: &Probe) -> Option<&str> {
     }
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let seen = if raw.is_whole(&[0]) { parse(&raw.stdout) } else { None };
     for probe in &section.probes {
         let state = seen.as_ref().zip(name(probe)).and_then(|(seen, name)| seen.get(name));
-        let answer = state.map(|state| Reading::Module(state.clone())).ok_or_else(|| raw.lack(section));
+        let answer = state.map(|state| ProbeReading::Module(state.clone())).ok_or_else(|| raw.lack(section));
         out.insert(probe.clone(), answer);
     }
 }
 
 /// Data that applies to all modules of a host.
-struct Common<'a> {
+struct HostModules<'a> {
     modprobe: Vec<ConfLine>,
     modules_load: Vec<ConfLine>,
-    cmdline: Untrusted,
+    cmdline: UntrustedText,
     loadable: bool,
     files: &'a str,
 }
 
 fn parse(stdout: &[u8]) -> Option<BTreeMap<&str, ModuleState>> {
-    let mut fields = Fields::new(stdout);
+    let mut fields = NulFields::new(stdout);
     let modprobe = joined(confd::lines(&mut fields)?);
     let modules_load = confd::lines(&mut fields)?;
     let [b"cmdline", cmdline, b"loadable", loadable, b"files", files] = fields.row()? else { return None };
-    let common = Common {
+    let common = HostModules {
         modprobe,
         modules_load,
-        cmdline: Untrusted::from_bytes(cmdline),
+        cmdline: UntrustedText::from_bytes(cmdline),
         loadable: loadable == b"yes",
         files: text(files)?,
     };
@@ -103,7 +103,7 @@ fn parse(stdout: &[u8]) -> Option<BTreeMap<&str, ModuleState>> {
             b"holder" => modules.get_mut(current?)?.holders.push(text(fields.next()?)?.to_owned()),
             b"param" => {
                 let [param, value] = fields.row()?;
-                let value = Untrusted::from_bytes(value);
+                let value = UntrustedText::from_bytes(value);
                 modules.get_mut(current?)?.parameters.insert(text(param)?.to_owned(), value);
             }
             _ => return None,
@@ -112,19 +112,19 @@ fn parse(stdout: &[u8]) -> Option<BTreeMap<&str, ModuleState>> {
     Some(modules)
 }
 
-impl Common<'_> {
+impl HostModules<'_> {
     fn module(&self, name: &str, state: &str, count: &str) -> ModuleState {
         let lists = |index: &str| {
             let mut paths = self.files.lines().filter_map(|line| line.strip_prefix(index)?.strip_prefix(':'));
             paths.any(|path| stem(path) == name)
         };
         let presence = match state {
-            "none" | "hidden" if lists("modules.builtin") => Presence::Builtin,
-            "hidden" => Presence::Hidden,
-            "none" => Presence::NotLoaded,
-            "builtin" => Presence::Builtin,
-            "live" => Presence::Loaded,
-            _ => Presence::Changing,
+            "none" | "hidden" if lists("modules.builtin") => ModulePresence::Builtin,
+            "hidden" => ModulePresence::Hidden,
+            "none" => ModulePresence::NotLoaded,
+            "builtin" => ModulePresence::Builtin,
+            "live" => ModulePresence::Loaded,
+            _ => ModulePresence::Changing,
         };
         ModuleState {
             presence,
@@ -167,11 +167,11 @@ mod tests {
     use super::*;
     use crate::probe::section::testing::{answers, printed, recorded};
 
-    fn ask(name: &str, raw: &Raw) -> Result<ModuleState, String> {
+    fn ask(name: &str, raw: &SectionOutput) -> Result<ModuleState, String> {
         let probe = Probe::Module { name: name.to_owned() };
         let seen = answers(&section(vec![probe.clone()]).expect("a section"), raw);
         match seen.get(&probe) {
-            Ok(Reading::Module(state)) => Ok(state.clone()),
+            Ok(ProbeReading::Module(state)) => Ok(state.clone()),
             Ok(other) => panic!("{other:?}"),
             Err(unknown) => Err(unknown.why),
         }
@@ -181,16 +181,16 @@ mod tests {
     fn a_module_is_read_with_holders_and_parameters() {
         let raw = recorded(include_str!("../../tests/fixtures/probe/module.txt"));
         let core = ask("nvme_core", &raw).unwrap();
-        assert_eq!((core.presence, core.refcount, core.available), (Presence::Loaded, Some(5), true));
+        assert_eq!((core.presence, core.refcount, core.available), (ModulePresence::Loaded, Some(5), true));
         assert_eq!(core.holders, ["nvme"]);
         assert_eq!(core.parameters["multipath"].raw(), "Y");
         assert!(!core.parameters.contains_key("hidden"));
         let texts: Vec<&str> = core.modprobe.iter().map(|line| line.text.as_str()).collect();
         assert_eq!(texts, ["blacklist nouveau", "options nvme_core  multipath=Y"]);
         assert_eq!(core.modules_load[0].text, "nvme-core");
-        assert_eq!(ask("ext4", &raw).unwrap().presence, Presence::Builtin);
+        assert_eq!(ask("ext4", &raw).unwrap().presence, ModulePresence::Builtin);
         let dummy = ask("dummy", &raw).unwrap();
-        assert_eq!((dummy.presence, dummy.available), (Presence::NotLoaded, true));
+        assert_eq!((dummy.presence, dummy.available), (ModulePresence::NotLoaded, true));
         assert!(!ask("nouveau", &raw).unwrap().available);
     }
 
@@ -198,7 +198,7 @@ mod tests {
     fn a_kernel_without_modules_is_told() {
         let raw = recorded(include_str!("../../tests/fixtures/probe/module-none.txt"));
         let module = ask("loop", &raw).unwrap();
-        assert_eq!((module.presence, module.loadable), (Presence::Builtin, false));
+        assert_eq!((module.presence, module.loadable), (ModulePresence::Builtin, false));
     }
 
     #[test]

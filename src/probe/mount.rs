@@ -3,10 +3,10 @@
 //! checked separately, for ten seconds: if users other than root can replace a part of a path, nothing is mounted
 //! there.
 
-use super::section::{Fields, Raw, Section, text};
-use super::{FstabLine, MountState, Mounted, Observation, Probe, Reading, Unknown};
-use crate::model::Untrusted;
-use crate::script::{Fragment, safe_path};
+use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::{FstabLine, MountState, Observation, ObservedMount, Probe, ProbeReading, UnansweredReason};
+use crate::model::UntrustedText;
+use crate::script::{ShellFragment, safe_path};
 use std::collections::BTreeMap;
 
 /// Prints fields for each mount point and source: `point`, both, and why forge does not mount them; empty if it does.
@@ -62,9 +62,9 @@ const TAGS: [(&str, &str); 4] = [
     ("PARTLABEL=", "/dev/disk/by-partlabel/"),
 ];
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
-    let mut section = Section::new("reading the mounts", probes, read);
-    let one = Fragment::new().code(safe_path::ENTER).code(safe_path::FIXED).code(ONE_POINT);
+pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("reading the mounts", probes, read);
+    let one = ShellFragment::new().code(safe_path::ENTER).code(safe_path::FIXED).code(ONE_POINT);
     let points = section.body.code(POINTS).nested(one);
     let points =
         section.probes.iter().filter_map(asked).fold(points, |body, (path, source)| body.word(path).word(source));
@@ -91,8 +91,8 @@ fn device(source: &str) -> String {
     source.to_owned()
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
-    let seen = if raw.is_whole(&[0]) { Seen::parse(&raw.stdout) } else { None };
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let seen = if raw.is_whole(&[0]) { MountOutput::parse(&raw.stdout) } else { None };
     for probe in &section.probes {
         let answer = seen.as_ref().zip(asked(probe)).map(|(seen, (path, source))| seen.answer(path, source));
         out.insert(probe.clone(), answer.unwrap_or_else(|| Err(raw.lack(section))));
@@ -100,27 +100,27 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
 }
 
 /// One row of the kernel's table.
-struct Row {
+struct MountTableRow {
     /// `8:1`.
     number: String,
     /// The path within the file system that is visible at the mount point.
     root: String,
     point: String,
-    mounted: Mounted,
+    mounted: ObservedMount,
 }
 
 /// The parsed output.
-struct Seen {
+struct MountOutput {
     /// Why nothing is mounted for a mount point and a source; empty if nothing prevents it.
     bars: BTreeMap<(String, String), String>,
-    rows: Vec<Row>,
+    rows: Vec<MountTableRow>,
     fstab: Vec<(String, FstabLine)>,
     devices: BTreeMap<String, String>,
 }
 
-impl Seen {
+impl MountOutput {
     fn parse(stdout: &[u8]) -> Option<Self> {
-        let mut fields = Fields::new(stdout);
+        let mut fields = NulFields::new(stdout);
         let mut bars = BTreeMap::new();
         let table = loop {
             match fields.next()? {
@@ -134,7 +134,7 @@ impl Seen {
             }
         };
         let [b"fstab", fstab] = fields.row()? else { return None };
-        let rows: Vec<Row> = text(table)?.lines().map(row).collect::<Option<_>>()?;
+        let rows: Vec<MountTableRow> = text(table)?.lines().map(row).collect::<Option<_>>()?;
         let fstab = String::from_utf8_lossy(fstab);
         let fstab = fstab.lines().zip(1..).filter_map(|(text, line)| entry(text, line)).collect();
         let mut devices = BTreeMap::new();
@@ -150,11 +150,11 @@ impl Seen {
         }
     }
 
-    fn answer(&self, path: &str, source: &str) -> Result<Reading, Unknown> {
+    fn answer(&self, path: &str, source: &str) -> Result<ProbeReading, UnansweredReason> {
         match self.bars.get(&(path.to_owned(), source.to_owned())) {
-            None => Err(Unknown::new(format!("the directories above `{path}` did not answer within 10 s"))),
-            Some(why) if why.is_empty() => Ok(Reading::Mount(self.state(path, source))),
-            Some(why) => Err(Unknown { barred: true, ..Unknown::new(why.as_str()) }),
+            None => Err(UnansweredReason::new(format!("the directories above `{path}` did not answer within 10 s"))),
+            Some(why) if why.is_empty() => Ok(ProbeReading::Mount(self.state(path, source))),
+            Some(why) => Err(UnansweredReason { barred: true, ..UnansweredReason::new(why.as_str()) }),
         }
     }
 
@@ -169,9 +169,9 @@ impl Seen {
         }
     }
 
-    fn mounted(&self, row: &Row) -> Mounted {
+    fn mounted(&self, row: &MountTableRow) -> ObservedMount {
         let device = self.device(&row.mounted.source);
-        Mounted { device, root: format!("{} {}", row.number, row.root), ..row.mounted.clone() }
+        ObservedMount { device, root: format!("{} {}", row.number, row.root), ..row.mounted.clone() }
     }
 
     fn device(&self, name: &str) -> Option<String> {
@@ -181,7 +181,7 @@ impl Seen {
     /// Returns the root that a bind mount of the folder `source` would have: its place in the file system that contains
     /// it.
     fn bind(&self, path: &str, source: &str) -> Option<String> {
-        let inside = |row: &&Row| {
+        let inside = |row: &&MountTableRow| {
             let point = row.point.trim_end_matches('/');
             row.point != path && source.strip_prefix(point).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
@@ -194,7 +194,7 @@ impl Seen {
 }
 
 /// Parses `36 35 98:0 /root /point rw,noatime master:1 - ext3 /dev/root rw,errors=continue`.
-fn row(line: &str) -> Option<Row> {
+fn row(line: &str) -> Option<MountTableRow> {
     let (own, file_system) = line.split_once(" - ")?;
     let own: Vec<&str> = own.split(' ').collect();
     let [_, _, number, root, point, options, ..] = own.as_slice() else { return None };
@@ -207,8 +207,9 @@ fn row(line: &str) -> Option<Row> {
             all.push(option);
         }
     }
-    let mounted = Mounted { source: unescape(source), fstype: fstype.to_owned(), options: all, ..Mounted::default() };
-    Some(Row { number: (*number).to_owned(), root: unescape(root), point: unescape(point), mounted })
+    let mounted =
+        ObservedMount { source: unescape(source), fstype: fstype.to_owned(), options: all, ..ObservedMount::default() };
+    Some(MountTableRow { number: (*number).to_owned(), root: unescape(root), point: unescape(point), mounted })
 }
 
 /// Returns the mount point of a line of fstab; `None` for comments.
@@ -219,7 +220,7 @@ fn entry(text: &str, line: u64) -> Option<(String, FstabLine)> {
     }
     let point = unescape(fields.next()?);
     let point = if point.len() > 1 { point.trim_end_matches('/').to_owned() } else { point };
-    Some((point, FstabLine { line, text: Untrusted::from(text) }))
+    Some((point, FstabLine { line, text: UntrustedText::from(text) }))
 }
 
 /// Decodes `\040` and the like: a backslash and three octal digits represent a byte.
@@ -241,22 +242,22 @@ mod tests {
     use crate::probe::section::testing::{answers, printed, recorded};
 
     /// Answers for a host on which only root can replace the path.
-    fn ask(path: &str, source: &str, raw: &Raw) -> Result<MountState, String> {
+    fn ask(path: &str, source: &str, raw: &SectionOutput) -> Result<MountState, String> {
         let point = format!("point\0{path}\0{source}\0\0").into_bytes();
         ask_raw(path, source, &printed([point, raw.stdout.clone()].concat()))
     }
 
-    fn ask_raw(path: &str, source: &str, raw: &Raw) -> Result<MountState, String> {
+    fn ask_raw(path: &str, source: &str, raw: &SectionOutput) -> Result<MountState, String> {
         let probe = Probe::Mount { path: path.to_owned(), source: source.to_owned() };
         let seen = answers(&section(vec![probe.clone()]).expect("a section"), raw);
         match seen.get(&probe) {
-            Ok(Reading::Mount(state)) => Ok(state.clone()),
+            Ok(ProbeReading::Mount(state)) => Ok(state.clone()),
             Ok(other) => panic!("{other:?}"),
             Err(unknown) => Err(unknown.why),
         }
     }
 
-    fn sample() -> Raw {
+    fn sample() -> SectionOutput {
         let raw = recorded(include_str!("../../tests/fixtures/probe/mount.txt"));
         printed(String::from_utf8(raw.stdout).unwrap().replace("<BS>", "\\"))
     }

@@ -94,18 +94,18 @@ pub struct ObjectInfo {
     pub managers: Vec<FieldManager>,
     /// The predicted result of applying the declaration, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dry: Option<Dry>,
+    pub dry: Option<ObjectDryRun>,
     /// Fields that another manager set to a different value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub conflicts: Vec<Held>,
+    pub conflicts: Vec<ObjectFieldConflict>,
     /// Undeclared fields that were added by hand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub added: Vec<Added>,
+    pub added: Vec<AddedField>,
     /// Why fields that were added by hand cannot be removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<ObjectCondition>,
 }
 
 /// A manager that set fields of an object.
@@ -122,7 +122,7 @@ pub struct FieldManager {
 /// The predicted result of an apply, according to the API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Dry {
+pub enum ObjectDryRun {
     /// The object after the apply.
     Becomes(Value),
     /// Its namespace does not exist.
@@ -133,7 +133,7 @@ pub enum Dry {
 
 /// A field that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct ObjectFieldConflict {
     pub field: String,
     pub manager: String,
     /// Same format as [`FieldManager::time`].
@@ -142,7 +142,7 @@ pub struct Held {
 
 /// A field that was added by hand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Added {
+pub struct AddedField {
     pub field: String,
     /// The field's place in the object: a JSON pointer.
     pub pointer: String,
@@ -152,7 +152,7 @@ pub struct Added {
 
 /// A condition of an object's status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Condition {
+pub struct ObjectCondition {
     pub name: String,
     /// `True`, `False`, `Unknown`.
     pub status: String,
@@ -161,7 +161,7 @@ pub struct Condition {
 
 /// The objects in a namespace, except those that every namespace has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Contents {
+pub struct NamespaceContents {
     /// The first few: `Deployment front`.
     pub first: Vec<String>,
     /// Whether there are more.

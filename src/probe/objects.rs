@@ -8,7 +8,7 @@ use std::fmt;
 
 /// Selects objects of one kind: the one with a name, or all with some labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct ObjectsAsked {
+pub struct ObjectsQuery {
     /// `v1`, `apps/v1`
     pub api_version: String,
     pub kind: String,
@@ -24,7 +24,7 @@ pub struct ObjectsAsked {
 }
 
 /// `Deployment web/front`, `Pod web/*`, `Pod * (app=x)`.
-impl fmt::Display for ObjectsAsked {
+impl fmt::Display for ObjectsQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let namespace = self.namespace.iter().map(|namespace| format!("{namespace}/")).collect::<String>();
         write!(f, "{} {namespace}{}", self.kind, self.name.as_deref().unwrap_or("*"))?;
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_has_a_name_for_people() {
-        let pods = ObjectsAsked {
+        let pods = ObjectsQuery {
             api_version: "v1".to_owned(),
             kind: "Pod".to_owned(),
             namespace: Some("web".to_owned()),
@@ -58,8 +58,8 @@ mod tests {
             labels: [("app".to_owned(), "x".to_owned())].into(),
         };
         assert_eq!(pods.to_string(), "Pod web/* (app=x)");
-        let one = ObjectsAsked { name: Some("a".to_owned()), labels: BTreeMap::new(), ..pods.clone() };
+        let one = ObjectsQuery { name: Some("a".to_owned()), labels: BTreeMap::new(), ..pods.clone() };
         assert_eq!(one.to_string(), "Pod web/a");
-        assert_eq!(ObjectsAsked { namespace: None, ..one }.to_string(), "Pod a");
+        assert_eq!(ObjectsQuery { namespace: None, ..one }.to_string(), "Pod a");
     }
 }

@@ -1,24 +1,24 @@
 //! The answers of one host.
 
-use super::{Exchange, PathState, Probe, Reading};
-use crate::model::Untrusted;
+use super::{PathState, Probe, ProbeExchange, ProbeReading};
+use crate::model::UntrustedText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a probe has no answer. Never equivalent to "no change".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Unknown {
+pub struct UnansweredReason {
     /// A lowercase fragment: `timed out after 10 s`, `dpkg-query is missing`, `permission denied`.
     pub why: String,
     /// The host's output about it, if there is any.
-    pub said: Option<Untrusted>,
+    pub said: Option<UntrustedText>,
     /// Whether forge skipped the read, since another user can redirect the path: a retry gives the same answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub barred: bool,
 }
 
-impl Unknown {
+impl UnansweredReason {
     pub fn new(why: impl Into<String>) -> Self {
         Self { why: why.into(), said: None, barred: false }
     }
@@ -28,7 +28,7 @@ impl Unknown {
         !self.barred && !self.why.ends_with("is missing")
     }
 
-    pub fn said(mut self, text: impl Into<Untrusted>) -> Self {
+    pub fn said(mut self, text: impl Into<UntrustedText>) -> Self {
         self.said = Some(text.into());
         self
     }
@@ -38,17 +38,17 @@ impl Unknown {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     #[serde(with = "as_list")]
-    answers: BTreeMap<Probe, Result<Reading, Unknown>>,
+    answers: BTreeMap<Probe, Result<ProbeReading, UnansweredReason>>,
     /// The raw answers, if they are kept.
     #[serde(skip)]
-    kept: Option<Vec<Exchange>>,
+    kept: Option<Vec<ProbeExchange>>,
     /// Start and end of the first query, by the controller's clock.
     #[serde(skip)]
     asked: Option<(jiff::Timestamp, jiff::Timestamp)>,
 }
 
 impl Observation {
-    pub fn insert(&mut self, probe: Probe, answer: Result<Reading, Unknown>) {
+    pub fn insert(&mut self, probe: Probe, answer: Result<ProbeReading, UnansweredReason>) {
         self.answers.insert(probe, answer);
     }
 
@@ -57,15 +57,15 @@ impl Observation {
         let first = Probe::Path { path: path.to_owned(), want: None };
         let of_path = |(probe, _): &(&Probe, _)| matches!(probe, Probe::Path { path: asked, .. } if asked == path);
         let mut answers = self.answers.range(first..).take_while(of_path);
-        answers.any(|(_, answer)| matches!(answer, Ok(Reading::Path(PathState::Present(_)))))
+        answers.any(|(_, answer)| matches!(answer, Ok(ProbeReading::Path(PathState::Present(_)))))
     }
 
     /// Returns the answer to `probe`; a probe that was never sent is `Unknown`.
-    pub fn get(&self, probe: &Probe) -> Result<&Reading, Unknown> {
+    pub fn get(&self, probe: &Probe) -> Result<&ProbeReading, UnansweredReason> {
         match self.answers.get(probe) {
             Some(Ok(reading)) => Ok(reading),
             Some(Err(unknown)) => Err(unknown.clone()),
-            None => Err(Unknown::new("was not observed")),
+            None => Err(UnansweredReason::new("was not observed")),
         }
     }
 
@@ -79,14 +79,14 @@ impl Observation {
     }
 
     /// Keeps a raw answer, if raw answers are kept.
-    pub(crate) fn keep(&mut self, exchange: impl FnOnce() -> Exchange) {
+    pub(crate) fn keep(&mut self, exchange: impl FnOnce() -> ProbeExchange) {
         if let Some(kept) = &mut self.kept {
             kept.push(exchange());
         }
     }
 
     /// Returns the kept raw answers, in the order of arrival.
-    pub fn exchanges(&self) -> &[Exchange] {
+    pub fn exchanges(&self) -> &[ProbeExchange] {
         self.kept.as_deref().unwrap_or_default()
     }
 
@@ -115,15 +115,15 @@ impl Observation {
     /// Returns the probes that were not answered and may be answered by a retry. A check that reports neither yes (0)
     /// nor no (1) counts as not answered too.
     pub fn failed(&self) -> BTreeSet<Probe> {
-        let failed = |(probe, answer): &(&Probe, &Result<Reading, Unknown>)| match (probe, answer) {
+        let failed = |(probe, answer): &(&Probe, &Result<ProbeReading, UnansweredReason>)| match (probe, answer) {
             (_, Err(unknown)) => unknown.may_pass(),
-            (Probe::Check { .. }, Ok(Reading::Output(output))) => !matches!(output.status, 0 | 1),
+            (Probe::Check { .. }, Ok(ProbeReading::Output(output))) => !matches!(output.status, 0 | 1),
             _ => false,
         };
         self.answers.iter().filter(failed).map(|(probe, _)| probe.clone()).collect()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&Probe, &Result<Reading, Unknown>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Probe, &Result<ProbeReading, UnansweredReason>)> {
         self.answers.iter()
     }
 }
@@ -134,31 +134,36 @@ mod as_list {
     use serde::{Deserializer, Serializer};
 
     #[derive(Serialize, Deserialize)]
-    struct Entry {
+    struct ObservationEntry {
         probe: Probe,
         #[serde(skip_serializing_if = "Option::is_none")]
-        reading: Option<Reading>,
+        reading: Option<ProbeReading>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        unknown: Option<Unknown>,
+        unknown: Option<UnansweredReason>,
     }
 
-    pub fn serialize<S: Serializer>(map: &BTreeMap<Probe, Result<Reading, Unknown>>, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_seq(map.iter().map(|(probe, answer)| Entry {
+    pub fn serialize<S: Serializer>(
+        map: &BTreeMap<Probe, Result<ProbeReading, UnansweredReason>>,
+        s: S,
+    ) -> Result<S::Ok, S::Error> {
+        s.collect_seq(map.iter().map(|(probe, answer)| ObservationEntry {
             probe: probe.clone(),
             reading: answer.as_ref().ok().cloned(),
             unknown: answer.as_ref().err().cloned(),
         }))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<Probe, Result<Reading, Unknown>>, D::Error> {
-        let entries = Vec::<Entry>::deserialize(d)?;
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        d: D,
+    ) -> Result<BTreeMap<Probe, Result<ProbeReading, UnansweredReason>>, D::Error> {
+        let entries = Vec::<ObservationEntry>::deserialize(d)?;
         Ok(entries
             .into_iter()
             .map(|e| {
                 let answer = match (e.reading, e.unknown) {
                     (Some(reading), _) => Ok(reading),
                     (None, Some(unknown)) => Err(unknown),
-                    (None, None) => Err(Unknown::new("the recording contains no answer")),
+                    (None, None) => Err(UnansweredReason::new("the recording contains no answer")),
                 };
                 (e.probe, answer)
             })

@@ -1,8 +1,8 @@
 //! Packages: one listing of `dpkg-query`, from which the state of the package manager is read too.
 
-use super::section::{Raw, Section};
-use super::{Observation, PackageState, Probe, Reading, Unknown};
-use crate::script::Fragment;
+use super::section::{ProbeSection, SectionOutput};
+use super::{Observation, PackageState, Probe, ProbeReading, UnansweredReason};
+use crate::script::ShellFragment;
 use std::collections::BTreeSet;
 
 /// Sets `R` to the relevant rows of dpkg's database: those of the named packages, of packages that are not fully
@@ -25,11 +25,11 @@ printf '%s\n' "$R"
 "#;
 
 /// Builds the code that lists the packages of `probes`. It runs once, before all sections that read its rows.
-pub(crate) fn listing(probes: &[Probe]) -> Fragment {
+pub(crate) fn listing(probes: &[Probe]) -> ShellFragment {
     let names: BTreeSet<&str> = probes.iter().filter_map(name).map(|name| split(name).0).collect();
     let names: Vec<String> = names.into_iter().map(|name| name.replace('.', "[.]").replace('+', "[+]")).collect();
     let pattern = names.iter().fold("^(dpkg".to_owned(), |pattern, name| format!("{pattern}|{name}")) + ")\t";
-    Fragment::new().code(LISTING).word(pattern).code(LISTING_END)
+    ShellFragment::new().code(LISTING).word(pattern).code(LISTING_END)
 }
 
 /// Splits `name` or `name:architecture`.
@@ -47,8 +47,8 @@ pub(crate) fn is_name(name: &str) -> bool {
     word(name, "+.-_") && word(arch, "-")
 }
 
-pub(crate) fn section(probes: Vec<Probe>, listing: &Fragment) -> Option<Section> {
-    let mut section = Section::new("`dpkg-query`", probes, read);
+pub(crate) fn section(probes: Vec<Probe>, listing: &ShellFragment) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("`dpkg-query`", probes, read);
     section.before = listing.clone();
     section.body = section.body.code(ROWS);
     (!section.probes.is_empty()).then_some(section)
@@ -62,7 +62,7 @@ pub(crate) fn name(probe: &Probe) -> Option<&str> {
 }
 
 /// One row of the listing.
-pub(crate) struct Row<'a> {
+pub(crate) struct DpkgRow<'a> {
     name: &'a str,
     arch: &'a str,
     want: &'a str,
@@ -72,7 +72,7 @@ pub(crate) struct Row<'a> {
     pub full_name: &'a str,
 }
 
-impl<'a> Row<'a> {
+impl<'a> DpkgRow<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let mut words = line.split('\t');
         let mut word = || words.next();
@@ -83,7 +83,7 @@ impl<'a> Row<'a> {
     /// Parses all rows. `None` without dpkg's own: the listing is then incomplete, and a package that is not in it may
     /// still exist.
     pub fn all(stdout: &'a str) -> Option<Vec<Self>> {
-        let rows: Vec<Self> = stdout.lines().filter_map(Row::parse).collect();
+        let rows: Vec<Self> = stdout.lines().filter_map(DpkgRow::parse).collect();
         rows.iter().any(|row| row.name == "dpkg").then_some(rows)
     }
 
@@ -99,21 +99,21 @@ impl<'a> Row<'a> {
 }
 
 /// Only a complete listing proves that a package is absent.
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let stdout = String::from_utf8_lossy(&raw.stdout);
-    let Some(rows) = Row::all(&stdout).filter(|_| raw.is_whole(&[0])) else {
+    let Some(rows) = DpkgRow::all(&stdout).filter(|_| raw.is_whole(&[0])) else {
         return section.all_unknown(&raw.lack(section), out);
     };
     let native = rows.iter().find(|row| row.name == "dpkg").map_or("", |row| row.arch);
     for probe in &section.probes {
         let Some(name) = name(probe) else { continue };
-        let state = find(&rows, name, native).map_or_else(not_installed, Row::state);
-        out.insert(probe.clone(), Ok(Reading::Package(state)));
+        let state = find(&rows, name, native).map_or_else(not_installed, DpkgRow::state);
+        out.insert(probe.clone(), Ok(ProbeReading::Package(state)));
     }
 }
 
 /// Finds the row of `name`: that of the architecture it names, else the native one, else the only one.
-fn find<'a, 'b>(rows: &'b [Row<'a>], name: &str, native: &str) -> Option<&'b Row<'a>> {
+fn find<'a, 'b>(rows: &'b [DpkgRow<'a>], name: &str, native: &str) -> Option<&'b DpkgRow<'a>> {
     let (base, arch) = split(name);
     let mut of_name = rows.iter().filter(|row| row.name == base);
     match arch {
@@ -131,12 +131,12 @@ fn not_installed() -> PackageState {
 }
 
 /// Applies `add` to the answer of each package.
-pub(crate) fn amend(section: &Section, out: &mut Observation, add: impl Fn(&str, &mut PackageState)) {
+pub(crate) fn amend(section: &ProbeSection, out: &mut Observation, add: impl Fn(&str, &mut PackageState)) {
     for probe in &section.probes {
-        let (Some(name), Ok(Reading::Package(state))) = (name(probe), out.get(probe).cloned()) else { continue };
+        let (Some(name), Ok(ProbeReading::Package(state))) = (name(probe), out.get(probe).cloned()) else { continue };
         let mut state = state;
         add(name, &mut state);
-        out.insert(probe.clone(), Ok::<_, Unknown>(Reading::Package(state)));
+        out.insert(probe.clone(), Ok::<_, UnansweredReason>(ProbeReading::Package(state)));
     }
 }
 

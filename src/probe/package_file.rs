@@ -1,9 +1,12 @@
 //! Package files on the host: their metadata, and the installed state of their packages.
 
 use super::rpm::{self, LOCKS};
-use super::section::{Fields, Raw, Section, text};
-use super::{Manager, Observation, PackageFileInfo, PackageFileState, PackageState, Probe, Reading, Unknown};
-use crate::model::Untrusted;
+use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::{
+    Observation, PackageFileInfo, PackageFileState, PackageManagerKind, PackageState, Probe, ProbeReading,
+    UnansweredReason,
+};
+use crate::model::UntrustedText;
 
 /// Prints fields: for each path its name and `absent`, `other` (not a regular file), `bad` with the error output, or
 /// `deb` with the file's row and dpkg's row, or `rpm` with the file's row, rpm's rows and the version locks.
@@ -27,8 +30,8 @@ esac
 forge_package_files() { for f; do forge_package_file "$f"; done; }
 forge_package_files"#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
-    let mut section = Section::new("the package file", probes, read);
+pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("the package file", probes, read);
     let body = section.body.code(rpm::ROWS).code(LOCKS).code(SNIPPET);
     section.body = section.probes.iter().filter_map(path).fold(body, |body, path| body.word(path));
     (!section.probes.is_empty()).then_some(section)
@@ -41,27 +44,28 @@ fn path(probe: &Probe) -> Option<&str> {
     }
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
-    let mut fields = Fields::new(&raw.stdout);
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let mut fields = NulFields::new(&raw.stdout);
     for probe in &section.probes {
         let answer = one(&mut fields).filter(|(name, _)| path(probe).map(str::as_bytes) == Some(*name));
         let state = answer.map(|(_, state)| state).unwrap_or_else(|| Err(raw.lack(section)));
-        out.insert(probe.clone(), state.map(Reading::PackageFile));
+        out.insert(probe.clone(), state.map(ProbeReading::PackageFile));
     }
 }
 
-type Answer = Result<PackageFileState, Unknown>;
+type PackageFileAnswer = Result<PackageFileState, UnansweredReason>;
 
 /// Parses the output for one path; `None` if it is incomplete.
-fn one<'a>(fields: &mut Fields<'a>) -> Option<(&'a [u8], Answer)> {
+fn one<'a>(fields: &mut NulFields<'a>) -> Option<(&'a [u8], PackageFileAnswer)> {
     let [path, tag] = fields.row()?;
     let state = match tag {
         b"absent" => Ok(PackageFileState::Absent),
         b"other" => Ok(PackageFileState::Bad("it is not a regular file".into())),
-        b"bad" => Ok(PackageFileState::Bad(Untrusted::from_bytes(last_line(fields.next()?)))),
+        b"bad" => Ok(PackageFileState::Bad(UntrustedText::from_bytes(last_line(fields.next()?)))),
         b"deb" => {
             let [file, installed] = fields.row()?;
-            present(file, deb_state(text(installed)?)).ok_or_else(|| Unknown::new("`dpkg-deb` returned no answer"))
+            present(file, deb_state(text(installed)?))
+                .ok_or_else(|| UnansweredReason::new("`dpkg-deb` returned no answer"))
         }
         b"rpm" => {
             let [file, rows, locks] = fields.row()?;
@@ -70,7 +74,7 @@ fn one<'a>(fields: &mut Fields<'a>) -> Option<(&'a [u8], Answer)> {
                 state.map(|state| PackageState { held: rpm::locked(&String::from_utf8_lossy(locks), name), ..state })
             });
             let state = state.and_then(|state| present(file, state));
-            state.ok_or_else(|| Unknown::new("`rpm` returned no answer"))
+            state.ok_or_else(|| UnansweredReason::new("`rpm` returned no answer"))
         }
         _ => return None,
     };
@@ -93,7 +97,7 @@ fn deb_state(rows: &str) -> PackageState {
     };
     let unpacked = !matches!(status, "not-installed" | "config-files" | "half-installed") && !version.is_empty();
     PackageState {
-        manager: Manager::Dpkg,
+        manager: PackageManagerKind::Dpkg,
         version: unpacked.then(|| version.to_owned()),
         status: status.to_owned(),
         held: want == "hold",
@@ -111,16 +115,16 @@ mod tests {
     use super::*;
     use crate::probe::section::testing::{answers, printed};
 
-    fn one(path: &str, stdout: &str) -> Result<PackageFileState, Unknown> {
+    fn one(path: &str, stdout: &str) -> Result<PackageFileState, UnansweredReason> {
         let probe = Probe::PackageFile { path: path.to_owned() };
         let seen = answers(&section(vec![probe.clone()]).expect("a section"), &printed(stdout));
         seen.get(&probe).map(|reading| match reading {
-            Reading::PackageFile(state) => state.clone(),
+            ProbeReading::PackageFile(state) => state.clone(),
             other => panic!("{other:?}"),
         })
     }
 
-    fn info(state: Result<PackageFileState, Unknown>) -> PackageFileInfo {
+    fn info(state: Result<PackageFileState, UnansweredReason>) -> PackageFileInfo {
         match state {
             Ok(PackageFileState::Present(info)) => info,
             other => panic!("{other:?}"),
@@ -146,7 +150,7 @@ mod tests {
         assert_eq!(found.installed.version.as_deref(), Some("1:1.0-1"));
         assert!(found.installed.held);
         let text = "/a.rpm\0rpm\0demo\t1:2.0-1\tnoarch\0error: cannot open Packages database\0\0";
-        assert_eq!(one("/a.rpm", text), Err(Unknown::new("`rpm` returned no answer")));
+        assert_eq!(one("/a.rpm", text), Err(UnansweredReason::new("`rpm` returned no answer")));
     }
 
     #[test]

@@ -8,10 +8,10 @@
 //! `fs.protected_hardlinks`, on by default wherever forge runs, prevents hard links to a file that their creator may
 //! not write.
 
-use super::section::{Fields, Raw, Section, text};
-use super::{BODY_CAP, Observation, PathInfo, PathState, PathType, Probe, Reading, Unknown};
-use crate::model::Untrusted;
-use crate::script::{Fragment, safe_path};
+use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::{BODY_CAP, Observation, PathInfo, PathState, PathType, Probe, ProbeReading, UnansweredReason};
+use crate::model::UntrustedText;
+use crate::script::{ShellFragment, safe_path};
 use base64::Engine as _;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -145,7 +145,7 @@ if [ "$TAR_SIZE" -le 65536 ] && may_show; then printf "body\0%s\0%s\0" "$FORGE_N
 "#;
 
 /// Builds as many sections as the names need.
-pub(crate) fn sections(probes: Vec<Probe>) -> Vec<Section> {
+pub(crate) fn sections(probes: Vec<Probe>) -> Vec<ProbeSection> {
     let mut out = Vec::new();
     let (mut part, mut size, mut leads) = (Vec::new(), 0, BTreeSet::new());
     for probe in probes {
@@ -180,11 +180,11 @@ fn above(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').skip(1).map(|(end, _)| &path[..end])
 }
 
-fn section(probes: Vec<Probe>) -> Section {
+fn section(probes: Vec<Probe>) -> ProbeSection {
     const { assert!(BODY_CAP == 65_536, "the snippet spells it out, plus one") };
     let paths: BTreeSet<&str> = probes.iter().filter_map(path).collect();
     let leads: BTreeSet<&str> = paths.iter().flat_map(|path| above(path)).collect();
-    let mut body = Fragment::new().code(safe_path::ENTER).code(READ).code(SNIPPET).code("forge_leads");
+    let mut body = ShellFragment::new().code(safe_path::ENTER).code(READ).code(SNIPPET).code("forge_leads");
     for lead in &leads {
         body = body.word(*lead);
     }
@@ -197,7 +197,7 @@ fn section(probes: Vec<Probe>) -> Section {
         body = body.word(want).word(path);
     }
     let cap = (paths.len() + leads.len()) as u64 * 10_000 + wants(&probes).count() as u64 * (BODY_CAP * 4 / 3 + 100);
-    let mut section = Section { cap, ..Section::new("`stat`", Vec::new(), read) };
+    let mut section = ProbeSection { cap, ..ProbeSection::new("`stat`", Vec::new(), read) };
     section.body = section.body.then(body);
     section.probes = probes;
     section
@@ -219,7 +219,7 @@ fn wants(probes: &[Probe]) -> impl Iterator<Item = (&str, &str)> {
 
 /// Output of one run of the snippet, complete or not.
 #[derive(Default)]
-pub(super) struct Seen<'a> {
+pub(super) struct PathOutput<'a> {
     rows: BTreeMap<&'a [u8], PathInfo>,
     /// Links that are not followed, and why.
     barred: BTreeMap<&'a [u8], &'a [u8]>,
@@ -229,11 +229,11 @@ pub(super) struct Seen<'a> {
     /// Digests of files that were read separately. They precede `sums`, and follow again with a body.
     single: BTreeMap<&'a [u8], &'a str>,
     /// By the number of the want.
-    bodies: BTreeMap<usize, Untrusted>,
+    bodies: BTreeMap<usize, UntrustedText>,
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
-    let seen = Seen::parse(&raw.stdout);
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let seen = PathOutput::parse(&raw.stdout);
     let wanted: Vec<&Probe> =
         section.probes.iter().filter(|p| matches!(p, Probe::Path { want: Some(_), .. })).collect();
     for probe in &section.probes {
@@ -244,10 +244,10 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     }
 }
 
-impl<'a> Seen<'a> {
+impl<'a> PathOutput<'a> {
     pub fn parse(stdout: &'a [u8]) -> Self {
         let mut seen = Self::default();
-        let mut fields = Fields::new(stdout);
+        let mut fields = NulFields::new(stdout);
         while let Some(first) = fields.next() {
             let known = match first {
                 b"barred" => fields.row::<2>().map(|[link, why]| {
@@ -289,7 +289,7 @@ impl<'a> Seen<'a> {
             ctime: text(ctime)?.parse().ok()?,
             sha256: None,
             body: None,
-            target: target.filter(|_| kind == PathType::Symlink).map(Untrusted::from_bytes),
+            target: target.filter(|_| kind == PathType::Symlink).map(UntrustedText::from_bytes),
         };
         self.rows.insert(name, info);
         Some(())
@@ -307,13 +307,18 @@ impl<'a> Seen<'a> {
     }
 
     /// Returns the answer for `path`; `None` if the output ended before it.
-    pub fn answer(&self, path: &str, number: Option<usize>, probe: &Probe) -> Option<Result<Reading, Unknown>> {
+    pub fn answer(
+        &self,
+        path: &str,
+        number: Option<usize>,
+        probe: &Probe,
+    ) -> Option<Result<ProbeReading, UnansweredReason>> {
         if let Some(why) = above(path).find_map(|lead| self.barred.get(lead.as_bytes())) {
-            return Some(Err(Unknown { barred: true, ..Unknown::new(String::from_utf8_lossy(why)) }));
+            return Some(Err(UnansweredReason { barred: true, ..UnansweredReason::new(String::from_utf8_lossy(why)) }));
         }
         let Some(info) = self.rows.get(path.as_bytes()) else {
             let absent = missing(self.errors?, path);
-            return Some(absent.map(|()| Reading::Path(PathState::Absent)));
+            return Some(absent.map(|()| ProbeReading::Path(PathState::Absent)));
         };
         let mut info = info.clone();
         if info.kind == PathType::File {
@@ -323,13 +328,13 @@ impl<'a> Seen<'a> {
             let differs = !matches!(probe, Probe::Path { want, .. } if *want == info.sha256);
             info.body = number.and_then(|n| self.bodies.get(&n)).filter(|_| differs).cloned();
         }
-        Some(Ok(Reading::Path(PathState::Present(info))))
+        Some(Ok(ProbeReading::Path(PathState::Present(info))))
     }
 }
 
 /// `stat` prints `UNKNOWN` if the host has no name for a number.
-fn named(name: &[u8], number: &[u8]) -> Untrusted {
-    Untrusted::from_bytes(if name == b"UNKNOWN" { number } else { name })
+fn named(name: &[u8], number: &[u8]) -> UntrustedText {
+    UntrustedText::from_bytes(if name == b"UNKNOWN" { number } else { name })
 }
 
 /// Parses `sha256sum`'s lines. A name with a backslash or a line break is escaped, and the line then starts with a
@@ -362,17 +367,17 @@ fn unescape(name: &[u8]) -> Vec<u8> {
 }
 
 /// Interprets a missing `stat` row for `path`: `Ok` if the path does not exist.
-fn missing(errors: &str, path: &str) -> Result<(), Unknown> {
+fn missing(errors: &str, path: &str) -> Result<(), UnansweredReason> {
     let gone = |line: &&str| line.ends_with(": No such file or directory") || line.ends_with(": Not a directory");
     let of_path = format!("'{path}': ");
     let own = errors.lines().find(|line| line.contains(&of_path));
     match own {
         Some(line) if gone(&line) => Ok(()),
-        Some(line) => Err(Unknown::new(line.rsplit(": ").next().unwrap_or(line).to_lowercase())),
+        Some(line) => Err(UnansweredReason::new(line.rsplit(": ").next().unwrap_or(line).to_lowercase())),
         // A name with quotes or control characters is spelled differently there; an error common to all lines applies
         // to it too.
         None if !errors.is_empty() && errors.lines().all(|line| gone(&line)) => Ok(()),
-        None => Err(Unknown::new("`stat` could not read it").said(errors)),
+        None => Err(UnansweredReason::new("`stat` could not read it").said(errors)),
     }
 }
 

@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 pub struct ProofState {
     /// The last run that succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub proven: Option<Proven>,
+    pub proven: Option<ProvenRun>,
     /// Objects that runs created and did not remove.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left: Vec<Left>,
+    pub left: Vec<LeftoverObject>,
 }
 
 /// A run that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proven {
+pub struct ProvenRun {
     /// Digest of the declaration.
     pub digest: String,
     /// RFC 3339, UTC, by the controller's clock.
@@ -31,7 +31,7 @@ pub struct Proven {
 
 /// An object that a run created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left {
+pub struct LeftoverObject {
     pub id: ObjectId,
     pub uid: String,
     /// The run that created it.

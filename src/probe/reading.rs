@@ -1,25 +1,25 @@
 //! Typed answers.
 
-use super::{CmdlineState, Contents, EvidenceState, InitramfsState, ObjectState, ProofState, ReleaseState};
-use crate::model::Untrusted;
+use super::{CmdlineState, EvidenceState, InitramfsState, NamespaceContents, ObjectState, ProofState, ReleaseState};
+use crate::model::UntrustedText;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The answer to one probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reading {
+pub enum ProbeReading {
     Path(PathState),
     Package(PackageState),
     PackageManager(PackageManagerState),
     Unit(UnitState),
     User(UserState),
-    Account(Account),
-    AuthorizedKeys(KeysState),
+    Account(ScriptAccount),
+    AuthorizedKeys(AuthorizedKeysState),
     Group(GroupState),
     PackageFile(PackageFileState),
     AptSources(Vec<AptEntry>),
-    Key(KeyState),
+    Key(KeyFileState),
     Records(RecordsState),
     Sysctl(SysctlState),
     Module(ModuleState),
@@ -28,7 +28,7 @@ pub enum Reading {
     Initramfs(Box<InitramfsState>),
     Evidence(Box<EvidenceState>),
     Object(ObjectState),
-    Contents(Contents),
+    Contents(NamespaceContents),
     Proof(ProofState),
     /// The current objects; `None` if the API does not serve the kind.
     Objects(Option<Vec<serde_json::Value>>),
@@ -36,7 +36,7 @@ pub enum Reading {
     ClusterFact(serde_json::Value),
     Release(Box<ReleaseState>),
     /// Output of a check or a fact.
-    Output(Output),
+    Output(ProbeOutput),
 }
 
 /// The file at a path.
@@ -60,8 +60,8 @@ pub enum PathType {
 pub struct PathInfo {
     pub kind: PathType,
     /// Owner by name, or by number if the host has no name for it.
-    pub owner: Untrusted,
-    pub group: Untrusted,
+    pub owner: UntrustedText,
+    pub group: UntrustedText,
     /// Permission bits, with setuid, setgid and sticky: at most 0o7777.
     pub mode: u32,
     /// Bytes.
@@ -72,9 +72,9 @@ pub struct PathInfo {
     /// Lowercase hex SHA-256 of a regular file. `None` for other types, or when it could not be read.
     pub sha256: Option<String>,
     /// The body, if it was requested, differs, is small and is UTF-8 without NUL.
-    pub body: Option<Untrusted>,
+    pub body: Option<UntrustedText>,
     /// The target of a symbolic link.
-    pub target: Option<Untrusted>,
+    pub target: Option<UntrustedText>,
 }
 
 impl PathInfo {
@@ -98,13 +98,13 @@ impl PathInfo {
 /// The `authorized_keys` of an account, with the folders above it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum KeysState {
+pub enum AuthorizedKeysState {
     NoAccount,
-    Account(Box<KeysInfo>),
+    Account(Box<AuthorizedKeysInfo>),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KeysInfo {
+pub struct AuthorizedKeysInfo {
     /// The account's home directory, and the state of its path.
     pub home: String,
     pub home_at: PathState,
@@ -117,7 +117,7 @@ pub struct KeysInfo {
 /// The package database that a package is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Manager {
+pub enum PackageManagerKind {
     /// dpkg, with apt.
     #[default]
     Dpkg,
@@ -125,7 +125,7 @@ pub enum Manager {
     Rpm,
 }
 
-impl Manager {
+impl PackageManagerKind {
     pub fn is_dpkg(&self) -> bool {
         *self == Self::Dpkg
     }
@@ -134,8 +134,8 @@ impl Manager {
 /// The state of one package.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PackageState {
-    #[serde(default, skip_serializing_if = "Manager::is_dpkg")]
-    pub manager: Manager,
+    #[serde(default, skip_serializing_if = "PackageManagerKind::is_dpkg")]
+    pub manager: PackageManagerKind,
     /// Installed version; `None` if no version is unpacked.
     pub version: Option<String>,
     /// The third word of dpkg's status: `installed`, `half-configured`, `config-files`, `not-installed` …
@@ -159,7 +159,7 @@ pub struct PackageState {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PackageManagerState {
     /// Current holder of dpkg's lock: pid and command line.
-    pub lock_holder: Option<(u32, Untrusted)>,
+    pub lock_holder: Option<(u32, UntrustedText)>,
     /// Packages that are not fully installed: name and dpkg status word.
     pub broken: BTreeMap<String, String>,
 }
@@ -192,7 +192,7 @@ pub struct UnitState {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub coarse_times: bool,
     /// Executable or mapped libraries of the main process that are deleted on disk.
-    pub deleted: Vec<Untrusted>,
+    pub deleted: Vec<UntrustedText>,
     /// Whether the mapped files of the main process could not be read: `deleted` is then meaningless.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub maps_unread: bool,
@@ -225,7 +225,7 @@ pub struct UserInfo {
     pub gid: u32,
     /// Name of the primary group, or its number.
     pub group: String,
-    pub gecos: Untrusted,
+    pub gecos: UntrustedText,
     pub home: String,
     pub shell: String,
     /// Supplementary groups, sorted, without the primary one.
@@ -237,10 +237,10 @@ pub struct UserInfo {
 /// The account that scripts run as.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Account {
+pub enum ScriptAccount {
     Root,
     /// By name, or by number if the host has no name for it.
-    Other(Untrusted),
+    Other(UntrustedText),
 }
 
 /// One group, and which other group has the requested number.
@@ -265,7 +265,7 @@ pub struct GroupInfo {
 pub enum PackageFileState {
     Absent,
     /// Not a package, with the package manager's message.
-    Bad(Untrusted),
+    Bad(UntrustedText),
     Present(PackageFileInfo),
 }
 
@@ -294,7 +294,7 @@ pub struct AptEntry {
 /// The file at the path of a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum KeyState {
+pub enum KeyFileState {
     Absent,
     /// Not a regular file, or larger than any key.
     Unfit,
@@ -304,15 +304,15 @@ pub enum KeyState {
 /// Every applied record of a host, by file name, as JSON text, and the key for digests of secrets.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordsState {
-    pub records: BTreeMap<String, Untrusted>,
+    pub records: BTreeMap<String, UntrustedText>,
     /// Hex of the host's 32-byte key; never recorded or shown.
     #[serde(skip)]
     pub key: Option<String>,
     /// Running `forge-*` units: name and start time.
-    pub running: Vec<(String, Untrusted)>,
+    pub running: Vec<(String, UntrustedText)>,
     /// The record of an open window, as it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<Untrusted>,
+    pub window: Option<UntrustedText>,
 }
 
 /// Omits the key.
@@ -328,11 +328,11 @@ impl std::fmt::Debug for RecordsState {
 
 /// The output of a command.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Output {
+pub struct ProbeOutput {
     /// Exit status; 128 + n for signal n.
     pub status: i32,
-    pub stdout: Untrusted,
-    pub stderr: Untrusted,
+    pub stdout: UntrustedText,
+    pub stderr: UntrustedText,
     /// Whether output was cut off at the cap.
     pub truncated: bool,
 }
@@ -377,7 +377,7 @@ pub enum SysctlValue {
 /// The current state of a kernel module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Presence {
+pub enum ModulePresence {
     #[default]
     NotLoaded,
     Loaded,
@@ -391,7 +391,7 @@ pub enum Presence {
 /// One kernel module and the configuration of modules.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModuleState {
-    pub presence: Presence,
+    pub presence: ModulePresence,
     /// Whether the running kernel's index lists a file of it.
     pub available: bool,
     /// Whether the running kernel supports loadable modules.
@@ -401,19 +401,19 @@ pub struct ModuleState {
     /// Modules that use it.
     pub holders: Vec<String>,
     /// Readable effective parameters.
-    pub parameters: BTreeMap<String, Untrusted>,
+    pub parameters: BTreeMap<String, UntrustedText>,
     /// All lines of `modprobe.d` and of `modules-load.d`.
     pub modprobe: Vec<ConfLine>,
     pub modules_load: Vec<ConfLine>,
     /// The kernel's command line.
-    pub cmdline: Untrusted,
+    pub cmdline: UntrustedText,
 }
 
 /// The mounts at a path, and its fstab entries.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MountState {
     /// From the bottom up: the last one is visible at the path.
-    pub mounts: Vec<Mounted>,
+    pub mounts: Vec<ObservedMount>,
     /// Paths of mounts below it.
     pub below: Vec<String>,
     /// The lines of fstab for it.
@@ -426,7 +426,7 @@ pub struct MountState {
 
 /// One mount, from `/proc/self/mountinfo`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Mounted {
+pub struct ObservedMount {
     pub source: String,
     /// The device behind `source` if that is a link.
     pub device: Option<String>,
@@ -443,5 +443,5 @@ pub struct FstabLine {
     /// Counted from 1.
     pub line: u64,
     /// The line's original text.
-    pub text: Untrusted,
+    pub text: UntrustedText,
 }

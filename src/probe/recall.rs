@@ -1,6 +1,9 @@
 //! Answers from a recording, also to probes that differ slightly from the recorded ones.
 
-use super::{FactSnippet, Observation, Offers, PackageState, PathInfo, PathState, Probe, Reading, Unknown, sections};
+use super::{
+    AptOfferPolicy, FactSnippet, Observation, PackageState, PathInfo, PathState, Probe, ProbeReading, UnansweredReason,
+    sections,
+};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 
@@ -40,13 +43,13 @@ pub fn without_script(probe: &Probe) -> Probe {
 
 const TOLD: &str = "sha256:";
 
-fn not_recorded() -> Unknown {
-    Unknown::new("not recorded")
+fn not_recorded() -> UnansweredReason {
+    UnansweredReason::new("not recorded")
 }
 
 /// Finds the answer for the same path or package with another wanted state, or for the same check with another limit: a
 /// recipe may have changed since.
-fn near(recorded: &Observation, probe: &Probe) -> Result<Reading, Unknown> {
+fn near(recorded: &Observation, probe: &Probe) -> Result<ProbeReading, UnansweredReason> {
     let mut found = recorded.iter().filter(|(other, _)| match (probe, other) {
         (Probe::Path { path, .. }, Probe::Path { path: other, .. }) => path == other,
         (Probe::Package { name, .. }, Probe::Package { name: other, .. }) => name == other,
@@ -60,16 +63,18 @@ fn near(recorded: &Observation, probe: &Probe) -> Result<Reading, Unknown> {
     match (probe, told.1) {
         (_, Err(why)) => Err(why.clone()),
         (Probe::Check { .. } | Probe::Object { .. }, Ok(reading)) => Ok(reading.clone()),
-        (Probe::Path { want, .. }, Ok(Reading::Path(state))) => Ok(Reading::Path(path(state.clone(), want.as_deref()))),
-        (Probe::Package { offers, .. }, Ok(Reading::Package(state))) => {
-            Ok(Reading::Package(package(state.clone(), offers)))
+        (Probe::Path { want, .. }, Ok(ProbeReading::Path(state))) => {
+            Ok(ProbeReading::Path(path(state.clone(), want.as_deref())))
+        }
+        (Probe::Package { offers, .. }, Ok(ProbeReading::Package(state))) => {
+            Ok(ProbeReading::Package(package(state.clone(), offers)))
         }
         _ => Err(not_recorded()),
     }
 }
 
-fn has_body(answer: &Result<Reading, Unknown>) -> bool {
-    matches!(answer, Ok(Reading::Path(PathState::Present(info))) if info.body.is_some())
+fn has_body(answer: &Result<ProbeReading, UnansweredReason>) -> bool {
+    matches!(answer, Ok(ProbeReading::Path(PathState::Present(info))) if info.body.is_some())
 }
 
 fn unlimited(probe: &Probe) -> Probe {
@@ -92,12 +97,12 @@ fn path(state: PathState, want: Option<&str>) -> PathState {
 }
 
 /// Offers that were not queried then may be needed now.
-fn package(state: PackageState, offers: &Offers) -> PackageState {
+fn package(state: PackageState, offers: &AptOfferPolicy) -> PackageState {
     let installed = state.status == "installed";
     let needed = match offers {
-        Offers::Unneeded => false,
-        Offers::UnlessInstalled => !installed,
-        Offers::UnlessVersion(version) => !(installed && state.version.as_ref() == Some(version)),
+        AptOfferPolicy::Unneeded => false,
+        AptOfferPolicy::UnlessInstalled => !installed,
+        AptOfferPolicy::UnlessVersion(version) => !(installed && state.version.as_ref() == Some(version)),
     };
     match needed && state.offers_unknown.is_some() {
         true => PackageState { offers_unknown: Some(not_recorded().why), ..state },
@@ -108,9 +113,9 @@ fn package(state: PackageState, offers: &Offers) -> PackageState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Untrusted;
+    use crate::model::UntrustedText;
 
-    fn of(recorded: &Observation, probe: Probe) -> Result<Reading, String> {
+    fn of(recorded: &Observation, probe: Probe) -> Result<ProbeReading, String> {
         let seen = recall(recorded, &[probe.clone()].into(), &[]);
         seen.get(&probe).cloned().map_err(|unknown| unknown.why)
     }
@@ -125,7 +130,7 @@ mod tests {
             mtime: 0.0,
             ctime: 0.0,
             sha256: Some("old".into()),
-            body: body.map(Untrusted::from),
+            body: body.map(UntrustedText::from),
             target: None,
         }
     }
@@ -142,15 +147,15 @@ mod tests {
     fn another_wish_for_the_same_path_is_answered() {
         let mut recorded = Observation::default();
         let asked = Probe::Path { path: "/x".into(), want: Some("new".into()) };
-        recorded.insert(asked, Ok(Reading::Path(PathState::Present(info(Some("body"))))));
+        recorded.insert(asked, Ok(ProbeReading::Path(PathState::Present(info(Some("body"))))));
         // Another step requested it without a wanted state.
         let bare = Probe::Path { path: "/x".into(), want: None };
-        recorded.insert(bare, Ok(Reading::Path(PathState::Present(info(None)))));
+        recorded.insert(bare, Ok(ProbeReading::Path(PathState::Present(info(None)))));
         let of = |want: Option<&str>| match of(
             &recorded,
             Probe::Path { path: "/x".into(), want: want.map(str::to_owned) },
         ) {
-            Ok(Reading::Path(PathState::Present(info))) => info.body.map(|body| body.raw().to_owned()),
+            Ok(ProbeReading::Path(PathState::Present(info))) => info.body.map(|body| body.raw().to_owned()),
             other => panic!("{other:?}"),
         };
         assert_eq!(of(Some("newer")).as_deref(), Some("body"));
@@ -169,7 +174,7 @@ mod tests {
             timeout_s,
         };
         let mut recorded = Observation::default();
-        let output = || Reading::Output(crate::probe::Output { status: 3, ..Default::default() });
+        let output = || ProbeReading::Output(crate::probe::ProbeOutput { status: 3, ..Default::default() });
         recorded.insert(check("true", Some(60)), Ok(output()));
         assert_eq!(of(&recorded, check("true", None)), Ok(output()));
         assert_eq!(of(&recorded, check("false", None)).unwrap_err(), "not recorded");
@@ -188,7 +193,7 @@ mod tests {
         let mut recorded = Observation::default();
         let told = without_script(&check("true"));
         assert_eq!(without_script(&told), told);
-        recorded.insert(told, Ok(Reading::Output(Default::default())));
+        recorded.insert(told, Ok(ProbeReading::Output(Default::default())));
         assert!(of(&recorded, check("true")).is_ok());
         assert_eq!(of(&recorded, check("false")).unwrap_err(), "not recorded");
     }
@@ -203,12 +208,15 @@ mod tests {
             ..PackageState::default()
         };
         let name = || "x".to_owned();
-        recorded.insert(Probe::Package { name: name(), offers: Offers::UnlessInstalled }, Ok(Reading::Package(state)));
+        recorded.insert(
+            Probe::Package { name: name(), offers: AptOfferPolicy::UnlessInstalled },
+            Ok(ProbeReading::Package(state)),
+        );
         let of = |offers| match of(&recorded, Probe::Package { name: name(), offers }) {
-            Ok(Reading::Package(state)) => state.offers_unknown.unwrap(),
+            Ok(ProbeReading::Package(state)) => state.offers_unknown.unwrap(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(of(Offers::UnlessVersion("1.0".into())), "apt was not asked");
-        assert_eq!(of(Offers::UnlessVersion("2.0".into())), "not recorded");
+        assert_eq!(of(AptOfferPolicy::UnlessVersion("1.0".into())), "apt was not asked");
+        assert_eq!(of(AptOfferPolicy::UnlessVersion("2.0".into())), "not recorded");
     }
 }

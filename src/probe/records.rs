@@ -1,9 +1,9 @@
 //! Records of earlier applies: all files under `/var/lib/forge/applied`, the host's key, running units; and the account
 //! that reads them.
 
-use super::section::{End, Fields, Raw, Section, text};
-use super::{Account, Observation, Probe, Reading, RecordsState};
-use crate::model::Untrusted;
+use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, text};
+use super::{Observation, Probe, ProbeReading, RecordsState, ScriptAccount};
+use crate::model::UntrustedText;
 use std::collections::BTreeMap;
 
 /// Prints fields: `account` and its name, empty for root; `record` and a file's name for each file; `lines`, followed
@@ -43,37 +43,37 @@ printf 'lines\0'
 exit 0
 "#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
-    let mut section = Section::new("the records", probes, read);
+pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("the records", probes, read);
     section.body = section.body.code(SNIPPET);
     section.cap = 32 << 20;
     (!section.probes.is_empty()).then_some(section)
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
-    let state = if raw.end == End::Exited(0) && !raw.truncated { parse(&raw.stdout) } else { None };
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let state = if raw.end == SectionEnd::Exited(0) && !raw.truncated { parse(&raw.stdout) } else { None };
     for probe in &section.probes {
         let reading = match probe {
             // It comes first, even if the rest is not readable.
-            Probe::Account => account(&raw.stdout).map(Reading::Account),
-            _ => state.clone().map(Reading::Records),
+            Probe::Account => account(&raw.stdout).map(ProbeReading::Account),
+            _ => state.clone().map(ProbeReading::Records),
         };
         out.insert(probe.clone(), reading.ok_or_else(|| raw.lack(section)));
     }
 }
 
-fn account(stdout: &[u8]) -> Option<Account> {
-    let [b"account", name] = Fields::new(stdout).row()? else { return None };
+fn account(stdout: &[u8]) -> Option<ScriptAccount> {
+    let [b"account", name] = NulFields::new(stdout).row()? else { return None };
     Some(match name {
-        b"" => Account::Root,
-        name => Account::Other(Untrusted::from_bytes(name)),
+        b"" => ScriptAccount::Root,
+        name => ScriptAccount::Other(UntrustedText::from_bytes(name)),
     })
 }
 
 fn parse(stdout: &[u8]) -> Option<RecordsState> {
     let mut state = RecordsState::default();
     let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-    let mut fields = Fields::new(stdout);
+    let mut fields = NulFields::new(stdout);
     loop {
         match fields.next()? {
             b"account" => drop(fields.next()?),
@@ -82,14 +82,14 @@ fn parse(stdout: &[u8]) -> Option<RecordsState> {
                     .filter(|key: &String| key.len() == 64 || key == super::KEY_LEFT_OUT)
             }
             b"units" => state.running = running(text(fields.next()?)?),
-            b"window" => state.window = Some(Untrusted::from_bytes(fields.next()?)),
+            b"window" => state.window = Some(UntrustedText::from_bytes(fields.next()?)),
             b"record" => drop(files.insert(text(fields.next()?)?.to_owned(), Vec::new())),
             b"lines" => break,
             _ => return None,
         }
     }
     lines(fields.rest(), &mut files)?;
-    state.records = files.iter().map(|(name, body)| (name.clone(), Untrusted::from_bytes(body))).collect();
+    state.records = files.iter().map(|(name, body)| (name.clone(), UntrustedText::from_bytes(body))).collect();
     Some(state)
 }
 
@@ -108,7 +108,7 @@ fn lines(mut rest: &[u8], files: &mut BTreeMap<String, Vec<u8>>) -> Option<()> {
 
 /// Returns the units that are running or starting, with their start time as systemd prints it. Only transient ones: a
 /// packaged service may be named `forge-something` too.
-fn running(shown: &str) -> Vec<(String, Untrusted)> {
+fn running(shown: &str) -> Vec<(String, UntrustedText)> {
     let unit = |block: &str| {
         let of = |key: &str| block.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
         let busy = of("Transient") == Some("yes") && !matches!(of("ActiveState")?, "inactive" | "failed");

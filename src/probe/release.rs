@@ -2,25 +2,25 @@
 //!
 //! Secrets are not transmitted: a field that contains one is marked, and both its values are omitted.
 
-use crate::model::Untrusted;
+use crate::model::UntrustedText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A declared release, to compare with the installed one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct ReleaseAsked {
+pub struct ReleaseQuery {
     pub name: String,
     pub namespace: String,
     /// `None` if it is to be removed.
-    pub chart: Option<ChartAsked>,
+    pub chart: Option<ChartQuery>,
     /// Its own values as a JSON object, secrets as placeholders.
     pub values: String,
 }
 
 /// A chart and its source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct ChartAsked {
-    pub from: ChartFrom,
+pub struct ChartQuery {
+    pub from: ChartQuerySource,
     /// Exact version, from the chart's metadata.
     pub version: String,
     /// Lowercase hex SHA-256 of the packed chart.
@@ -30,7 +30,7 @@ pub struct ChartAsked {
 /// The source of a chart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum ChartFrom {
+pub enum ChartQuerySource {
     /// A repository's URL and the chart's name in it.
     Repository { url: String, name: String },
     /// `oci://…`, including the chart's name.
@@ -41,7 +41,7 @@ pub enum ChartFrom {
     BuiltIn(String),
 }
 
-impl ChartFrom {
+impl ChartQuerySource {
     /// Returns the chart's name in its repository, its `oci://…` address or its path.
     pub fn name(&self) -> &str {
         match self {
@@ -66,7 +66,7 @@ pub struct ReleaseState {
     /// Differences between the release's manifest and the live objects.
     pub live: Vec<LiveObject>,
     /// Fields of other owners that an upgrade would have to take over.
-    pub conflicts: Vec<Conflict>,
+    pub conflicts: Vec<ReleaseFieldConflict>,
     /// Releases of the same chart elsewhere that forge did not install.
     pub foreign: Vec<ForeignRelease>,
 }
@@ -82,7 +82,7 @@ pub struct ReleaseInfo {
     /// Seconds since its last revision began.
     pub age_s: u64,
     /// Helm's description of the last revision.
-    pub description: Untrusted,
+    pub description: UntrustedText,
     /// Whether an earlier revision was once deployed: there is something to roll back to.
     pub earlier: bool,
     /// Whether forge installed it or took it over.
@@ -150,22 +150,22 @@ pub struct ChartInfo {
     pub version: String,
     /// CRDs in its folder `crds`: names, and the state of each in the cluster. Helm installs them once and never
     /// updates them.
-    pub crds: Vec<Crd>,
+    pub crds: Vec<ChartCrd>,
     /// Jobs and other objects that run during an install or an upgrade.
-    pub hooks: Vec<Hook>,
+    pub hooks: Vec<ChartHook>,
     /// All images of its manifest and hooks, sorted.
     pub images: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Crd {
+pub struct ChartCrd {
     pub name: String,
     pub present: bool,
 }
 
 /// An object that runs during an install or an upgrade.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Hook {
+pub struct ChartHook {
     /// `Job volcano-admission-init`.
     pub object: String,
     /// `pre-install`, `post-upgrade` …
@@ -178,9 +178,9 @@ pub struct FieldChange {
     /// `spec.template.spec.containers[name=main].image`.
     pub path: String,
     /// The observed value, as JSON; `None` if it does not exist.
-    pub from: Option<Untrusted>,
+    pub from: Option<UntrustedText>,
     /// The wanted value, as JSON; `None` if it is to be removed.
-    pub to: Option<Untrusted>,
+    pub to: Option<UntrustedText>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
     /// The manager that set it last and the time (RFC 3339), as recorded by the API.
@@ -191,7 +191,7 @@ pub struct FieldChange {
 /// The owner of a field, as recorded by the API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldOwner {
-    pub name: Untrusted,
+    pub name: UntrustedText,
     /// RFC 3339.
     pub time: Option<String>,
 }
@@ -201,12 +201,12 @@ pub struct FieldOwner {
 pub struct ObjectChange {
     /// `Deployment tiny`, prefixed with its namespace if that is not the release's.
     pub object: String,
-    pub what: ObjectMove,
+    pub what: ObjectChangeKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ObjectMove {
+pub enum ObjectChangeKind {
     Added,
     Removed,
     Changed(Vec<FieldChange>),
@@ -225,10 +225,10 @@ pub struct LiveObject {
 
 /// A field that an upgrade would set, and that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Conflict {
+pub struct ReleaseFieldConflict {
     pub object: String,
     pub field: String,
-    pub by: Untrusted,
+    pub by: UntrustedText,
 }
 
 /// A release that forge did not install.

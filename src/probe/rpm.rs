@@ -4,9 +4,9 @@
 //! It answers the same probes as `package`, `apt` and `manager`, and runs after them: if dpkg has packages, it prints
 //! nothing, and their answers stay.
 
-use super::section::{Fields, Raw, Section, text};
-use super::{Manager, Observation, Offers, PackageManagerState, PackageState, Probe, Reading};
-use crate::model::Untrusted;
+use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::{AptOfferPolicy, Observation, PackageManagerKind, PackageManagerState, PackageState, Probe, ProbeReading};
+use crate::model::UntrustedText;
 use std::cmp::Ordering;
 
 /// `forge_rpm_rows NAME…` prints a row for each installed package, and rpm's messages about the others.
@@ -62,9 +62,9 @@ printf '%s\0' "$l"
 }
 forge_rpm"#;
 
-pub(crate) fn section(packages: Vec<Probe>, manager: Vec<Probe>) -> Option<Section> {
+pub(crate) fn section(packages: Vec<Probe>, manager: Vec<Probe>) -> Option<ProbeSection> {
     let probes: Vec<Probe> = packages.into_iter().chain(manager).collect();
-    let mut section = Section::new("`rpm`", probes, read);
+    let mut section = ProbeSection::new("`rpm`", probes, read);
     let body = section.body.code(ROWS).code(LOCKS).code(SNIPPET);
     let names = section.probes.iter().filter_map(super::package::name);
     section.body = names.fold(body, |body, name| body.word(name));
@@ -72,17 +72,17 @@ pub(crate) fn section(packages: Vec<Probe>, manager: Vec<Probe>) -> Option<Secti
 }
 
 /// On a dpkg host this section prints nothing: the answers of dpkg's own sections stay.
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     if raw.stdout.is_empty() && raw.is_whole(&[0]) {
         return;
     }
-    let mut fields = Fields::new(&raw.stdout);
+    let mut fields = NulFields::new(&raw.stdout);
     let head = fields.row().filter(|[tag, _, _]| *tag == b"rpm" && raw.is_whole(&[0]));
     let Some([_, pid, command]) = head else { return section.all_unknown(&raw.lack(section), out) };
     let books = fields.row::<2>().and_then(|[rows, locks]| Some((text(rows)?, text(locks)?)));
     for probe in &section.probes {
         let answer = match (probe, books) {
-            (Probe::PackageManager, _) => Some(Reading::PackageManager(manager(pid, command))),
+            (Probe::PackageManager, _) => Some(ProbeReading::PackageManager(manager(pid, command))),
             (Probe::Package { name, offers }, Some((rows, locks))) => package(name, offers, rows, locks),
             _ => None,
         };
@@ -93,17 +93,17 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
 fn manager(pid: &[u8], command: &[u8]) -> PackageManagerState {
     let command = String::from_utf8_lossy(command).trim_end().to_owned();
     let pid = text(pid).and_then(|pid| pid.parse().ok());
-    PackageManagerState { lock_holder: pid.map(|pid| (pid, Untrusted::new(command))), ..Default::default() }
+    PackageManagerState { lock_holder: pid.map(|pid| (pid, UntrustedText::new(command))), ..Default::default() }
 }
 
-fn package(name: &str, offers: &Offers, rows: &str, locks: &str) -> Option<Reading> {
+fn package(name: &str, offers: &AptOfferPolicy, rows: &str, locks: &str) -> Option<ProbeReading> {
     let wanted = match offers {
-        Offers::UnlessVersion(version) => Some(version.as_str()),
+        AptOfferPolicy::UnlessVersion(version) => Some(version.as_str()),
         _ => None,
     };
     let cannot_hold = locks.is_empty().then(|| "dnf's plugin `versionlock` is not installed".to_owned());
     let state = state(name, wanted, rows)?;
-    Some(Reading::Package(PackageState { held: locked(locks, name), cannot_hold, ..state }))
+    Some(ProbeReading::Package(PackageState { held: locked(locks, name), cannot_hold, ..state }))
 }
 
 /// Returns the state of `name`; `None` if rpm reported neither that it is installed nor that it is not. Among several
@@ -121,7 +121,7 @@ pub(crate) fn state(name: &str, wanted: Option<&str>, rows: &str) -> Option<Pack
     let complained = rows.lines().any(|line| line.starts_with("error: "));
     let known = best.is_some() || (!complained && rows.lines().any(|line| line == gone));
     known.then(|| PackageState {
-        manager: Manager::Rpm,
+        manager: PackageManagerKind::Rpm,
         version: best.map(str::to_owned),
         status: if best.is_some() { "installed" } else { "not-installed" }.to_owned(),
         offers_unknown: Some("dnf was not asked".to_owned()),

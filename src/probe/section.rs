@@ -1,7 +1,7 @@
 //! A merged group of probes: its code, and its raw output.
 
-use super::{Observation, Probe, Unknown};
-use crate::script::Fragment;
+use super::{Observation, Probe, UnansweredReason};
+use crate::script::ShellFragment;
 
 /// Maximum bytes of stderr kept per section.
 pub(crate) const STDERR_CAP: u64 = 16_384;
@@ -11,10 +11,10 @@ pub(crate) const PRELUDE: &str =
     "need() { command -v \"$1\" >/dev/null 2>&1 || { printf 'forge-missing %s\\n' \"$1\" >&2; exit 127; }; }\n";
 
 /// A merged group of probes: code to run on the host, and a parser for its output.
-pub(crate) struct Section {
+pub(crate) struct ProbeSection {
     /// The name of the code in messages.
     pub name: &'static str,
-    pub body: Fragment,
+    pub body: ShellFragment,
     pub timeout_s: u64,
     /// Maximum bytes of stdout.
     pub cap: u64,
@@ -22,25 +22,29 @@ pub(crate) struct Section {
     /// and a process that it leaves behind cannot block the script.
     pub foreign: bool,
     /// Code that runs before all sections that share a process with this one, for what they have in common.
-    pub before: Fragment,
+    pub before: ShellFragment,
     /// The probes that this section answers.
     pub probes: Vec<Probe>,
-    pub read: fn(&Section, &Raw, &mut Observation),
+    pub read: fn(&ProbeSection, &SectionOutput, &mut Observation),
     /// The sections that share its process, and the token between their outputs; see `group`.
-    pub parts: Vec<Section>,
+    pub parts: Vec<ProbeSection>,
     pub token: String,
 }
 
-impl Section {
+impl ProbeSection {
     /// Creates a section of forge's own code.
-    pub fn new(name: &'static str, probes: Vec<Probe>, read: fn(&Section, &Raw, &mut Observation)) -> Self {
+    pub fn new(
+        name: &'static str,
+        probes: Vec<Probe>,
+        read: fn(&ProbeSection, &SectionOutput, &mut Observation),
+    ) -> Self {
         Self {
             name,
-            body: Fragment::new(),
+            body: ShellFragment::new(),
             timeout_s: 20,
             cap: 1 << 20,
             foreign: false,
-            before: Fragment::new(),
+            before: ShellFragment::new(),
             probes,
             read,
             parts: Vec::new(),
@@ -49,7 +53,7 @@ impl Section {
     }
 
     /// Answers all probes with the same reason.
-    pub fn all_unknown(&self, why: &Unknown, out: &mut Observation) {
+    pub fn all_unknown(&self, why: &UnansweredReason, out: &mut Observation) {
         for probe in &self.probes {
             out.insert(probe.clone(), Err(why.clone()));
         }
@@ -58,7 +62,7 @@ impl Section {
 
 /// How the code of a section ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum SectionEnd {
     Exited(i32),
     /// Stopped at its time limit.
     TimedOut,
@@ -66,8 +70,8 @@ pub(crate) enum End {
 
 /// The output of a section.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Raw {
-    pub end: End,
+pub(crate) struct SectionOutput {
+    pub end: SectionEnd,
     /// Whether a check's own code was started.
     pub began: bool,
     /// At most the section's cap.
@@ -77,33 +81,37 @@ pub(crate) struct Raw {
     pub truncated: bool,
 }
 
-impl Raw {
+impl SectionOutput {
     /// Reports whether the output is complete and the status is one of `good`.
     pub fn is_whole(&self, good: &[i32]) -> bool {
-        !self.truncated && matches!(self.end, End::Exited(status) if good.contains(&status))
+        !self.truncated && matches!(self.end, SectionEnd::Exited(status) if good.contains(&status))
     }
 
     /// Returns why an answer is missing in this output.
-    pub fn lack(&self, section: &Section) -> Unknown {
+    pub fn lack(&self, section: &ProbeSection) -> UnansweredReason {
         let said = String::from_utf8_lossy(&self.stderr);
         let missing = said.lines().find_map(|line| line.strip_prefix("forge-missing "));
         let said = said.trim_end();
         match (self.end, missing) {
-            (End::TimedOut, _) => Unknown::new(format!("timed out after {} s", section.timeout_s)),
-            (_, Some(tool)) => Unknown::new(format!("`{tool}` is missing")),
-            _ if self.truncated => Unknown::new(format!("{} printed more than {} bytes", section.name, section.cap)),
-            (End::Exited(0), _) => Unknown::new(format!("{} returned no answer", section.name)).said(said),
-            (End::Exited(status), _) => {
-                Unknown::new(format!("{} failed with status {status}", section.name)).said(said)
+            (SectionEnd::TimedOut, _) => UnansweredReason::new(format!("timed out after {} s", section.timeout_s)),
+            (_, Some(tool)) => UnansweredReason::new(format!("`{tool}` is missing")),
+            _ if self.truncated => {
+                UnansweredReason::new(format!("{} printed more than {} bytes", section.name, section.cap))
+            }
+            (SectionEnd::Exited(0), _) => {
+                UnansweredReason::new(format!("{} returned no answer", section.name)).said(said)
+            }
+            (SectionEnd::Exited(status), _) => {
+                UnansweredReason::new(format!("{} failed with status {status}", section.name)).said(said)
             }
         }
     }
 }
 
 /// Output in fields that each end with a NUL byte. A truncated field is not returned.
-pub(crate) struct Fields<'a>(&'a [u8]);
+pub(crate) struct NulFields<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> NulFields<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -131,7 +139,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
+impl<'a> Iterator for NulFields<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -152,19 +160,25 @@ pub(crate) mod testing {
     use super::*;
 
     /// Builds the output of a section that succeeded.
-    pub(crate) fn printed(stdout: impl AsRef<[u8]>) -> Raw {
-        Raw { end: End::Exited(0), began: true, stdout: stdout.as_ref().to_vec(), stderr: Vec::new(), truncated: false }
+    pub(crate) fn printed(stdout: impl AsRef<[u8]>) -> SectionOutput {
+        SectionOutput {
+            end: SectionEnd::Exited(0),
+            began: true,
+            stdout: stdout.as_ref().to_vec(),
+            stderr: Vec::new(),
+            truncated: false,
+        }
     }
 
     /// Builds a section's output from a recording: its first line names the origin, `\0` is a NUL byte.
-    pub(crate) fn recorded(fixture: &str) -> Raw {
+    pub(crate) fn recorded(fixture: &str) -> SectionOutput {
         let (origin, body) = fixture.split_once('\n').expect("a line and a body");
         assert!(origin.starts_with("origin: "), "{origin}");
         printed(body.replace("\\0", "\0"))
     }
 
     /// Parses `raw` as the answer of `section`.
-    pub(crate) fn answers(section: &Section, raw: &Raw) -> Observation {
+    pub(crate) fn answers(section: &ProbeSection, raw: &SectionOutput) -> Observation {
         let mut out = Observation::default();
         (section.read)(section, raw, &mut out);
         out
@@ -175,27 +189,32 @@ pub(crate) mod testing {
 mod tests {
     use super::*;
 
-    fn section() -> Section {
-        Section::new("`stat`", vec![Probe::Records], |_, _, _| {})
+    fn section() -> ProbeSection {
+        ProbeSection::new("`stat`", vec![Probe::Records], |_, _, _| {})
     }
 
     #[test]
     fn a_field_that_was_cut_short_is_not_handed_out() {
-        let mut fields = Fields::new(b"a\0b\0c");
+        let mut fields = NulFields::new(b"a\0b\0c");
         assert_eq!(fields.next(), Some(&b"a"[..]));
         assert_eq!(fields.row::<2>(), None);
     }
 
     #[test]
     fn reasons_are_told_in_order_of_what_explains_most() {
-        let raw =
-            |end, stderr: &str, truncated| Raw { end, began: true, stdout: vec![], stderr: stderr.into(), truncated };
-        let lack = |raw: Raw| raw.lack(&section()).why;
-        assert_eq!(lack(raw(End::Exited(127), "noise\nforge-missing stat\n", false)), "`stat` is missing");
-        assert_eq!(lack(raw(End::TimedOut, "", false)), "timed out after 20 s");
-        assert_eq!(lack(raw(End::Exited(0), "", true)), "`stat` printed more than 1048576 bytes");
-        assert_eq!(lack(raw(End::Exited(0), "", false)), "`stat` returned no answer");
-        assert_eq!(lack(raw(End::Exited(3), "", false)), "`stat` failed with status 3");
-        assert_eq!(raw(End::Exited(3), "no\n", false).lack(&section()).said, Some("no".into()));
+        let raw = |end, stderr: &str, truncated| SectionOutput {
+            end,
+            began: true,
+            stdout: vec![],
+            stderr: stderr.into(),
+            truncated,
+        };
+        let lack = |raw: SectionOutput| raw.lack(&section()).why;
+        assert_eq!(lack(raw(SectionEnd::Exited(127), "noise\nforge-missing stat\n", false)), "`stat` is missing");
+        assert_eq!(lack(raw(SectionEnd::TimedOut, "", false)), "timed out after 20 s");
+        assert_eq!(lack(raw(SectionEnd::Exited(0), "", true)), "`stat` printed more than 1048576 bytes");
+        assert_eq!(lack(raw(SectionEnd::Exited(0), "", false)), "`stat` returned no answer");
+        assert_eq!(lack(raw(SectionEnd::Exited(3), "", false)), "`stat` failed with status 3");
+        assert_eq!(raw(SectionEnd::Exited(3), "no\n", false).lack(&section()).said, Some("no".into()));
     }
 }

@@ -1,8 +1,8 @@
 //! Sorts probes into sections: probes of one kind into one section, each check into its own.
 
-use super::check::Checks;
-use super::section::Section;
-use super::{FactSnippet, Probe, Unknown};
+use super::check::ProbeCheckOptions;
+use super::section::ProbeSection;
+use super::{FactSnippet, Probe, UnansweredReason};
 use super::{
     apt, apt_source, check, cmdline, evidence, fact, group, initramfs, key, keys, manager, module, mount, package,
 };
@@ -11,19 +11,24 @@ use std::collections::BTreeSet;
 
 /// Probes, sorted by destination.
 #[derive(Default)]
-pub(crate) struct Sorted {
-    pub quick: Vec<Section>,
+pub(crate) struct SortedSections {
+    pub quick: Vec<ProbeSection>,
     /// For the second channel.
-    pub device: Vec<Section>,
+    pub device: Vec<ProbeSection>,
     /// Probes that cannot be sent to a host.
-    pub unasked: Vec<(Probe, Unknown)>,
+    pub unasked: Vec<(Probe, UnansweredReason)>,
 }
 
 /// Sorts `probes`; `facts` contains the snippets of the fact probes, `token` is the script's.
-pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str, checks: Checks) -> Sorted {
+pub(crate) fn sort(
+    probes: &BTreeSet<Probe>,
+    facts: &[FactSnippet],
+    token: &str,
+    checks: ProbeCheckOptions,
+) -> SortedSections {
     let (asked, unasked) = askable(probes, facts);
     let (quick, others) = merged(&asked, facts, checks);
-    let mut sorted = Sorted { unasked, ..others };
+    let mut sorted = SortedSections { unasked, ..others };
     let alone = std::mem::take(&mut sorted.quick);
     sorted.quick.extend(group::groups(quick, token));
     sorted.quick.extend(alone);
@@ -31,16 +36,19 @@ pub(crate) fn sort(probes: &BTreeSet<Probe>, facts: &[FactSnippet], token: &str,
 }
 
 /// Returns all sections without shared processes, and the probes that cannot be sent to a host.
-pub(crate) fn parts(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> (Vec<Section>, Vec<(Probe, Unknown)>) {
+pub(crate) fn parts(
+    probes: &BTreeSet<Probe>,
+    facts: &[FactSnippet],
+) -> (Vec<ProbeSection>, Vec<(Probe, UnansweredReason)>) {
     let (asked, unasked) = askable(probes, facts);
-    let (mut sections, others) = merged(&asked, facts, Checks::default());
+    let (mut sections, others) = merged(&asked, facts, ProbeCheckOptions::default());
     sections.extend(others.quick);
     sections.extend(others.device);
     (sections, unasked)
 }
 
 /// Separates probes that can be sent from those that cannot.
-fn askable(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> (Vec<Probe>, Vec<(Probe, Unknown)>) {
+fn askable(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> (Vec<Probe>, Vec<(Probe, UnansweredReason)>) {
     let (mut asked, mut unasked) = (Vec::new(), Vec::new());
     for probe in probes {
         match refusal(probe, facts) {
@@ -52,8 +60,8 @@ fn askable(probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> (Vec<Probe>, Vec<
 }
 
 /// Merges probes of one kind; returns the sections that may share a process, and the others.
-fn merged(asked: &[Probe], facts: &[FactSnippet], checks: Checks) -> (Vec<Section>, Sorted) {
-    let mut sorted = Sorted::default();
+fn merged(asked: &[Probe], facts: &[FactSnippet], checks: ProbeCheckOptions) -> (Vec<ProbeSection>, SortedSections) {
+    let mut sorted = SortedSections::default();
     let of = |wanted: fn(&Probe) -> bool| asked.iter().filter(|p| wanted(p)).cloned().collect::<Vec<_>>();
     let packages = of(|p| matches!(p, Probe::Package { .. }));
     let wanted = of(|p| matches!(p, Probe::Fact { .. }));
@@ -61,7 +69,7 @@ fn merged(asked: &[Probe], facts: &[FactSnippet], checks: Checks) -> (Vec<Sectio
     // A section that hangs costs those after it. So the order is: sections that only read forge's and dpkg's files,
     // then those that may query a directory server, then those that may touch a network mount. apt adds to dpkg's
     // answers.
-    let mut quick: Vec<Section> =
+    let mut quick: Vec<ProbeSection> =
         records::section(of(|p| matches!(p, Probe::Records | Probe::Account))).into_iter().collect();
     let listing = package::listing(&packages);
     quick.extend(package::section(packages.clone(), &listing));
@@ -91,7 +99,7 @@ fn merged(asked: &[Probe], facts: &[FactSnippet], checks: Checks) -> (Vec<Sectio
 }
 
 /// Returns why `probe` cannot be sent to a host.
-fn refusal(probe: &Probe, facts: &[FactSnippet]) -> Option<Unknown> {
+fn refusal(probe: &Probe, facts: &[FactSnippet]) -> Option<UnansweredReason> {
     let why = match probe {
         Probe::Path { path, want } if nul([Some(path), want.as_ref()]) => "the path contains a NUL byte",
         Probe::Key { path } | Probe::PackageFile { path } if path.contains('\0') => "the path contains a NUL byte",
@@ -119,7 +127,7 @@ fn refusal(probe: &Probe, facts: &[FactSnippet]) -> Option<Unknown> {
         Probe::Fact { name } if !facts.iter().any(|fact| fact.name == name) => "is not a fact that forge knows",
         _ => return None,
     };
-    Some(Unknown::new(why))
+    Some(UnansweredReason::new(why))
 }
 
 fn nul<'a>(texts: impl IntoIterator<Item = Option<&'a String>>) -> bool {

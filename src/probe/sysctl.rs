@@ -1,7 +1,7 @@
 //! Kernel settings: the value of each key under `/proc/sys`, and all lines of `sysctl.d`.
 
-use super::section::{Fields, Raw, Section, text};
-use super::{ConfLine, Observation, Probe, Reading, SysctlState, SysctlValue, confd};
+use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::{ConfLine, Observation, Probe, ProbeReading, SysctlState, SysctlValue, confd};
 use std::collections::BTreeMap;
 
 /// Prints the snippets, then fields: `key`, its path, and `none`, `ro` or `rw`; `values`, followed by repetitions of
@@ -34,8 +34,8 @@ pub(crate) fn is_key(key: &str) -> bool {
     !key.contains(bad) && key.contains('/') && key.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
-    let mut section = Section::new("reading `/proc/sys` and `sysctl.d`", probes, read);
+pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("reading `/proc/sys` and `sysctl.d`", probes, read);
     let body = section.body.code(confd::SNIPPET).code(SNIPPET);
     section.body = section.probes.iter().filter_map(key).fold(body, |body, key| body.word(key));
     (!section.probes.is_empty()).then_some(section)
@@ -48,21 +48,21 @@ fn key(probe: &Probe) -> Option<&str> {
     }
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let seen = if raw.is_whole(&[0]) { parse(&raw.stdout) } else { None };
     for probe in &section.probes {
         let state = seen.as_ref().zip(key(probe)).and_then(|((lines, values), key)| {
             Some(SysctlState { value: values.get(key)?.clone(), lines: lines.clone() })
         });
-        out.insert(probe.clone(), state.map(Reading::Sysctl).ok_or_else(|| raw.lack(section)));
+        out.insert(probe.clone(), state.map(ProbeReading::Sysctl).ok_or_else(|| raw.lack(section)));
     }
 }
 
-type Parsed<'a> = (Vec<ConfLine>, BTreeMap<&'a str, SysctlValue>);
+type SysctlOutput<'a> = (Vec<ConfLine>, BTreeMap<&'a str, SysctlValue>);
 
 /// Parses the whole output; `None` if it is incomplete.
-fn parse(stdout: &[u8]) -> Option<Parsed<'_>> {
-    let mut fields = Fields::new(stdout);
+fn parse(stdout: &[u8]) -> Option<SysctlOutput<'_>> {
+    let mut fields = NulFields::new(stdout);
     let lines = confd::lines(&mut fields)?;
     let mut values = BTreeMap::new();
     loop {
@@ -106,11 +106,11 @@ mod tests {
     use super::*;
     use crate::probe::section::testing::{answers, printed, recorded};
 
-    fn ask(keys: &[&str], raw: &Raw) -> Vec<Result<SysctlState, String>> {
+    fn ask(keys: &[&str], raw: &SectionOutput) -> Vec<Result<SysctlState, String>> {
         let probes: Vec<Probe> = keys.iter().map(|key| Probe::Sysctl { key: (*key).to_owned() }).collect();
         let seen = answers(&section(probes.clone()).expect("a section"), raw);
         let one = |probe| match seen.get(probe) {
-            Ok(Reading::Sysctl(state)) => Ok(state.clone()),
+            Ok(ProbeReading::Sysctl(state)) => Ok(state.clone()),
             Ok(other) => panic!("{other:?}"),
             Err(unknown) => Err(unknown.why),
         };

@@ -1,8 +1,8 @@
 //! Units: one `systemctl show` for all names, and one read of the mapped files of their main processes.
 
-use super::section::{Raw, Section};
-use super::{Observation, Probe, Reading, UnitState};
-use crate::model::Untrusted;
+use super::section::{ProbeSection, SectionOutput};
+use super::{Observation, Probe, ProbeReading, UnitState};
+use crate::model::UntrustedText;
 use std::collections::BTreeMap;
 
 /// systemd before 248 does not support `--timestamp=us+utc` and returns nothing; it is queried again without it, and
@@ -46,8 +46,8 @@ pub(crate) fn refusal(name: &str) -> Option<&'static str> {
     }
 }
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
-    let mut section = Section::new("`systemctl`", probes, read);
+pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("`systemctl`", probes, read);
     let body = section.body.code(SNIPPET);
     section.body = section.probes.iter().filter_map(name).fold(body, |body, name| body.word(full(name)));
     section.cap = 16_384 * (section.probes.len() as u64 + 4);
@@ -71,7 +71,7 @@ pub(super) fn full(name: &str) -> String {
     }
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let stdout = String::from_utf8_lossy(&raw.stdout);
     let (blocks, maps) = stdout.split_once("\nforge-maps\n").unwrap_or((&stdout, ""));
     let whole = maps.ends_with("forge-end\n");
@@ -79,7 +79,7 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
     for probe in &section.probes {
         let Some(name) = name(probe).map(full) else { continue };
         let unit = units.iter().find(|unit| is(unit, &name)).filter(|_| whole);
-        let answer = unit.and_then(|unit| state(unit, maps)).map(Reading::Unit).ok_or_else(|| raw.lack(section));
+        let answer = unit.and_then(|unit| state(unit, maps)).map(ProbeReading::Unit).ok_or_else(|| raw.lack(section));
         out.insert(probe.clone(), answer);
     }
 }
@@ -138,11 +138,11 @@ fn timestamp(text: &str) -> Option<f64> {
 
 /// Returns the deleted programs and libraries of `pid`, and whether its mappings could not be read. A process that has
 /// ended in the meantime is not a failure.
-fn mapped(maps: &str, pid: u32) -> (Vec<Untrusted>, bool) {
+fn mapped(maps: &str, pid: u32) -> (Vec<UntrustedText>, bool) {
     let file = format!("/proc/{pid}/maps:");
     let denied = format!("{file} Permission denied");
     let paths = maps.lines().filter_map(|line| line.strip_prefix(&file)).filter_map(deleted);
-    let mut paths: Vec<Untrusted> = paths.map(Untrusted::from).collect();
+    let mut paths: Vec<UntrustedText> = paths.map(UntrustedText::from).collect();
     paths.sort();
     paths.dedup();
     (paths, maps.lines().any(|line| line.ends_with(&denied)))

@@ -1,7 +1,7 @@
 //! Groups of accounts: one `getent group` for all names and the wanted numbers.
 
-use super::section::{Fields, Raw, Section, text};
-use super::{GroupInfo, GroupState, Observation, Probe, Reading};
+use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::{GroupInfo, GroupState, Observation, Probe, ProbeReading};
 
 /// Prints two fields: the status and the lines. Status 2 means that some name or number is unknown.
 const SNIPPET: &str = r#"need getent
@@ -11,8 +11,8 @@ printf '%s\0%s\0' "$r" "$g"
 }
 forge_groups"#;
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
-    let mut section = Section::new("`getent`", probes, read);
+pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("`getent`", probes, read);
     section.body = section.probes.iter().filter_map(question).fold(section.body.code(SNIPPET), |body, (name, gid)| {
         let body = body.word(name);
         if let Some(gid) = gid { body.number(gid.into()) } else { body }
@@ -29,13 +29,13 @@ fn question(probe: &Probe) -> Option<(&str, Option<u32>)> {
 }
 
 /// One line of `group`.
-struct Line<'a> {
+struct GroupLine<'a> {
     name: &'a str,
     gid: u32,
     members: &'a str,
 }
 
-impl<'a> Line<'a> {
+impl<'a> GroupLine<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let mut fields = line.split(':');
         let (name, gid) = (fields.next()?, fields.nth(1)?);
@@ -51,7 +51,7 @@ impl<'a> Line<'a> {
     }
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let Some(lines) = parse(&raw.stdout).filter(|_| raw.is_whole(&[0])) else {
         return section.all_unknown(&raw.lack(section), out);
     };
@@ -59,29 +59,29 @@ fn read(section: &Section, raw: &Raw, out: &mut Observation) {
         let Some((name, gid)) = question(probe) else { continue };
         let own = lines.iter().find(|line| line.name == name);
         let other = lines.iter().find(|line| Some(line.gid) == gid && line.name != name);
-        let state = GroupState { group: own.map(Line::info), gid_of: other.map(|line| line.name.to_owned()) };
-        out.insert(probe.clone(), Ok(Reading::Group(state)));
+        let state = GroupState { group: own.map(GroupLine::info), gid_of: other.map(|line| line.name.to_owned()) };
+        out.insert(probe.clone(), Ok(ProbeReading::Group(state)));
     }
 }
 
 /// Parses all lines; `None` if any of them is not a group's.
-fn parse(stdout: &[u8]) -> Option<Vec<Line<'_>>> {
-    let [status, lines] = Fields::new(stdout).row()?;
+fn parse(stdout: &[u8]) -> Option<Vec<GroupLine<'_>>> {
+    let [status, lines] = NulFields::new(stdout).row()?;
     matches!(status, b"0" | b"2").then_some(())?;
-    text(lines)?.lines().map(Line::parse).collect()
+    text(lines)?.lines().map(GroupLine::parse).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::Unknown;
+    use crate::probe::UnansweredReason;
     use crate::probe::section::testing::{answers, printed};
 
-    fn one(name: &str, gid: Option<u32>, stdout: &str) -> Result<GroupState, Unknown> {
+    fn one(name: &str, gid: Option<u32>, stdout: &str) -> Result<GroupState, UnansweredReason> {
         let probe = Probe::Group { name: name.to_owned(), gid };
         let seen = answers(&section(vec![probe.clone()]).expect("a section"), &printed(stdout));
         seen.get(&probe).map(|reading| match reading {
-            Reading::Group(state) => state.clone(),
+            ProbeReading::Group(state) => state.clone(),
             other => panic!("{other:?}"),
         })
     }

@@ -1,7 +1,7 @@
 //! Accounts: one `getent passwd` and one `getent shadow` for all names, and the groups of each.
 
-use super::section::{Fields, Raw, Section, text};
-use super::{Observation, Probe, Reading, UserInfo, UserState};
+use super::section::{NulFields, ProbeSection, SectionOutput, text};
+use super::{Observation, Probe, ProbeReading, UserInfo, UserState};
 use std::collections::BTreeMap;
 
 /// Prints fields: `passwd`, status, lines; `groups`, names of existing accounts, an empty field, for each of them its
@@ -37,8 +37,8 @@ pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('-') && !name.contains(bad) && !name.chars().all(|c| c.is_ascii_digit())
 }
 
-pub(crate) fn section(probes: Vec<Probe>) -> Option<Section> {
-    let mut section = Section::new("`getent`", probes, read);
+pub(crate) fn section(probes: Vec<Probe>) -> Option<ProbeSection> {
+    let mut section = ProbeSection::new("`getent`", probes, read);
     let body = section.body.code(SNIPPET);
     section.body = section.probes.iter().filter_map(name).fold(body, |body, name| body.word(name));
     section.cap = 65_536 * section.probes.len() as u64;
@@ -54,27 +54,27 @@ fn name(probe: &Probe) -> Option<&str> {
 
 /// Output of the snippet, complete or not.
 #[derive(Default)]
-struct Seen<'a> {
+struct UserOutput<'a> {
     /// Lines by name; `None` if `getent` did not answer or failed.
     passwd: Option<BTreeMap<&'a str, &'a str>>,
     groups: BTreeMap<&'a str, Vec<&'a str>>,
     shadow: Option<BTreeMap<&'a str, &'a str>>,
 }
 
-fn read(section: &Section, raw: &Raw, out: &mut Observation) {
-    let seen = Seen::parse(&raw.stdout).unwrap_or_default();
+fn read(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    let seen = UserOutput::parse(&raw.stdout).unwrap_or_default();
     for probe in &section.probes {
         let Some(name) = name(probe) else { continue };
-        let answer = seen.answer(name).map(Reading::User);
+        let answer = seen.answer(name).map(ProbeReading::User);
         out.insert(probe.clone(), answer.ok_or_else(|| raw.lack(section)));
     }
 }
 
-impl<'a> Seen<'a> {
+impl<'a> UserOutput<'a> {
     /// Parses all fields; `None` if they are not the snippet's output.
     fn parse(stdout: &'a [u8]) -> Option<Self> {
         let mut seen = Self::default();
-        let mut fields = Fields::new(stdout);
+        let mut fields = NulFields::new(stdout);
         while let Some(tag) = fields.next() {
             match tag {
                 b"passwd" => {
@@ -120,7 +120,7 @@ fn by_name(lines: &str) -> BTreeMap<&str, &str> {
 }
 
 /// Reads names up to the empty field.
-fn names<'a>(fields: &mut Fields<'a>) -> Option<Vec<&'a str>> {
+fn names<'a>(fields: &mut NulFields<'a>) -> Option<Vec<&'a str>> {
     let mut names = Vec::new();
     loop {
         match fields.next()? {
@@ -132,7 +132,7 @@ fn names<'a>(fields: &mut Fields<'a>) -> Option<Vec<&'a str>> {
 
 /// Reads lists of groups, each up to its empty field, up to the status. No group name contains a colon. The lists are
 /// missing if `id` failed.
-fn lists<'a>(fields: &mut Fields<'a>) -> Option<Vec<Vec<&'a str>>> {
+fn lists<'a>(fields: &mut NulFields<'a>) -> Option<Vec<Vec<&'a str>>> {
     let (mut lists, mut list) = (Vec::new(), Vec::new());
     loop {
         match fields.next()? {

@@ -3,14 +3,17 @@
 use super::body::{bare, type_words};
 use super::shell;
 use super::support::{bad_value, path_state};
-use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
+};
 use crate::diag::{Code, Diag};
-use crate::model::{BlockClass, Disruption, Value};
-use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, Unknown};
-use crate::script::Fragment;
+use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
+use crate::script::ShellFragment;
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "absent",
     summary: "Removes one or more paths.",
     example: include_str!("examples/absent.yaml"),
@@ -30,10 +33,10 @@ and forge's own directories.
 
 **Removal** of the recipe changes nothing: forge does not restore what it removed.",
     fields: &[
-        Field::optional("path", Type::Path, "Path to remove. Excludes `paths`."),
-        Field::optional("paths", Type::List(&Type::Path), "Paths to remove. Excludes `path`."),
-        Field::optional("recursive", Type::Bool, "Remove directories with their contents. Default `false`."),
-        Field::optional("backup", Type::Bool, "Keep a backup of removed files on the host. Default `true`."),
+        FieldSpec::optional("path", FieldType::Path, "Path to remove. Excludes `paths`."),
+        FieldSpec::optional("paths", FieldType::List(&FieldType::Path), "Paths to remove. Excludes `path`."),
+        FieldSpec::optional("recursive", FieldType::Bool, "Remove directories with their contents. Default `false`."),
+        FieldSpec::optional("backup", FieldType::Bool, "Keep a backup of removed files on the host. Default `true`."),
     ],
     build,
 };
@@ -72,7 +75,7 @@ const VITAL: &[&str] = &[
 ];
 
 #[derive(Debug)]
-struct Absent {
+struct AbsentResource {
     paths: Vec<String>,
     recursive: bool,
     backup: bool,
@@ -80,7 +83,7 @@ struct Absent {
     idle: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let paths = match (fields.text("path"), fields.texts("paths")) {
         (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`path` and `paths` exclude each other")),
         (Some(path), None) => vec![path.to_owned()],
@@ -88,7 +91,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         (None, _) => return Err(Diag::error(Code::MissingKey, "an `absent` step needs `path` or `paths`")),
     };
     paths.iter().try_for_each(|path| removable(path))?;
-    Ok(Box::new(Absent {
+    Ok(Box::new(AbsentResource {
         paths,
         recursive: fields.bool("recursive").unwrap_or(false),
         backup: fields.bool("backup").unwrap_or(true),
@@ -108,58 +111,59 @@ pub(super) fn removable(path: &str) -> Result<(), Diag> {
     Ok(())
 }
 
-impl Absent {
+impl AbsentResource {
     /// Returns the paths that exist.
-    fn left<'a>(&'a self, seen: &'a Observation) -> Result<Vec<(&'a str, &'a PathInfo)>, Unknown> {
+    fn left<'a>(&'a self, seen: &'a Observation) -> Result<Vec<(&'a str, &'a PathInfo)>, UnansweredReason> {
         let mut left = Vec::new();
         for path in &self.paths {
             match path_state(seen, &bare(path)) {
                 Ok(PathState::Absent) => {}
                 Ok(PathState::Present(info)) => left.push((path.as_str(), info)),
-                Err(unknown) => return Err(Unknown { why: format!("`{path}`: {}", unknown.why), ..unknown }),
+                Err(unknown) => return Err(UnansweredReason { why: format!("`{path}`: {}", unknown.why), ..unknown }),
             }
         }
         Ok(left)
     }
 
-    fn judge_left(&self, left: &[(&str, &PathInfo)]) -> Judgement {
+    fn judge_left(&self, left: &[(&str, &PathInfo)]) -> Assessment {
         let seen = |(path, info): &(&str, &PathInfo)| {
             ((*path).to_owned(), json!({ "type": info.kind, "target": info.target, "content": info.sha256 }))
         };
         let basis = Value::Object(left.iter().map(seen).collect());
         if left.is_empty() {
             let verb = if self.paths.len() == 1 { "does" } else { "do" };
-            return Judgement::ok(format!("{} {verb} not exist", super::support::ticked(&self.paths)), basis);
+            return Assessment::ok(format!("{} {verb} not exist", super::support::ticked(&self.paths)), basis);
         }
         let directory = left.iter().find(|(_, info)| info.kind == PathType::Directory);
         if let Some((path, _)) = directory.filter(|_| !self.recursive) {
-            return Judgement::blocked(BlockClass::Host, format!("`{path}` is a directory"), basis)
+            return Assessment::blocked(BlockClass::Host, format!("`{path}` is a directory"), basis)
                 .hint("set `recursive: true` to remove it with its contents");
         }
         let change = |(path, info): &(&str, &PathInfo)| match info.kind {
-            PathType::Directory => Change::new("directory", Some(&format!("{path}, with its contents")), None),
-            PathType::Symlink => Change::new("link", Some(&format!("{path}, a {}", type_words(info))), None),
-            PathType::File => Change::new("file", Some(&format!("{path}, {} bytes", info.size)), None),
-            PathType::Other => Change::new("special file", Some(path), None),
+            PathType::Directory => AttributeChange::new("directory", Some(&format!("{path}, with its contents")), None),
+            PathType::Symlink => AttributeChange::new("link", Some(&format!("{path}, a {}", type_words(info))), None),
+            PathType::File => AttributeChange::new("file", Some(&format!("{path}, {} bytes", info.size)), None),
+            PathType::Other => AttributeChange::new("special file", Some(path), None),
         };
         let names: Vec<&str> = left.iter().map(|(path, _)| *path).collect();
         let verb = if names.len() == 1 { "exists" } else { "exist" };
         let reason = format!("{} {verb}", super::support::ticked(&names));
-        Judgement::change(reason, left.iter().map(change).collect(), Disruption::D0, basis)
+        Assessment::change(reason, left.iter().map(change).collect(), DisruptionClass::D0, basis)
     }
 
     /// Renders a removal for each path according to the type that was observed.
-    fn action(&self, judgement: &Judgement, run: &str) -> Fragment {
+    fn action(&self, judgement: &Assessment, run: &str) -> ShellFragment {
         let kind = |path: &str| judgement.basis[path]["type"].as_str().map(str::to_owned);
         let one = |path: &String| match kind(path).as_deref() {
             None => None,
             Some("directory") => Some(shell::remove_tree(path)),
             Some(kind) => Some(shell::remove_file(path, run, self.backup && kind == "file")),
         };
-        let removals: Vec<Fragment> = self.paths.iter().filter_map(one).collect();
-        let mut action = Fragment::new();
+        let removals: Vec<ShellFragment> = self.paths.iter().filter_map(one).collect();
+        let mut action = ShellFragment::new();
         for (number, removal) in removals.into_iter().enumerate() {
-            let before = if number == 0 { Fragment::new() } else { Fragment::new().code("[ $? -eq 0 ] &&\n") };
+            let before =
+                if number == 0 { ShellFragment::new() } else { ShellFragment::new().code("[ $? -eq 0 ] &&\n") };
             action = action.then(before).then(removal);
         }
         action
@@ -175,7 +179,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),
 ];
 
-impl Resource for Absent {
+impl Resource for AbsentResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -191,17 +195,17 @@ impl Resource for Absent {
         if self.idle { Vec::new() } else { self.paths.iter().map(|path| bare(path)).collect() }
     }
 
-    fn judge(&self, seen: &Observation, _cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
         if self.idle {
-            return Judgement::ok("removed paths are not restored", json!({}));
+            return Assessment::ok("removed paths are not restored", json!({}));
         }
         match self.left(seen) {
             Ok(left) => self.judge_left(&left),
-            Err(unknown) => Judgement::unknown(&unknown),
+            Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         Action { body: self.action(judgement, cx.run), long: false, explain: EXPLAIN }
     }
 
@@ -209,7 +213,7 @@ impl Resource for Absent {
         json!({ "paths": self.paths, "absent": true })
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 
@@ -227,7 +231,7 @@ mod tests {
     use super::*;
 
     fn refused(fields: &[(&'static str, Value)]) -> String {
-        build(&Fields(fields.iter().cloned().collect()), false).unwrap_err().message
+        build(&FieldValues(fields.iter().cloned().collect()), false).unwrap_err().message
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! `block`: managed lines between two markers, in a file that also has other content.
 
-use super::edit::{BACKUP, CREATE, Edited, Found, Outcome, VALIDATE};
-use super::lines::{AFTER, Anchor, BEFORE, Lines, no_secret, numbered};
+use super::edit::{BACKUP, CREATE, EditFinding, EditOutcome, EditedFile, VALIDATE};
+use super::lines::{AFTER, BEFORE, InsertAnchor, TextLines, no_secret, numbered};
 use super::support::{bad_value, required, sha256_hex};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
 use crate::diag::{Code, Diag};
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "block",
     summary: "Managed lines between two markers in a text file; forge does not change the other lines.",
     example: include_str!("examples/block.yaml"),
@@ -33,13 +35,13 @@ UTF-8 text, at most 64 KiB, no symbolic links, no secrets.
     build,
 };
 
-const FIELDS: &[Field] = &[
-    Field::required("path", Type::Path, "Path of the file."),
-    Field::required("name", Type::Name, "Name of the block, unique in the file."),
-    Field::optional("content", Type::Text, "Lines of the block. Excludes `template`."),
-    Field::optional("template", Type::LocalFile, "Template in the inventory's tree; its output is the block."),
-    Field::optional("comment", Type::Line, "Start of a comment in the file. Default `#`."),
-    Field::optional("comment_end", Type::Line, "End of a comment in the file (`-->`). Default: empty."),
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required("path", FieldType::Path, "Path of the file."),
+    FieldSpec::required("name", FieldType::Name, "Name of the block, unique in the file."),
+    FieldSpec::optional("content", FieldType::Text, "Lines of the block. Excludes `template`."),
+    FieldSpec::optional("template", FieldType::LocalFile, "Template in the inventory's tree; its output is the block."),
+    FieldSpec::optional("comment", FieldType::Line, "Start of a comment in the file. Default `#`."),
+    FieldSpec::optional("comment_end", FieldType::Line, "End of a comment in the file (`-->`). Default: empty."),
     AFTER,
     BEFORE,
     CREATE,
@@ -48,17 +50,17 @@ const FIELDS: &[Field] = &[
 ];
 
 #[derive(Debug)]
-struct Block {
-    file: Edited,
+struct BlockResource {
+    file: EditedFile,
     name: String,
     content: String,
     begin: String,
     end: String,
-    anchor: Anchor,
+    anchor: InsertAnchor,
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     no_secret(KIND.name, fields)?;
     let name = required(fields, "name")?;
     let content = match (fields.text("content"), fields.text("template")) {
@@ -75,13 +77,13 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     if content.lines().any(is_marker) {
         return Err(bad_value("`content` must not contain a block marker"));
     }
-    Ok(Box::new(Block {
-        file: Edited::fields(fields, "block")?,
+    Ok(Box::new(BlockResource {
+        file: EditedFile::fields(fields, "block")?,
         name: name.to_owned(),
         begin: marker("BEGIN"),
         end: marker("END"),
         content,
-        anchor: Anchor::fields(fields)?,
+        anchor: InsertAnchor::fields(fields)?,
         absent,
     }))
 }
@@ -91,36 +93,44 @@ fn is_marker(line: &str) -> bool {
 }
 
 /// Positions of the markers of a block.
-enum Markers {
+enum BlockMarkers {
     None,
     /// Indices of the two marker lines.
     Pair(usize, usize),
     Broken(String),
 }
 
-impl Block {
-    fn markers(&self, lines: &Lines) -> Markers {
+impl BlockResource {
+    fn markers(&self, lines: &TextLines) -> BlockMarkers {
         let at = |marker: &str| lines.find(|line| line.trim() == marker);
         let (begins, ends) = (at(&self.begin), at(&self.end));
         match (begins.as_slice(), ends.as_slice()) {
-            ([], []) => Markers::None,
-            ([begin], [end]) if begin > end => {
-                Markers::Broken(format!("the block ends in line {}, before it begins in line {}", end + 1, begin + 1))
-            }
+            ([], []) => BlockMarkers::None,
+            ([begin], [end]) if begin > end => BlockMarkers::Broken(format!(
+                "the block ends in line {}, before it begins in line {}",
+                end + 1,
+                begin + 1
+            )),
             ([begin], [end]) => match lines.slice(begin + 1..*end).iter().position(|line| is_marker(line)) {
-                None => Markers::Pair(*begin, *end),
-                Some(inside) => Markers::Broken(format!(
+                None => BlockMarkers::Pair(*begin, *end),
+                Some(inside) => BlockMarkers::Broken(format!(
                     "line {} inside the block is a marker of another block",
                     begin + inside + 2
                 )),
             },
-            ([], some) => {
-                Markers::Broken(format!("`{}` is in {}, but `{}` is missing", self.end, numbered(some), self.begin))
-            }
-            (some, []) => {
-                Markers::Broken(format!("`{}` is in {}, but `{}` is missing", self.begin, numbered(some), self.end))
-            }
-            (begins, ends) => Markers::Broken(format!(
+            ([], some) => BlockMarkers::Broken(format!(
+                "`{}` is in {}, but `{}` is missing",
+                self.end,
+                numbered(some),
+                self.begin
+            )),
+            (some, []) => BlockMarkers::Broken(format!(
+                "`{}` is in {}, but `{}` is missing",
+                self.begin,
+                numbered(some),
+                self.end
+            )),
+            (begins, ends) => BlockMarkers::Broken(format!(
                 "duplicate markers: begin markers in {}, end markers in {}",
                 numbered(begins),
                 numbered(ends)
@@ -128,21 +138,21 @@ impl Block {
         }
     }
 
-    fn edit(&self, lines: &Lines) -> Outcome {
+    fn edit(&self, lines: &TextLines) -> EditOutcome {
         match (self.markers(lines), self.absent) {
-            (Markers::Broken(reason), _) => Outcome {
+            (BlockMarkers::Broken(reason), _) => EditOutcome {
                 basis: json!({ "broken": reason }),
                 reason,
-                found: Found::Blocked { hint: "fix the markers manually, or remove both".into(), to: None },
+                found: EditFinding::Blocked { hint: "fix the markers manually, or remove both".into(), to: None },
             },
-            (Markers::None, true) => Outcome {
+            (BlockMarkers::None, true) => EditOutcome {
                 reason: format!("block `{}` does not exist", self.name),
                 basis: json!({ "block": null }),
-                found: Found::AsDeclared,
+                found: EditFinding::AsDeclared,
             },
-            (Markers::None, false) => self.insert(lines),
-            (Markers::Pair(begin, end), true) => self.remove(lines, begin, end),
-            (Markers::Pair(begin, end), false) => self.compare(lines, begin, end),
+            (BlockMarkers::None, false) => self.insert(lines),
+            (BlockMarkers::Pair(begin, end), true) => self.remove(lines, begin, end),
+            (BlockMarkers::Pair(begin, end), false) => self.compare(lines, begin, end),
         }
     }
 
@@ -151,13 +161,16 @@ impl Block {
         format!("{count} {}", if count == 1 { "line" } else { "lines" })
     }
 
-    fn insert(&self, lines: &Lines) -> Outcome {
+    fn insert(&self, lines: &TextLines) -> EditOutcome {
         let to = Some(self.describe());
         match self.anchor.place(lines) {
-            Err(reason) => Outcome {
+            Err(reason) => EditOutcome {
                 reason,
                 basis: json!({ "block": null, "anchor": false }),
-                found: Found::Blocked { hint: "fix `after` or `before`, or remove it to append the block".into(), to },
+                found: EditFinding::Blocked {
+                    hint: "fix `after` or `before`, or remove it to append the block".into(),
+                    to,
+                },
             },
             Ok(at) => {
                 let mut new = lines.clone();
@@ -165,47 +178,47 @@ impl Block {
                     at,
                     [self.begin.as_str()].into_iter().chain(self.content.lines()).chain([self.end.as_str()]),
                 );
-                Outcome {
+                EditOutcome {
                     reason: format!("block `{}` does not exist", self.name),
                     basis: json!({ "block": null, "anchor": true }),
-                    found: Found::Differs { from: None, to, text: new.text() },
+                    found: EditFinding::Differs { from: None, to, text: new.text() },
                 }
             }
         }
     }
 
-    fn compare(&self, lines: &Lines, begin: usize, end: usize) -> Outcome {
+    fn compare(&self, lines: &TextLines, begin: usize, end: usize) -> EditOutcome {
         let inside = lines.slice(begin + 1..end);
         let basis = json!({ "block": sha256_hex(inside.join("\n").as_bytes()) });
         if inside.iter().copied().eq(self.content.lines()) {
-            return Outcome { reason: "the block matches".into(), basis, found: Found::AsDeclared };
+            return EditOutcome { reason: "the block matches".into(), basis, found: EditFinding::AsDeclared };
         }
         let mut new = lines.clone();
         (begin + 1..end).rev().for_each(|at| new.remove(at));
         new.insert(begin + 1, self.content.lines());
         let place = format!("lines {} to {}", begin + 1, end + 1);
         let reason = format!("the block in {place} differs");
-        Outcome {
+        EditOutcome {
             reason,
             basis,
-            found: Found::Differs { from: Some(place), to: Some(self.describe()), text: new.text() },
+            found: EditFinding::Differs { from: Some(place), to: Some(self.describe()), text: new.text() },
         }
     }
 
-    fn remove(&self, lines: &Lines, begin: usize, end: usize) -> Outcome {
+    fn remove(&self, lines: &TextLines, begin: usize, end: usize) -> EditOutcome {
         let inside = lines.slice(begin + 1..end).join("\n");
         let mut new = lines.clone();
         (begin..=end).rev().for_each(|at| new.remove(at));
         let place = format!("lines {} to {}", begin + 1, end + 1);
-        Outcome {
+        EditOutcome {
             reason: format!("the block exists in {place}"),
             basis: json!({ "block": sha256_hex(inside.as_bytes()) }),
-            found: Found::Differs { from: Some(place), to: None, text: new.text() },
+            found: EditFinding::Differs { from: Some(place), to: None, text: new.text() },
         }
     }
 }
 
-impl Resource for Block {
+impl Resource for BlockResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -218,11 +231,11 @@ impl Resource for Block {
         self.file.probes()
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         self.file.judge(seen, cx, self.absent, |lines| self.edit(lines))
     }
 
-    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         self.file.act(judgement, cx)
     }
 
@@ -233,8 +246,8 @@ impl Resource for Block {
         }
     }
 
-    fn provides(&self) -> Vec<Provision> {
-        (!self.absent && self.file.create).then(|| Provision::Path(self.file.path.clone())).into_iter().collect()
+    fn provides(&self) -> Vec<ProvidedItem> {
+        (!self.absent && self.file.create).then(|| ProvidedItem::Path(self.file.path.clone())).into_iter().collect()
     }
 
     fn inputs(&self) -> Vec<String> {
@@ -256,7 +269,7 @@ mod tests {
 
     fn refused(fields: &[(&'static str, Value)]) -> String {
         let fields = fields.iter().cloned().chain([("path", json!("/f")), ("name", json!("x"))]);
-        build(&Fields(fields.collect()), false).unwrap_err().message
+        build(&FieldValues(fields.collect()), false).unwrap_err().message
     }
 
     #[test]

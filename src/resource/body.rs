@@ -1,13 +1,13 @@
 //! Compares a declared file with the observed path. Shared by kinds that write whole files, such as `file` and `unit`.
 
 use super::diff;
-use super::shell::{self, Write};
+use super::shell::{self, FileWriteSpec};
 use super::support::{bad_value, brought, join, octal, parent, path_state, sha256_hex};
-use super::{Change, Context, Judgement, Predicted, Provision};
+use super::{Assessment, AssessmentContext, AttributeChange, EarlierStepEffects, ProvidedItem};
 use crate::diag::Diag;
-use crate::model::{BlockClass, Disruption, SecretStore, Untrusted, Value};
-use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, Unknown};
-use crate::script::Fragment;
+use crate::model::{BlockClass, DisruptionClass, SecretStore, UntrustedText, Value};
+use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
+use crate::script::ShellFragment;
 use base64::Engine as _;
 use secrecy::ExposeSecret;
 use serde_json::json;
@@ -17,14 +17,14 @@ const SHOWN_DIGITS: usize = 12;
 
 /// The content of a declared file, with secrets as placeholders.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Body {
+pub(super) struct FileBody {
     bytes: Vec<u8>,
     secret: bool,
     /// Digest of `bytes`; differs from the file's digest if the content contains a secret.
     sha256: String,
 }
 
-impl Body {
+impl FileBody {
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
         let secret = std::str::from_utf8(&bytes).is_ok_and(SecretStore::mentions);
@@ -58,12 +58,13 @@ impl Body {
     }
 
     /// Returns the digest of the desired file, with secrets revealed.
-    fn digest(&self, cx: &Context<'_>) -> Result<String, Unknown> {
+    fn digest(&self, cx: &AssessmentContext<'_>) -> Result<String, UnansweredReason> {
         if !self.secret {
             return Ok(self.sha256.clone());
         }
-        let text = std::str::from_utf8(&self.bytes).map_err(|_| Unknown::new("binary content contains a secret"))?;
-        let store = cx.secrets.ok_or_else(|| Unknown::new("the secrets of the content are not available"))?;
+        let text =
+            std::str::from_utf8(&self.bytes).map_err(|_| UnansweredReason::new("binary content contains a secret"))?;
+        let store = cx.secrets.ok_or_else(|| UnansweredReason::new("the secrets of the content are not available"))?;
         Ok(sha256_hex(store.reveal(text).expose_secret().as_bytes()))
     }
 
@@ -88,9 +89,9 @@ fn describe(bytes: u64, sha256: Option<&str>, binary: bool) -> String {
 
 /// A declared file.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Target {
+pub(super) struct FileTarget {
     pub path: String,
-    pub body: Body,
+    pub body: FileBody,
     pub owner: String,
     pub group: String,
     pub mode: u32,
@@ -108,14 +109,14 @@ pub(super) fn lead(path: &str) -> Probe {
 }
 
 /// Fails if users other than root can redirect `path`, according to the result of [`lead`].
-pub(super) fn not_barred(seen: &Observation, path: &str) -> Result<(), Unknown> {
+pub(super) fn not_barred(seen: &Observation, path: &str) -> Result<(), UnansweredReason> {
     match path_state(seen, &lead(path)) {
         Err(unknown) if unknown.barred => Err(unknown),
         _ => Ok(()),
     }
 }
 
-impl Target {
+impl FileTarget {
     pub fn probe(&self) -> Probe {
         Probe::Path { path: self.path.clone(), want: self.body.want() }
     }
@@ -129,17 +130,17 @@ impl Target {
 
     /// Returns the action that installs the file. `validate` is a shell command that must accept the new content before
     /// it is installed; an empty command accepts everything.
-    pub fn write(&self, cx: &Context<'_>, backup: bool, validate: &str) -> Fragment {
+    pub fn write(&self, cx: &AssessmentContext<'_>, backup: bool, validate: &str) -> ShellFragment {
         shell::write_file(&self.written(cx, backup, validate))
     }
 
     /// Returns the action that sets owner and mode of a file whose content matches.
-    pub fn give(&self, cx: &Context<'_>) -> Fragment {
+    pub fn give(&self, cx: &AssessmentContext<'_>) -> ShellFragment {
         shell::give_file(&self.written(cx, false, ""))
     }
 
-    fn written<'a>(&'a self, cx: &Context<'a>, backup: bool, validate: &'a str) -> Write<'a> {
-        Write {
+    fn written<'a>(&'a self, cx: &AssessmentContext<'a>, backup: bool, validate: &'a str) -> FileWriteSpec<'a> {
+        FileWriteSpec {
             path: &self.path,
             owner: &self.owner,
             group: &self.group,
@@ -163,21 +164,26 @@ impl Target {
 
     /// Compares the file at the path with the declaration. `parent_made` means that the action creates the parent
     /// directory itself.
-    pub fn judge(&self, seen: &Observation, cx: &Context<'_>, parent_made: bool) -> Judgement {
-        self.try_judge(seen, cx, parent_made).unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+    pub fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>, parent_made: bool) -> Assessment {
+        self.try_judge(seen, cx, parent_made).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn try_judge(&self, seen: &Observation, cx: &Context<'_>, parent_made: bool) -> Result<Judgement, Unknown> {
+    fn try_judge(
+        &self,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+        parent_made: bool,
+    ) -> Result<Assessment, UnansweredReason> {
         match path_state(seen, &self.probe())? {
             PathState::Absent if parent_made => Ok(self.create(cx)),
             PathState::Absent => match missing_parent(&self.path, seen, cx.predicted)? {
-                Parent::There => Ok(self.create(cx)),
-                Parent::Comes => Ok(self.create(cx).predicted()),
-                Parent::Blocks(judgement) => Ok(*judgement),
+                ParentState::There => Ok(self.create(cx)),
+                ParentState::Comes => Ok(self.create(cx).predicted()),
+                ParentState::Blocks(judgement) => Ok(*judgement),
             },
             PathState::Present(info) => match info.kind {
                 PathType::File => self.compare(info, cx),
-                PathType::Directory => Ok(Judgement::blocked(
+                PathType::Directory => Ok(Assessment::blocked(
                     BlockClass::Host,
                     format!("`{}` is a directory", self.path),
                     type_basis(info),
@@ -188,46 +194,47 @@ impl Target {
         }
     }
 
-    fn create(&self, _cx: &Context<'_>) -> Judgement {
+    fn create(&self, _cx: &AssessmentContext<'_>) -> Assessment {
         let reason = format!("file `{}` does not exist", self.path);
-        Judgement::change(reason, self.all_new(), Disruption::D0, json!({ "type": "absent" }))
+        Assessment::change(reason, self.all_new(), DisruptionClass::D0, json!({ "type": "absent" }))
     }
 
-    fn replace(&self, info: &PathInfo, _cx: &Context<'_>) -> Judgement {
+    fn replace(&self, info: &PathInfo, _cx: &AssessmentContext<'_>) -> Assessment {
         let what = type_words(info);
-        let mut changes = vec![Change::new("type", Some(&what), Some("file"))];
+        let mut changes = vec![AttributeChange::new("type", Some(&what), Some("file"))];
         changes.extend(self.all_new());
-        Judgement::change(format!("`{}` is a {what}", self.path), changes, Disruption::D0, type_basis(info))
+        Assessment::change(format!("`{}` is a {what}", self.path), changes, DisruptionClass::D0, type_basis(info))
     }
 
-    fn all_new(&self) -> Vec<Change> {
+    fn all_new(&self) -> Vec<AttributeChange> {
         vec![
             self.content_change(None),
-            Change::new("owner", None, Some(&self.owner)),
-            Change::new("group", None, Some(&self.group)),
-            Change::new("mode", None, Some(&octal(self.mode))),
+            AttributeChange::new("owner", None, Some(&self.owner)),
+            AttributeChange::new("group", None, Some(&self.group)),
+            AttributeChange::new("mode", None, Some(&octal(self.mode))),
         ]
     }
 
-    fn content_change(&self, info: Option<&PathInfo>) -> Change {
+    fn content_change(&self, info: Option<&PathInfo>) -> AttributeChange {
         if self.body.secret {
-            return Change { secret: true, ..Change::new("content", None, None) };
+            return AttributeChange { secret: true, ..AttributeChange::new("content", None, None) };
         }
         let old: Option<&[u8]> = match info {
             None => Some(b""),
             Some(info) => info.body.as_ref().map(|body| body.raw().as_bytes()),
         };
         let from = info.map(|i| describe(i.size, i.sha256.as_deref(), false));
-        let mut change = Change::new("content", from.as_deref(), Some(&self.body.describe()));
+        let mut change = AttributeChange::new("content", from.as_deref(), Some(&self.body.describe()));
         let diff = old.and_then(|old| diff::unified(old, &self.body.bytes)).filter(|diff| !diff.is_empty());
-        change.diff = diff.map(Untrusted::from);
+        change.diff = diff.map(UntrustedText::from);
         change
     }
 
-    fn compare(&self, info: &PathInfo, cx: &Context<'_>) -> Result<Judgement, Unknown> {
-        let found = info.sha256.as_ref().ok_or_else(|| Unknown::new(format!("`{}` could not be read", self.path)))?;
+    fn compare(&self, info: &PathInfo, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+        let found =
+            info.sha256.as_ref().ok_or_else(|| UnansweredReason::new(format!("`{}` could not be read", self.path)))?;
         let same = *found == self.body.digest(cx)?;
-        let mut changes: Vec<Change> = (!same).then(|| self.content_change(Some(info))).into_iter().collect();
+        let mut changes: Vec<AttributeChange> = (!same).then(|| self.content_change(Some(info))).into_iter().collect();
         changes.extend(ownership(info, &self.owner, &self.group, self.mode));
         let content = match self.body.secret {
             true => json!(if same { "as declared" } else { "different" }),
@@ -236,24 +243,24 @@ impl Target {
         let mut basis = json!({ "type": "file", "content": content });
         put_ownership(&mut basis, info);
         if changes.is_empty() {
-            return Ok(Judgement::ok("content, owner and mode match", basis));
+            return Ok(Assessment::ok("content, owner and mode match", basis));
         }
-        Ok(Judgement::change(differ(&changes), changes, Disruption::D0, basis))
+        Ok(Assessment::change(differ(&changes), changes, DisruptionClass::D0, basis))
     }
 
     /// Checks that nothing exists at the path.
-    pub fn judge_absent(&self, seen: &Observation) -> Judgement {
+    pub fn judge_absent(&self, seen: &Observation) -> Assessment {
         let info = match path_state(seen, &bare(&self.path)) {
-            Err(unknown) => return Judgement::unknown(&unknown),
+            Err(unknown) => return Assessment::unknown(&unknown),
             Ok(PathState::Absent) => {
                 let reason = format!("file `{}` does not exist", self.path);
-                return Judgement::ok(reason, json!({ "type": "absent" }));
+                return Assessment::ok(reason, json!({ "type": "absent" }));
             }
             Ok(PathState::Present(info)) => info,
         };
         if info.kind == PathType::Directory {
             let reason = format!("`{}` is a directory", self.path);
-            return Judgement::blocked(BlockClass::Host, reason, type_basis(info))
+            return Assessment::blocked(BlockClass::Host, reason, type_basis(info))
                 .hint("a `file` step never removes a directory; remove it with a `directory` step instead");
         }
         let from = match info.kind {
@@ -264,28 +271,28 @@ impl Target {
         if let (PathType::File, false) = (info.kind, self.body.secret) {
             basis["content"] = json!(info.sha256);
         }
-        let changes = vec![Change::new("file", Some(&from), None)];
-        Judgement::change(format!("`{}` exists", self.path), changes, Disruption::D0, basis)
+        let changes = vec![AttributeChange::new("file", Some(&from), None)];
+        Assessment::change(format!("`{}` exists", self.path), changes, DisruptionClass::D0, basis)
     }
 }
 
 /// Returns the changes of owner, group and permission bits.
-pub(super) fn ownership(info: &PathInfo, owner: &str, group: &str, mode: u32) -> Vec<Change> {
+pub(super) fn ownership(info: &PathInfo, owner: &str, group: &str, mode: u32) -> Vec<AttributeChange> {
     let mut changes = Vec::new();
     if info.owner.raw() != owner {
-        changes.push(Change::new("owner", Some(info.owner.raw()), Some(owner)));
+        changes.push(AttributeChange::new("owner", Some(info.owner.raw()), Some(owner)));
     }
     if info.group.raw() != group {
-        changes.push(Change::new("group", Some(info.group.raw()), Some(group)));
+        changes.push(AttributeChange::new("group", Some(info.group.raw()), Some(group)));
     }
     if info.mode != mode {
-        changes.push(Change::new("mode", Some(&octal(info.mode)), Some(&octal(mode))));
+        changes.push(AttributeChange::new("mode", Some(&octal(info.mode)), Some(&octal(mode))));
     }
     changes
 }
 
 /// Reports whether only owner, group or mode differ, so that the content can stay.
-pub(super) fn only_ownership(changes: &[Change]) -> bool {
+pub(super) fn only_ownership(changes: &[AttributeChange]) -> bool {
     !changes.is_empty()
         && changes.iter().all(|c| matches!(c.attribute.as_str(), "owner" | "group" | "mode") && c.from.is_some())
 }
@@ -297,7 +304,7 @@ pub(super) fn put_ownership(basis: &mut Value, info: &PathInfo) {
 }
 
 /// Returns `content and mode differ`, `owner differs`, `groups differ`.
-pub(super) fn differ(changes: &[Change]) -> String {
+pub(super) fn differ(changes: &[AttributeChange]) -> String {
     let names: Vec<&str> = changes.iter().map(|c| c.attribute.as_str()).collect();
     let one = names.len() == 1 && !names[0].ends_with('s');
     format!("{} {}", join(&names), if one { "differs" } else { "differ" })
@@ -322,30 +329,34 @@ pub(super) fn type_basis(info: &PathInfo) -> Value {
 }
 
 /// State of the parent directory of a missing path.
-pub(super) enum Parent {
+pub(super) enum ParentState {
     There,
     /// An earlier step creates it.
     Comes,
-    Blocks(Box<Judgement>),
+    Blocks(Box<Assessment>),
 }
 
 /// Reports whether the parent directory of `path` exists or will be created by an earlier step.
-pub(super) fn missing_parent(path: &str, seen: &Observation, predicted: Option<&Predicted>) -> Result<Parent, Unknown> {
-    let Some(parent) = parent(path) else { return Ok(Parent::There) };
+pub(super) fn missing_parent(
+    path: &str,
+    seen: &Observation,
+    predicted: Option<&EarlierStepEffects>,
+) -> Result<ParentState, UnansweredReason> {
+    let Some(parent) = parent(path) else { return Ok(ParentState::There) };
     match path_state(seen, &bare(parent))? {
         // The target of a link is not checked here: the action fails with a clear message if it is not a directory.
-        PathState::Present(PathInfo { kind: PathType::Directory | PathType::Symlink, .. }) => Ok(Parent::There),
-        PathState::Present(info) => Ok(Parent::Blocks(Box::new(
-            Judgement::blocked(
+        PathState::Present(PathInfo { kind: PathType::Directory | PathType::Symlink, .. }) => Ok(ParentState::There),
+        PathState::Present(info) => Ok(ParentState::Blocks(Box::new(
+            Assessment::blocked(
                 BlockClass::Host,
                 format!("`{parent}` is a {}, not a directory", type_words(info)),
                 json!({ "type": "absent", "parent": info.kind }),
             )
             .hint(format!("remove `{parent}` with a `file` step before this one, or choose another path")),
         ))),
-        PathState::Absent if brought(predicted, &Provision::Path(parent.to_owned())) => Ok(Parent::Comes),
-        PathState::Absent => Ok(Parent::Blocks(Box::new(
-            Judgement::blocked(
+        PathState::Absent if brought(predicted, &ProvidedItem::Path(parent.to_owned())) => Ok(ParentState::Comes),
+        PathState::Absent => Ok(ParentState::Blocks(Box::new(
+            Assessment::blocked(
                 BlockClass::Host,
                 format!("directory `{parent}` does not exist and no earlier step creates it"),
                 json!({ "type": "absent", "parent": "absent" }),

@@ -4,15 +4,18 @@
 #![expect(clippy::disallowed_methods, reason = "tests run programs and read their own files")]
 
 use super::support::sha256_hex;
-use super::{Context, Field, Fields, Input, Judgement, Kind, Predicted, Provision, Resource, Type, kind};
-use crate::model::{BlockClass, SecretStore, Untrusted, Value, Verdict};
+use super::{
+    Assessment, AssessmentContext, EarlierStepEffects, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind, RestartInput, kind,
+};
+use crate::model::{BlockClass, SecretStore, StepVerdict, UntrustedText, Value};
 use crate::probe::{
     AptEntry, CmdlineState, GroupInfo, InitramfsState, ModuleState, MountState, Observation, PackageFileInfo,
     PackageManagerState,
 };
 use crate::probe::{
-    Contents, ObjectInfo, PackageState, Probe, ProofState, Reading, ReleaseState, SysctlState, UnitState, Unknown,
-    UserInfo,
+    NamespaceContents, ObjectInfo, PackageState, Probe, ProbeReading, ProofState, ReleaseState, SysctlState,
+    UnansweredReason, UnitState, UserInfo,
 };
 use crate::script::safe_path;
 use secrecy::{ExposeSecret, SecretString};
@@ -27,7 +30,7 @@ pub(super) const RUN: &str = "20261121T093015-4f2a";
 /// Minimum number of cases per kind.
 const LEAST: usize = 6;
 
-fn files(kind: &Kind) -> Vec<PathBuf> {
+fn files(kind: &ResourceKind) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/resources").join(kind.name);
     let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
         .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
@@ -121,7 +124,7 @@ fn difference(file: &Path, expected: &Value, found: &Value) -> String {
     format!("{}\n{}", file.display(), diff.unified_diff().context_radius(2))
 }
 
-fn run(kind: &Kind, case: &Value) -> Value {
+fn run(kind: &ResourceKind, case: &Value) -> Value {
     let mut secrets = SecretStore::default();
     for (name, value) in case["secrets"].as_object().into_iter().flatten() {
         secrets.insert(name, SecretString::from(value.as_str().unwrap().to_owned()));
@@ -131,7 +134,7 @@ fn run(kind: &Kind, case: &Value) -> Value {
         (kind.build)(&fields, case["absent"] == true).unwrap_or_else(|d| panic!("{}: {}", case["name"], d.message));
     let context = &case["context"];
     let (inputs, predicted) = (inputs(&context["inputs"]), predicted(&context["predicted"]));
-    let cx = Context {
+    let cx = AssessmentContext {
         predicted: predicted.as_ref(),
         record: context.get("record"),
         inputs: &inputs,
@@ -144,7 +147,7 @@ fn run(kind: &Kind, case: &Value) -> Value {
     expectation(resource.as_ref(), &judgement, &cx)
 }
 
-fn expectation(resource: &dyn Resource, judgement: &Judgement, cx: &Context<'_>) -> Value {
+fn expectation(resource: &dyn Resource, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Value {
     let mut found = json!({
         "verdict": verdict(judgement.verdict),
         "reason": judgement.reason,
@@ -162,8 +165,8 @@ fn expectation(resource: &dyn Resource, judgement: &Judgement, cx: &Context<'_>)
         found["hint"] = json!(hint);
     }
     if !judgement.calls.is_empty() {
-        found["calls"] = judgement.calls.iter().map(crate::kube::Call::told).collect();
-    } else if judgement.verdict == Verdict::Change {
+        found["calls"] = judgement.calls.iter().map(crate::kube::ClusterCall::told).collect();
+    } else if judgement.verdict == StepVerdict::Change {
         let action = resource.act(judgement, cx);
         // Rendered without the store, so that secrets stay placeholders in recorded cases.
         let text = action.body.render(&SecretStore::default()).unwrap();
@@ -179,17 +182,17 @@ fn folded(text: &str) -> String {
     stage.replace(safe_path::FIXED, "\n# safe_path::FIXED\n")
 }
 
-fn verdict(verdict: Verdict) -> String {
+fn verdict(verdict: StepVerdict) -> String {
     match verdict {
-        Verdict::Blocked(class) => format!("blocked: {}", BlockClass::name(class)),
+        StepVerdict::Blocked(class) => format!("blocked: {}", BlockClass::name(class)),
         other => other.name().to_owned(),
     }
 }
 
 /// Converts written values into checked fields: modes and durations become numbers, `${secret NAME}` a placeholder.
-pub(super) fn fields(table: &'static [Field], written: &Value) -> Fields {
+pub(super) fn fields(table: &'static [FieldSpec], written: &Value) -> FieldValues {
     let written = written.as_object().expect("fields");
-    let mut fields = Fields::default();
+    let mut fields = FieldValues::default();
     for (key, value) in written {
         let field = table.iter().find(|f| f.name == key).unwrap_or_else(|| panic!("no field `{key}`"));
         fields.0.insert(field.name, checked(&field.ty, value));
@@ -197,13 +200,13 @@ pub(super) fn fields(table: &'static [Field], written: &Value) -> Fields {
     fields
 }
 
-fn checked(ty: &Type, value: &Value) -> Value {
+fn checked(ty: &FieldType, value: &Value) -> Value {
     match (ty, value) {
-        (Type::Mode, Value::String(text)) => json!(u32::from_str_radix(text, 8).unwrap()),
-        (Type::Duration | Type::Wait, Value::String(text)) => {
+        (FieldType::Mode, Value::String(text)) => json!(u32::from_str_radix(text, 8).unwrap()),
+        (FieldType::Duration | FieldType::Wait, Value::String(text)) => {
             json!(text.strip_suffix('s').unwrap().parse::<u64>().unwrap())
         }
-        (Type::Map(inner), Value::Object(map)) => {
+        (FieldType::Map(inner), Value::Object(map)) => {
             map.iter().map(|(k, v)| (k.clone(), checked(inner, v))).collect::<Map<_, _>>().into()
         }
         (_, Value::String(text)) => json!(placeholders(text)),
@@ -219,10 +222,10 @@ fn placeholders(text: &str) -> String {
     format!("{before}{}{}", placeholder.0, placeholders(after))
 }
 
-fn inputs(given: &Value) -> Vec<Input> {
+fn inputs(given: &Value) -> Vec<RestartInput> {
     let text = |v: &Value| v.as_str().unwrap().to_owned();
     let paths = |v: &Value| v.as_array().unwrap().iter().map(text).collect();
-    let input = |v: &Value| Input {
+    let input = |v: &Value| RestartInput {
         step: text(&v["step"]),
         paths: paths(&v["paths"]),
         trace: v["trace"].as_str().map(str::to_owned),
@@ -232,15 +235,15 @@ fn inputs(given: &Value) -> Vec<Input> {
     given.as_array().into_iter().flatten().map(input).collect()
 }
 
-fn predicted(given: &Value) -> Option<Predicted> {
+fn predicted(given: &Value) -> Option<EarlierStepEffects> {
     let given = given.as_object()?;
     let thing = |(kind, name): (&String, &Value)| {
         let name = name.as_str().unwrap().to_owned();
         match kind.as_str() {
-            "path" => Provision::Path(name),
-            "unit" => Provision::Unit(name),
-            "user" => Provision::User(name),
-            "package" => Provision::Package(name),
+            "path" => ProvidedItem::Path(name),
+            "unit" => ProvidedItem::Unit(name),
+            "user" => ProvidedItem::User(name),
+            "package" => ProvidedItem::Package(name),
             other => panic!("no thing `{other}`"),
         }
     };
@@ -249,13 +252,13 @@ fn predicted(given: &Value) -> Option<Predicted> {
     let paths = given.get("will_go").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let will_go = paths.map(str::to_owned).collect();
     let takes_more = given.get("takes_more").is_some();
-    Some(Predicted { will_exist, will_go, takes_more, after, ..Predicted::default() })
+    Some(EarlierStepEffects { will_exist, will_go, takes_more, after, ..EarlierStepEffects::default() })
 }
 
 /// Answers exactly the probes of the resource, its former probes and its inputs.
 fn observation(
     resource: &dyn Resource,
-    inputs: &[Input],
+    inputs: &[RestartInput],
     record: Option<&Value>,
     answers: &Value,
     name: &Value,
@@ -263,16 +266,16 @@ fn observation(
     let mut probes = resource.probes();
     probes.extend(record.into_iter().flat_map(|record| resource.former(record)));
     let bare = |path: &str| Probe::Path { path: path.to_owned(), want: None };
-    probes.extend(inputs.iter().flat_map(Input::watched).map(bare));
+    probes.extend(inputs.iter().flat_map(RestartInput::watched).map(bare));
     let mut seen = Observation::default();
     let mut used = Vec::new();
     for probe in probes {
         let key = key(&probe);
         match answers.get(&key) {
             Some(answer) => seen.insert(probe.clone(), reading(&probe, answer)),
-            None if probe == Probe::AptSources => seen.insert(probe, Ok(Reading::AptSources(Vec::new()))),
+            None if probe == Probe::AptSources => seen.insert(probe, Ok(ProbeReading::AptSources(Vec::new()))),
             None if probe == Probe::PackageManager => {
-                seen.insert(probe, Ok(Reading::PackageManager(PackageManagerState::default())));
+                seen.insert(probe, Ok(ProbeReading::PackageManager(PackageManagerState::default())));
             }
             None => panic!("{name}: `{key}` is missing in `observation`"),
         }
@@ -310,9 +313,9 @@ fn key(probe: &Probe) -> String {
     }
 }
 
-fn reading(probe: &Probe, answer: &Value) -> Result<Reading, Unknown> {
+fn reading(probe: &Probe, answer: &Value) -> Result<ProbeReading, UnansweredReason> {
     if let Some(why) = answer.get("unknown") {
-        let unknown = Unknown::new(why.as_str().unwrap());
+        let unknown = UnansweredReason::new(why.as_str().unwrap());
         return Err(match answer.get("said") {
             Some(said) => unknown.said(said.as_str().unwrap()),
             None => unknown,
@@ -337,7 +340,7 @@ fn reading(probe: &Probe, answer: &Value) -> Result<Reading, Unknown> {
         Probe::AuthorizedKeys { .. } => ("authorized_keys", json!({ "account": keys(answer) })),
         Probe::Object { .. } if answer == "unserved" => ("object", json!("unserved")),
         Probe::Object { .. } => ("object", json!({ "known": over(&ObjectInfo::default(), answer) })),
-        Probe::Contents { .. } => ("contents", over(&Contents::default(), answer)),
+        Probe::Contents { .. } => ("contents", over(&NamespaceContents::default(), answer)),
         Probe::Proof { .. } => ("proof", over(&ProofState::default(), answer)),
         Probe::Release(_) => ("release", over(&ReleaseState::default(), answer)),
         Probe::Group { .. } => ("group", group(answer)),
@@ -345,7 +348,7 @@ fn reading(probe: &Probe, answer: &Value) -> Result<Reading, Unknown> {
         Probe::AptSources => ("apt_sources", answer.as_array().unwrap().iter().map(apt_entry).collect()),
         Probe::Key { .. } if answer == "absent" => ("key", json!("absent")),
         Probe::Key { .. } => ("key", json!({ "present": answer["text"].as_str().unwrap().as_bytes() })),
-        _ => ("output", over(&crate::probe::Output::default(), answer)),
+        _ => ("output", over(&crate::probe::ProbeOutput::default(), answer)),
     };
     Ok(serde_json::from_value(json!({ variant: value })).unwrap_or_else(|e| panic!("{answer}: {e}")))
 }
@@ -417,7 +420,7 @@ fn path(answer: &Value, want: Option<&str>) -> Value {
             ("text", Value::String(text)) => {
                 let digest = sha256_hex(text.as_bytes());
                 info["size"] = json!(text.len());
-                info["body"] = json!(want.filter(|want| *want != digest).map(|_| Untrusted::from(text.as_str())));
+                info["body"] = json!(want.filter(|want| *want != digest).map(|_| UntrustedText::from(text.as_str())));
                 info["sha256"] = json!(digest);
             }
             _ => info[key] = given.clone(),

@@ -2,14 +2,17 @@
 
 use super::body::bare;
 use super::support::{account_name, bad_value, output, path_state};
-use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type, shell};
+use super::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind, shell,
+};
 use crate::diag::{Code, Diag};
-use crate::model::{Disruption, SecretStore, Value};
-use crate::probe::{Observation, Output, PathState, Probe, Unknown};
-use crate::script::Fragment;
+use crate::model::{DisruptionClass, SecretStore, Value};
+use crate::probe::{Observation, PathState, Probe, ProbeOutput, UnansweredReason};
+use crate::script::ShellFragment;
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "command",
     summary: "A command that runs if its check reports that it is needed.",
     example: include_str!("examples/command.yaml"),
@@ -40,30 +43,34 @@ the step the command survives a lost connection.
     build,
 };
 
-const FIELDS: &[Field] = &[
-    Field::optional(
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::optional(
         "check",
-        Type::Text,
+        FieldType::Text,
         "Read-only script. Exit code 0: desired state, 1: not, others: unknown. Excludes `creates`.",
     ),
-    Field::optional("creates", Type::Path, "Path that exists after `apply` ran. Excludes `check`."),
-    Field::optional(
+    FieldSpec::optional("creates", FieldType::Path, "Path that exists after `apply` ran. Excludes `check`."),
+    FieldSpec::optional(
         "check_not",
-        Type::List(&Type::Int { min: 1, max: 255 }),
+        FieldType::List(&FieldType::Int { min: 1, max: 255 }),
         "Additional exit codes of `check` that mean that the desired state is not reached.",
     ),
-    Field::optional("apply", Type::Text, "Script that establishes the desired state."),
-    Field::optional("verify", Type::Text, "Read-only script. Must exit 0 for the step to pass."),
-    Field::optional("remove", Type::Text, "Script that undoes `apply`, for removal."),
-    Field::optional("user", Type::Name, "User that runs all scripts. Default `root`."),
-    Field::optional("cwd", Type::Path, "Working directory. Default `/`."),
-    Field::optional("env", Type::Map(&Type::Text), "Environment variables. Values may be secrets."),
-    Field::optional(
+    FieldSpec::optional("apply", FieldType::Text, "Script that establishes the desired state."),
+    FieldSpec::optional("verify", FieldType::Text, "Read-only script. Must exit 0 for the step to pass."),
+    FieldSpec::optional("remove", FieldType::Text, "Script that undoes `apply`, for removal."),
+    FieldSpec::optional("user", FieldType::Name, "User that runs all scripts. Default `root`."),
+    FieldSpec::optional("cwd", FieldType::Path, "Working directory. Default `/`."),
+    FieldSpec::optional("env", FieldType::Map(&FieldType::Text), "Environment variables. Values may be secrets."),
+    FieldSpec::optional(
         "check_timeout",
-        Type::Duration,
+        FieldType::Duration,
         "Timeout of `check` and `verify`. Default: `--timeout`, or `60s`.",
     ),
-    Field::optional("timeout", Type::Duration, "Timeout of `apply` and `remove`. Default: the step's `timeout`."),
+    FieldSpec::optional(
+        "timeout",
+        FieldType::Duration,
+        "Timeout of `apply` and `remove`. Default: the step's `timeout`.",
+    ),
 ];
 
 /// Maximum script size in bytes. Linux limits one argument to 128 KiB; the rest is reserved for revealed secrets.
@@ -72,8 +79,8 @@ const SCRIPT_CAP: usize = 98_304;
 const TITLE: usize = 60;
 
 #[derive(Debug)]
-struct Command {
-    check: Check,
+struct CommandResource {
+    check: CommandCheck,
     check_not: Vec<i64>,
     apply: String,
     verify: Option<String>,
@@ -87,15 +94,15 @@ struct Command {
 }
 
 #[derive(Debug)]
-enum Check {
+enum CommandCheck {
     Script(String),
     Creates(String),
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let script = |name: &str| fields.text(name).map(|text| fits(name, text)).transpose();
     let (apply, remove) = (script("apply")?, script("remove")?);
-    let command = Command {
+    let command = CommandResource {
         check: check(fields)?,
         check_not: fields.ints("check_not").unwrap_or_default(),
         apply: match (apply, absent) {
@@ -120,11 +127,11 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     Ok(Box::new(command))
 }
 
-fn check(fields: &Fields) -> Result<Check, Diag> {
+fn check(fields: &FieldValues) -> Result<CommandCheck, Diag> {
     match (fields.text("check"), fields.text("creates")) {
         (Some(_), Some(_)) => Err(Diag::error(Code::Exclusive, "`check` and `creates` exclude each other")),
-        (Some(check), None) => Ok(Check::Script(fits("check", check)?)),
-        (None, Some(path)) => Ok(Check::Creates(path.to_owned())),
+        (Some(check), None) => Ok(CommandCheck::Script(fits("check", check)?)),
+        (None, Some(path)) => Ok(CommandCheck::Creates(path.to_owned())),
         (None, None) => Err(Diag::error(Code::CommandWithoutCheck, "a command needs `check` or `creates`")
             .hint("add `check:`, a script that exits 0 if nothing needs to run, or `creates:`, a path")),
     }
@@ -138,7 +145,7 @@ pub(super) fn fits(name: &str, script: &str) -> Result<String, Diag> {
     }
 }
 
-pub(super) fn environment(fields: &Fields) -> Result<Vec<(String, String)>, Diag> {
+pub(super) fn environment(fields: &FieldValues) -> Result<Vec<(String, String)>, Diag> {
     let env = fields.map("env").unwrap_or_default();
     for (name, _) in &env {
         let starts = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
@@ -150,12 +157,12 @@ pub(super) fn environment(fields: &Fields) -> Result<Vec<(String, String)>, Diag
 }
 
 /// Combined result of the checks.
-enum Found {
+enum CommandCheckResult {
     Holds(&'static str),
     Not(String),
 }
 
-impl Command {
+impl CommandResource {
     fn script_probe(&self, part: &str, script: &str) -> Probe {
         Probe::Check {
             id: format!("{part} of `{}`", self.title()),
@@ -169,8 +176,8 @@ impl Command {
 
     fn check_probe(&self) -> Probe {
         match &self.check {
-            Check::Script(script) => self.script_probe("check", script),
-            Check::Creates(path) => bare(path),
+            CommandCheck::Script(script) => self.script_probe("check", script),
+            CommandCheck::Creates(path) => bare(path),
         }
     }
 
@@ -178,43 +185,43 @@ impl Command {
         self.verify.as_deref().filter(|_| !self.absent).map(|script| self.script_probe("verify", script))
     }
 
-    fn found(&self, seen: &Observation) -> Result<Found, Unknown> {
+    fn found(&self, seen: &Observation) -> Result<CommandCheckResult, UnansweredReason> {
         let checked = match &self.check {
-            Check::Creates(path) => match path_state(seen, &bare(path))? {
-                PathState::Present(_) => Found::Holds("the path in `creates` exists"),
-                PathState::Absent => Found::Not(format!("`{path}` does not exist")),
+            CommandCheck::Creates(path) => match path_state(seen, &bare(path))? {
+                PathState::Present(_) => CommandCheckResult::Holds("the path in `creates` exists"),
+                PathState::Absent => CommandCheckResult::Not(format!("`{path}` does not exist")),
             },
-            Check::Script(_) => self.status("check", output(seen, &self.check_probe())?)?,
+            CommandCheck::Script(_) => self.status("check", output(seen, &self.check_probe())?)?,
         };
         match (checked, self.verify_probe()) {
-            (Found::Holds(why), None) => Ok(Found::Holds(why)),
-            (Found::Holds(_), Some(verify)) => self.status("verify", output(seen, &verify)?),
+            (CommandCheckResult::Holds(why), None) => Ok(CommandCheckResult::Holds(why)),
+            (CommandCheckResult::Holds(_), Some(verify)) => self.status("verify", output(seen, &verify)?),
             (not, _) => Ok(not),
         }
     }
 
-    fn status(&self, part: &'static str, output: &Output) -> Result<Found, Unknown> {
+    fn status(&self, part: &'static str, output: &ProbeOutput) -> Result<CommandCheckResult, UnansweredReason> {
         match output.status {
-            0 if part == "check" => Ok(Found::Holds("check reports the desired state")),
-            0 => Ok(Found::Holds("check and verify report the desired state")),
+            0 if part == "check" => Ok(CommandCheckResult::Holds("check reports the desired state")),
+            0 => Ok(CommandCheckResult::Holds("check and verify report the desired state")),
             status if status == 1 || self.check_not.contains(&i64::from(status)) => {
-                Ok(Found::Not(format!("{part} exited with {status}")))
+                Ok(CommandCheckResult::Not(format!("{part} exited with {status}")))
             }
-            status => Err(Unknown::new(format!("{part} could not be evaluated: it exited with {status}"))
+            status => Err(UnansweredReason::new(format!("{part} could not be evaluated: it exited with {status}"))
                 .said(last_line(output.stderr.raw()))),
         }
     }
 
-    fn judge_found(&self, found: Found, cx: &Context<'_>) -> Judgement {
+    fn judge_found(&self, found: CommandCheckResult, cx: &AssessmentContext<'_>) -> Assessment {
         let (holds, why) = match found {
-            Found::Holds(why) => (true, why.to_owned()),
-            Found::Not(why) => (false, why),
+            CommandCheckResult::Holds(why) => (true, why.to_owned()),
+            CommandCheckResult::Not(why) => (false, why),
         };
         let basis = json!({ "check": if holds { "as desired" } else { "not" }, "why": why });
         if holds != self.absent {
             return self.judge_holding(why, basis, cx);
         }
-        let judgement = Judgement::change(why.clone(), vec![self.change(&why)], Disruption::D0, basis);
+        let judgement = Assessment::change(why.clone(), vec![self.change(&why)], DisruptionClass::D0, basis);
         match cx.predicted.is_some_and(|p| p.after.is_some()) {
             true => judgement.predicted(),
             false => judgement,
@@ -222,27 +229,27 @@ impl Command {
     }
 
     /// Evaluates a check that passes. Its result is not final if one of its inputs changes before the step.
-    fn judge_holding(&self, why: String, basis: Value, cx: &Context<'_>) -> Judgement {
+    fn judge_holding(&self, why: String, basis: Value, cx: &AssessmentContext<'_>) -> Assessment {
         match cx.inputs.iter().find(|input| input.changing) {
-            _ if self.absent => Judgement::ok(format!("already removed: {why}"), basis),
-            None => Judgement::ok(why, basis),
+            _ if self.absent => Assessment::ok(format!("already removed: {why}"), basis),
+            None => Assessment::ok(why, basis),
             Some(input) => {
                 let reason = format!("check passes now, but `{}` changes before this step", input.step);
                 let changes = vec![self.change("not known yet")];
-                Judgement::change(reason, changes, Disruption::D0, basis).predicted()
+                Assessment::change(reason, changes, DisruptionClass::D0, basis).predicted()
             }
         }
     }
 
-    fn judge_unknown(&self, unknown: &Unknown, cx: &Context<'_>) -> Judgement {
-        let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Judgement::unknown(unknown) };
+    fn judge_unknown(&self, unknown: &UnansweredReason, cx: &AssessmentContext<'_>) -> Assessment {
+        let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Assessment::unknown(unknown) };
         let reason = format!("cannot be evaluated before `{step}` runs: {}", unknown.why);
         let changes = vec![self.change("not known yet")];
-        Judgement::change(reason, changes, Disruption::D0, json!({ "check": "unknown" })).predicted()
+        Assessment::change(reason, changes, DisruptionClass::D0, json!({ "check": "unknown" })).predicted()
     }
 
-    fn change(&self, from: &str) -> Change {
-        Change::new("command", Some(from), Some(SecretStore::mask(self.script()).trim_end()))
+    fn change(&self, from: &str) -> AttributeChange {
+        AttributeChange::new("command", Some(from), Some(SecretStore::mask(self.script()).trim_end()))
     }
 
     /// Returns the script that a change runs.
@@ -253,7 +260,7 @@ impl Command {
         }
     }
 
-    fn action(&self) -> Fragment {
+    fn action(&self) -> ShellFragment {
         let opened = shell::usual()
             .word(self.script())
             .word(self.cwd.as_deref().unwrap_or("/"))
@@ -308,7 +315,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("No space left on device", "the file system is full"),
 ];
 
-impl Resource for Command {
+impl Resource for CommandResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -329,14 +336,14 @@ impl Resource for Command {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match self.found(seen) {
             Ok(found) => self.judge_found(found, cx),
             Err(unknown) => self.judge_unknown(&unknown, cx),
         }
     }
 
-    fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {
+    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action { body: self.action(), long: false, explain: EXPLAIN }
     }
 
@@ -346,8 +353,8 @@ impl Resource for Command {
 
     fn desired(&self) -> Value {
         let check = match &self.check {
-            Check::Script(script) => json!({ "check": script }),
-            Check::Creates(path) => json!({ "creates": path }),
+            CommandCheck::Script(script) => json!({ "check": script }),
+            CommandCheck::Creates(path) => json!({ "creates": path }),
         };
         let env: serde_json::Map<String, Value> = self.env.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
         json!({
@@ -356,17 +363,17 @@ impl Resource for Command {
         })
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         match &self.check {
-            Check::Creates(path) if !self.absent => vec![Provision::Path(path.clone())],
+            CommandCheck::Creates(path) if !self.absent => vec![ProvidedItem::Path(path.clone())],
             _ => Vec::new(),
         }
     }
 
     fn inputs(&self) -> Vec<String> {
         match &self.check {
-            Check::Creates(path) => vec![path.clone()],
-            Check::Script(_) => Vec::new(),
+            CommandCheck::Creates(path) => vec![path.clone()],
+            CommandCheck::Script(_) => Vec::new(),
         }
     }
 
@@ -381,7 +388,7 @@ mod tests {
     use super::*;
 
     fn refused(fields: &[(&'static str, Value)], absent: bool) -> Diag {
-        build(&Fields(fields.iter().cloned().collect()), absent).unwrap_err()
+        build(&FieldValues(fields.iter().cloned().collect()), absent).unwrap_err()
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! `directory`: a directory with its owner and mode.
 
-use super::body::{self, Parent, bare, missing_parent, ownership, put_ownership, type_basis, type_words};
+use super::body::{self, ParentState, bare, missing_parent, ownership, put_ownership, type_basis, type_words};
 use super::support::{GROUP, OWNER, bad_value, octal, output, owner_and_group, path_state, required};
-use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type, shell};
+use super::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind, shell,
+};
 use crate::diag::Diag;
-use crate::model::{BlockClass, Disruption, Value};
-use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, Unknown};
-use crate::script::Fragment;
+use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
+use crate::script::ShellFragment;
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "directory",
     summary: "A directory with its owner and mode.",
     example: include_str!("examples/directory.yaml"),
@@ -26,11 +29,11 @@ if users other than root can rename entries of the parent directory, because one
 its contents on the same file system. The plan already lists entries that no earlier step removes. Top-level directories
 (`/etc`) are never removed.",
     fields: &[
-        Field::required("path", Type::Path, "Path of the directory on the host."),
+        FieldSpec::required("path", FieldType::Path, "Path of the directory on the host."),
         OWNER,
         GROUP,
-        Field::optional("mode", Type::Mode, "Permission bits. Default `\"0755\"`."),
-        Field::optional("recursive", Type::Bool, "Removal also removes the contents. Default `false`."),
+        FieldSpec::optional("mode", FieldType::Mode, "Permission bits. Default `\"0755\"`."),
+        FieldSpec::optional("recursive", FieldType::Bool, "Removal also removes the contents. Default `false`."),
     ],
     build,
 };
@@ -47,7 +50,7 @@ done
 const IS_EMPTY_LIMIT: u64 = 10;
 
 #[derive(Debug)]
-struct Directory {
+struct DirectoryResource {
     path: String,
     owner: String,
     group: String,
@@ -56,13 +59,13 @@ struct Directory {
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let path = required(fields, "path")?;
     let (owner, group) = owner_and_group(fields)?;
     if absent && path.matches('/').count() < 2 {
         return Err(bad_value(format!("`{path}` is a top-level directory and is never removed")));
     }
-    Ok(Box::new(Directory {
+    Ok(Box::new(DirectoryResource {
         path: path.to_owned(),
         owner,
         group,
@@ -72,7 +75,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }))
 }
 
-impl Directory {
+impl DirectoryResource {
     /// Returns the probe for entries, for a removal that must not remove contents.
     fn emptiness(&self) -> Probe {
         Probe::Check {
@@ -85,52 +88,52 @@ impl Directory {
         }
     }
 
-    fn blocked(&self, info: &PathInfo) -> Judgement {
+    fn blocked(&self, info: &PathInfo) -> Assessment {
         let hint = match &info.target {
             Some(target) => format!("declare `{}`, the target of the link", target.raw()),
             None => "remove it in a `file` step before this one".to_owned(),
         };
         let reason = format!("`{}` is a {}, not a directory", self.path, type_words(info));
-        Judgement::blocked(BlockClass::Host, reason, type_basis(info)).hint(hint)
+        Assessment::blocked(BlockClass::Host, reason, type_basis(info)).hint(hint)
     }
 
-    fn judge_present(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+    fn judge_present(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
         match path_state(seen, &bare(&self.path))? {
             PathState::Absent => Ok(match missing_parent(&self.path, seen, cx.predicted)? {
-                Parent::There => self.create(),
-                Parent::Comes => self.create().predicted(),
-                Parent::Blocks(judgement) => *judgement,
+                ParentState::There => self.create(),
+                ParentState::Comes => self.create().predicted(),
+                ParentState::Blocks(judgement) => *judgement,
             }),
             PathState::Present(info) if info.kind == PathType::Directory => Ok(self.compare(info, seen)),
             PathState::Present(info) => Ok(self.blocked(info)),
         }
     }
 
-    fn create(&self) -> Judgement {
+    fn create(&self) -> Assessment {
         let changes = vec![
-            Change::new("directory", None, Some(&self.path)),
-            Change::new("owner", None, Some(&self.owner)),
-            Change::new("group", None, Some(&self.group)),
-            Change::new("mode", None, Some(&octal(self.mode))),
+            AttributeChange::new("directory", None, Some(&self.path)),
+            AttributeChange::new("owner", None, Some(&self.owner)),
+            AttributeChange::new("group", None, Some(&self.group)),
+            AttributeChange::new("mode", None, Some(&octal(self.mode))),
         ];
         let reason = format!("directory `{}` does not exist", self.path);
-        Judgement::change(reason, changes, Disruption::D0, json!({ "type": "absent" }))
+        Assessment::change(reason, changes, DisruptionClass::D0, json!({ "type": "absent" }))
     }
 
-    fn compare(&self, info: &PathInfo, seen: &Observation) -> Judgement {
+    fn compare(&self, info: &PathInfo, seen: &Observation) -> Assessment {
         let mut basis = json!({ "type": "directory" });
         put_ownership(&mut basis, info);
         let changes = ownership(info, &self.owner, &self.group, self.mode);
         match changes.is_empty() {
-            true => Judgement::ok("owner and mode match", basis),
+            true => Assessment::ok("owner and mode match", basis),
             false if changes.iter().any(|change| change.attribute == "owner") && self.may_be_anothers(info, seen) => {
                 let (path, owner) = (&self.path, info.owner.raw());
                 let reason = format!(
                     "`{path}` belongs to {owner}, and others may have put it there: forge does not give it away"
                 );
-                Judgement::blocked(BlockClass::Host, reason, basis).hint(self.give_by_hand(seen))
+                Assessment::blocked(BlockClass::Host, reason, basis).hint(self.give_by_hand(seen))
             }
-            false => Judgement::change(body::differ(&changes), changes, Disruption::D0, basis),
+            false => Assessment::change(body::differ(&changes), changes, DisruptionClass::D0, basis),
         }
     }
 
@@ -168,21 +171,21 @@ impl Directory {
         format!("{who} can rename entries of `{parent}`: {GIVE_BY_HAND}")
     }
 
-    fn judge_absent(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+    fn judge_absent(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
         match path_state(seen, &bare(&self.path))? {
             PathState::Absent => {
                 let reason = format!("directory `{}` does not exist", self.path);
-                Ok(Judgement::ok(reason, json!({ "type": "absent" })))
+                Ok(Assessment::ok(reason, json!({ "type": "absent" })))
             }
             PathState::Present(info) if info.kind == PathType::Directory => self.removal(seen, cx),
             PathState::Present(info) => Ok(self.blocked(info)),
         }
     }
 
-    fn removal(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
-        let changes = vec![Change::new("directory", Some(&self.path), None)];
+    fn removal(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+        let changes = vec![AttributeChange::new("directory", Some(&self.path), None)];
         let remove = |reason: String, empty: Value| {
-            Judgement::change(reason, changes, Disruption::D0, json!({ "type": "directory", "empty": empty }))
+            Assessment::change(reason, changes, DisruptionClass::D0, json!({ "type": "directory", "empty": empty }))
         };
         if self.recursive {
             return Ok(remove(format!("`{}` exists and is removed with its contents", self.path), Value::Null));
@@ -207,24 +210,24 @@ impl Directory {
             (1, None) => self.full("is not empty").hint("set `recursive: true` to remove it with its contents"),
             (status, _) => {
                 let why = format!("entries of `{}` could not be read (exit status {status})", self.path);
-                return Err(Unknown::new(why).said(empty.stderr.clone()));
+                return Err(UnansweredReason::new(why).said(empty.stderr.clone()));
             }
         })
     }
 
-    fn full(&self, is: &str) -> Judgement {
+    fn full(&self, is: &str) -> Assessment {
         let basis = json!({ "type": "directory", "empty": false });
-        Judgement::blocked(BlockClass::Host, format!("`{}` {is}", self.path), basis)
+        Assessment::blocked(BlockClass::Host, format!("`{}` {is}", self.path), basis)
     }
 
     /// Returns the first of the `/`-separated entries that no earlier step removes, if the plan can predict it.
-    fn stays<'e>(&self, entries: &'e str, cx: &Context<'_>) -> Option<&'e str> {
+    fn stays<'e>(&self, entries: &'e str, cx: &AssessmentContext<'_>) -> Option<&'e str> {
         let predicted = cx.predicted.filter(|predicted| !predicted.takes_more)?;
         let goes = |entry: &str| predicted.will_go.contains(&format!("{}/{entry}", self.path));
         entries.split('/').find(|entry| !entry.is_empty() && !goes(entry))
     }
 
-    fn action(&self, run: &str) -> Fragment {
+    fn action(&self, run: &str) -> ShellFragment {
         let entered = || shell::at_directory(&self.path, &format!("{}:{}", self.owner, self.group), self.mode, run);
         match (self.absent, self.recursive) {
             (true, true) => shell::remove_tree(&self.path),
@@ -283,7 +286,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),
 ];
 
-impl Resource for Directory {
+impl Resource for DirectoryResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -302,15 +305,15 @@ impl Resource for Directory {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let judged = match self.absent {
             true => self.judge_absent(seen, cx),
             false => self.judge_present(seen, cx),
         };
-        judged.unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, _judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         Action { body: self.action(cx.run), long: false, explain: EXPLAIN }
     }
 
@@ -323,8 +326,8 @@ impl Resource for Directory {
         }
     }
 
-    fn provides(&self) -> Vec<Provision> {
-        (!self.absent).then(|| Provision::Path(self.path.clone())).into_iter().collect()
+    fn provides(&self) -> Vec<ProvidedItem> {
+        (!self.absent).then(|| ProvidedItem::Path(self.path.clone())).into_iter().collect()
     }
 
     fn inputs(&self) -> Vec<String> {
@@ -339,13 +342,13 @@ impl Resource for Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Verdict;
-    use crate::probe::Reading;
+    use crate::model::StepVerdict;
+    use crate::probe::ProbeReading;
 
     #[test]
     fn the_top_level_is_never_removed() {
         for path in ["/", "/etc"] {
-            let fields = Fields([("path", json!(path))].into_iter().collect());
+            let fields = FieldValues([("path", json!(path))].into_iter().collect());
             assert_eq!(
                 build(&fields, true).unwrap_err().message,
                 format!("`{path}` is a top-level directory and is never removed")
@@ -355,15 +358,15 @@ mod tests {
     }
 
     /// Evaluates a directory owned by root and declared for `app`, in the directory `parent`.
-    fn given(parent: &str, above: PathInfo) -> Judgement {
+    fn given(parent: &str, above: PathInfo) -> Assessment {
         let path = format!("{parent}/app");
-        let fields = Fields([("path", json!(path)), ("owner", json!("app"))].into_iter().collect());
+        let fields = FieldValues([("path", json!(path)), ("owner", json!("app"))].into_iter().collect());
         let own = PathInfo { kind: PathType::Directory, mode: 0o755, ..PathInfo::of_root() };
         let mut seen = Observation::default();
         for (path, info) in [(path.as_str(), own), (parent, above)] {
-            seen.insert(bare(path), Ok(Reading::Path(PathState::Present(info))));
+            seen.insert(bare(path), Ok(ProbeReading::Path(PathState::Present(info))));
         }
-        build(&fields, false).unwrap().judge(&seen, &Context::default())
+        build(&fields, false).unwrap().judge(&seen, &AssessmentContext::default())
     }
 
     #[test]
@@ -371,7 +374,7 @@ mod tests {
         let link =
             PathInfo { kind: PathType::Symlink, mode: 0o777, target: Some("/run".into()), ..PathInfo::of_root() };
         let judgement = given("/var/run", link);
-        assert_eq!((judgement.verdict, judgement.reason.raw()), (Verdict::Change, "owner differs"));
+        assert_eq!((judgement.verdict, judgement.reason.raw()), (StepVerdict::Change, "owner differs"));
     }
 
     #[test]
@@ -390,11 +393,11 @@ mod tests {
         ];
         for (above, owner, who) in cases {
             let judgement = given("/var/log", above);
-            assert_eq!(judgement.verdict, Verdict::Blocked(BlockClass::Host));
+            assert_eq!(judgement.verdict, StepVerdict::Blocked(BlockClass::Host));
             let why = "others may have put it there: forge does not give it away";
             assert_eq!(judgement.reason.raw(), format!("`/var/log/app` belongs to {owner}, and {why}"));
             assert_eq!(judgement.hint, Some(format!("{who}: {GIVE_BY_HAND}")));
         }
-        assert_eq!(given("/var/log", above("root", "syslog", 0o755)).verdict, Verdict::Change);
+        assert_eq!(given("/var/log", above("root", "syslog", 0o755)).verdict, StepVerdict::Change);
     }
 }

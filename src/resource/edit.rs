@@ -1,37 +1,40 @@
 //! A file of which a step declares only a part. Shared by `line` and `block`: reads the whole file, changes it with a
 //! pure function, and writes it back atomically if the file has not changed since it was read.
 
-use super::body::{Parent, missing_parent, type_basis, type_words};
-use super::judgement::Edit;
-use super::lines::Lines;
-use super::shell::{self, Rewrite};
+use super::body::{ParentState, missing_parent, type_basis, type_words};
+use super::judgement::FileEdit;
+use super::lines::TextLines;
+use super::shell::{self, FileRewriteSpec};
 use super::support::{brought, path_state, required, sha256_hex};
-use super::{Action, Change, Context, Field, Fields, Judgement, Provision, Type};
+use super::{Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem};
 use crate::diag::Diag;
-use crate::model::{BlockClass, Disruption, Untrusted, Value};
-use crate::probe::{BODY_CAP, Observation, PathInfo, PathState, PathType, Probe, Reading, Unknown};
+use crate::model::{BlockClass, DisruptionClass, UntrustedText, Value};
+use crate::probe::{BODY_CAP, Observation, PathInfo, PathState, PathType, Probe, ProbeReading, UnansweredReason};
 use serde_json::json;
 
-pub(super) const CREATE: Field = Field::optional(
+pub(super) const CREATE: FieldSpec = FieldSpec::optional(
     "create",
-    Type::Bool,
+    FieldType::Bool,
     "Create a missing file, owned by root with mode 0644. Default `false`: the file must exist.",
 );
-pub(super) const VALIDATE: Field = Field::optional(
+pub(super) const VALIDATE: FieldSpec = FieldSpec::optional(
     "validate",
-    Type::Text,
+    FieldType::Text,
     "Shell command that must exit 0 before the new content is installed. `$FORGE_FILE` is the path of the candidate: \
      next to the target, or below `/run` if users other than root can replace part of the path.",
 );
-pub(super) const BACKUP: Field =
-    Field::optional("backup", Type::Bool, "Keep a backup of the previous content on the host. Default `true`.");
+pub(super) const BACKUP: FieldSpec = FieldSpec::optional(
+    "backup",
+    FieldType::Bool,
+    "Keep a backup of the previous content on the host. Default `true`.",
+);
 
 /// Matches no digest, so that the host always sends the content.
 const ANY: &str = "any";
 
 /// A file of which a part is declared.
 #[derive(Debug)]
-pub(super) struct Edited {
+pub(super) struct EditedFile {
     pub path: String,
     /// Name of the part in changes: `line`, `block`.
     pub part: &'static str,
@@ -41,14 +44,14 @@ pub(super) struct Edited {
 }
 
 /// Result of comparing a part of a file.
-pub(super) struct Outcome {
+pub(super) struct EditOutcome {
     pub reason: String,
     /// The compared part of the file, never the whole file, because other steps declare other parts.
     pub basis: Value,
-    pub found: Found,
+    pub found: EditFinding,
 }
 
-pub(super) enum Found {
+pub(super) enum EditFinding {
     AsDeclared,
     Differs {
         from: Option<String>,
@@ -64,8 +67,8 @@ pub(super) enum Found {
     },
 }
 
-impl Edited {
-    pub fn fields(fields: &Fields, part: &'static str) -> Result<Self, Diag> {
+impl EditedFile {
+    pub fn fields(fields: &FieldValues, part: &'static str) -> Result<Self, Diag> {
         Ok(Self {
             path: required(fields, "path")?.to_owned(),
             part,
@@ -91,88 +94,88 @@ impl Edited {
     pub fn judge(
         &self,
         seen: &Observation,
-        cx: &Context<'_>,
+        cx: &AssessmentContext<'_>,
         absent: bool,
-        edit: impl Fn(&Lines) -> Outcome,
-    ) -> Judgement {
+        edit: impl Fn(&TextLines) -> EditOutcome,
+    ) -> Assessment {
         let judged = match path_state(seen, &self.probe()) {
             Err(unknown) => Err(unknown),
             Ok(PathState::Absent) if absent => {
                 let reason = format!("file `{}` does not exist", self.path);
-                Ok(Judgement::ok(reason, json!({ "type": "absent" })))
+                Ok(Assessment::ok(reason, json!({ "type": "absent" })))
             }
             Ok(PathState::Absent) => self.missing(seen, cx, edit),
             Ok(PathState::Present(info)) => self.present(info, cx, edit),
         };
-        judged.unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
     fn missing(
         &self,
         seen: &Observation,
-        cx: &Context<'_>,
-        edit: impl Fn(&Lines) -> Outcome,
-    ) -> Result<Judgement, Unknown> {
+        cx: &AssessmentContext<'_>,
+        edit: impl Fn(&TextLines) -> EditOutcome,
+    ) -> Result<Assessment, UnansweredReason> {
         let basis = json!({ "type": "absent" });
-        let comes = brought(cx.predicted, &Provision::Path(self.path.clone()));
+        let comes = brought(cx.predicted, &ProvidedItem::Path(self.path.clone()));
         if !self.create && !comes {
             let reason = format!("file `{}` does not exist", self.path);
-            return Ok(Judgement::blocked(BlockClass::Host, reason, basis)
+            return Ok(Assessment::blocked(BlockClass::Host, reason, basis)
                 .hint("set `create: true`, or add a step that creates it before this one"));
         }
         let parent = match self.create {
             true => missing_parent(&self.path, seen, cx.predicted)?,
-            false => Parent::Comes,
+            false => ParentState::Comes,
         };
-        if let Parent::Blocks(judgement) = parent {
+        if let ParentState::Blocks(judgement) = parent {
             return Ok(*judgement);
         }
         // A missing file has no anchor: the part becomes its first line.
-        let (to, text) = match edit(&Lines::parse("")).found {
-            Found::Differs { to, text, .. } => (to, Some(text)),
-            Found::Blocked { to, .. } => (to, None),
-            Found::AsDeclared => (None, None),
+        let (to, text) = match edit(&TextLines::parse("")).found {
+            EditFinding::Differs { to, text, .. } => (to, Some(text)),
+            EditFinding::Blocked { to, .. } => (to, None),
+            EditFinding::AsDeclared => (None, None),
         };
         let Some(text) = text.filter(|_| !comes) else {
             let reason = format!("file `{}` does not exist yet", self.path);
-            let changes = vec![Change::new(self.part, None, to.as_deref())];
-            return Ok(Judgement::change(reason, changes, Disruption::D0, basis).predicted());
+            let changes = vec![AttributeChange::new(self.part, None, to.as_deref())];
+            return Ok(Assessment::change(reason, changes, DisruptionClass::D0, basis).predicted());
         };
         let reason = format!("file `{}` does not exist", self.path);
         let judgement = self.change(reason, basis, (None, to), ("", None), text);
-        Ok(if matches!(parent, Parent::Comes) { judgement.predicted() } else { judgement })
+        Ok(if matches!(parent, ParentState::Comes) { judgement.predicted() } else { judgement })
     }
 
     fn present(
         &self,
         info: &PathInfo,
-        cx: &Context<'_>,
-        edit: impl Fn(&Lines) -> Outcome,
-    ) -> Result<Judgement, Unknown> {
+        cx: &AssessmentContext<'_>,
+        edit: impl Fn(&TextLines) -> EditOutcome,
+    ) -> Result<Assessment, UnansweredReason> {
         if info.kind != PathType::File {
             return Ok(self.no_file(info));
         }
         let Some(body) = &info.body else { return self.unfit(info) };
-        let Outcome { reason, basis, found } = edit(&Lines::parse(body.raw()));
+        let EditOutcome { reason, basis, found } = edit(&TextLines::parse(body.raw()));
         let basis = json!({ "type": "file", "found": basis });
         let after = cx.predicted.and_then(|p| p.after.as_deref());
         Ok(match (found, after) {
-            (Found::AsDeclared, _) => Judgement::ok(reason, basis),
-            (Found::Differs { from, to, text }, _) => {
+            (EditFinding::AsDeclared, _) => Assessment::ok(reason, basis),
+            (EditFinding::Differs { from, to, text }, _) => {
                 self.change(reason, basis, (from, to), (body.raw(), Some(info)), text)
             }
-            (Found::Blocked { to: Some(to), .. }, Some(step)) => {
+            (EditFinding::Blocked { to: Some(to), .. }, Some(step)) => {
                 let reason = format!("{reason}, but `{step}` runs before and may change that");
-                let changes = vec![Change::new(self.part, None, Some(&to))];
-                Judgement::change(reason, changes, Disruption::D0, basis).predicted()
+                let changes = vec![AttributeChange::new(self.part, None, Some(&to))];
+                Assessment::change(reason, changes, DisruptionClass::D0, basis).predicted()
             }
-            (Found::Blocked { hint, .. }, _) => Judgement::blocked(BlockClass::Host, reason, basis).hint(hint),
+            (EditFinding::Blocked { hint, .. }, _) => Assessment::blocked(BlockClass::Host, reason, basis).hint(hint),
         })
     }
 
-    fn no_file(&self, info: &PathInfo) -> Judgement {
+    fn no_file(&self, info: &PathInfo) -> Assessment {
         let reason = format!("`{}` is a {}, not a file", self.path, type_words(info));
-        let judgement = Judgement::blocked(BlockClass::Host, reason, type_basis(info));
+        let judgement = Assessment::blocked(BlockClass::Host, reason, type_basis(info));
         match &info.target {
             Some(target) => judgement.hint(format!("set `path` to the target of the link, `{}`", target.raw())),
             None => judgement,
@@ -180,9 +183,9 @@ impl Edited {
     }
 
     /// Evaluates a file whose content was not sent: too long, not UTF-8, or unreadable.
-    fn unfit(&self, info: &PathInfo) -> Result<Judgement, Unknown> {
+    fn unfit(&self, info: &PathInfo) -> Result<Assessment, UnansweredReason> {
         let reason = match info.sha256 {
-            None => return Err(Unknown::new(format!("`{}` could not be read", self.path))),
+            None => return Err(UnansweredReason::new(format!("`{}` could not be read", self.path))),
             Some(_) if info.size > BODY_CAP => {
                 format!(
                     "`{}` has {} bytes; the maximum for editing a part of a file is {BODY_CAP}",
@@ -196,7 +199,7 @@ impl Edited {
             ),
         };
         let basis = json!({ "type": "file", "unfit": true });
-        Ok(Judgement::blocked(BlockClass::Host, reason, basis).hint("declare the whole file with a `file` step"))
+        Ok(Assessment::blocked(BlockClass::Host, reason, basis).hint("declare the whole file with a `file` step"))
     }
 
     fn change(
@@ -206,16 +209,16 @@ impl Edited {
         (from, to): (Option<String>, Option<String>),
         (old, info): (&str, Option<&PathInfo>),
         text: String,
-    ) -> Judgement {
-        let mut change = Change::new(self.part, from.as_deref(), to.as_deref());
-        change.diff = super::diff::unified(old.as_bytes(), text.as_bytes()).map(Untrusted::from);
-        let edit = Edit {
+    ) -> Assessment {
+        let mut change = AttributeChange::new(self.part, from.as_deref(), to.as_deref());
+        change.diff = super::diff::unified(old.as_bytes(), text.as_bytes()).map(UntrustedText::from);
+        let edit = FileEdit {
             old: info.and_then(|info| info.sha256.clone()),
-            becomes: Reading::Path(PathState::Present(self.becomes(info, &text))),
+            becomes: ProbeReading::Path(PathState::Present(self.becomes(info, &text))),
             probe: self.probe(),
             body: text,
         };
-        Judgement::change(reason, vec![change], Disruption::D0, basis).edit(edit)
+        Assessment::change(reason, vec![change], DisruptionClass::D0, basis).edit(edit)
     }
 
     fn becomes(&self, info: Option<&PathInfo>, text: &str) -> PathInfo {
@@ -227,10 +230,10 @@ impl Edited {
         }
     }
 
-    pub fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+    pub fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         // A change without content was predicted, and is evaluated again before it runs.
         let body = judgement.edit.as_ref().map(|edit| {
-            shell::rewrite_file(&Rewrite {
+            shell::rewrite_file(&FileRewriteSpec {
                 path: &self.path,
                 old: edit.old.as_deref().unwrap_or_default(),
                 run: cx.run,

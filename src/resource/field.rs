@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 
 /// The declared type of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Type {
+pub enum FieldType {
     Text,
     /// Text without line breaks, which may become part of a line of a file or of an argument.
     Line,
@@ -32,9 +32,9 @@ pub enum Type {
     /// A duration that may be zero.
     Wait,
     Enum(&'static [&'static str]),
-    List(&'static Type),
+    List(&'static FieldType),
     /// Text keys to values of one type.
-    Map(&'static Type),
+    Map(&'static FieldType),
     /// A secret text.
     Secret,
     /// Name of a user, group, unit or package: `[A-Za-z0-9_.@:+-]+`, no leading dash.
@@ -42,25 +42,25 @@ pub enum Type {
     /// Any YAML value.
     Any,
     /// A nested table.
-    Table(&'static [Field]),
+    Table(&'static [FieldSpec]),
 }
 
 /// One field of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Field {
+pub struct FieldSpec {
     pub name: &'static str,
-    pub ty: Type,
+    pub ty: FieldType,
     pub required: bool,
     /// Meaning, unit and default as Markdown, one or two sentences.
     pub doc: &'static str,
 }
 
-impl Field {
-    pub const fn required(name: &'static str, ty: Type, doc: &'static str) -> Self {
+impl FieldSpec {
+    pub const fn required(name: &'static str, ty: FieldType, doc: &'static str) -> Self {
         Self { name, ty, required: true, doc }
     }
 
-    pub const fn optional(name: &'static str, ty: Type, doc: &'static str) -> Self {
+    pub const fn optional(name: &'static str, ty: FieldType, doc: &'static str) -> Self {
         Self { name, ty, required: false, doc }
     }
 }
@@ -68,9 +68,9 @@ impl Field {
 /// Checked values of one table: keys are known, types match, defaults are not filled in. Modes are numbers, durations
 /// are whole seconds, paths are normalized, local files are replaced by their content, secrets by placeholders.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Fields(pub IndexMap<&'static str, Value>);
+pub struct FieldValues(pub IndexMap<&'static str, Value>);
 
-impl Fields {
+impl FieldValues {
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }

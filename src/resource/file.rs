@@ -1,15 +1,17 @@
 //! `file`: a regular file with content, owner and mode.
 
-use super::body::{Body, Target, bare, only_ownership};
+use super::body::{FileBody, FileTarget, bare, only_ownership};
 use super::shell;
 use super::support::{GROUP, OWNER, file_path, octal, owner_and_group};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
 use crate::diag::{Code, Diag};
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "file",
     summary: "A regular file with content, owner and mode.",
     example: include_str!("examples/file.yaml"),
@@ -43,26 +45,34 @@ ACLs and extended attributes of the old file are not preserved.
     build,
 };
 
-const FIELDS: &[Field] = &[
-    Field::required("path", Type::Path, "Path of the file on the host."),
-    Field::optional("content", Type::Text, "Inline content. Excludes `template` and `source`."),
-    Field::optional("template", Type::LocalFile, "Template in the inventory's tree; its output is the content."),
-    Field::optional("source", Type::LocalFile, "File in the inventory's tree; its bytes are the content."),
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required("path", FieldType::Path, "Path of the file on the host."),
+    FieldSpec::optional("content", FieldType::Text, "Inline content. Excludes `template` and `source`."),
+    FieldSpec::optional(
+        "template",
+        FieldType::LocalFile,
+        "Template in the inventory's tree; its output is the content.",
+    ),
+    FieldSpec::optional("source", FieldType::LocalFile, "File in the inventory's tree; its bytes are the content."),
     OWNER,
     GROUP,
-    Field::optional(
+    FieldSpec::optional(
         "mode",
-        Type::Mode,
+        FieldType::Mode,
         "Permission bits. Default `\"0644\"`, or `\"0600\"` if the content contains a secret.",
     ),
-    Field::optional(
+    FieldSpec::optional(
         "validate",
-        Type::Text,
+        FieldType::Text,
         "Shell command that must exit 0 before the new content is installed. `$FORGE_FILE` is the path of the \
          candidate: next to the target, or below `/run` if users other than root can replace part of the path. \
          Examples: `visudo -cf \"$FORGE_FILE\"`, `sshd -t -f \"$FORGE_FILE\"`.",
     ),
-    Field::optional("backup", Type::Bool, "Keep a backup of the previous content on the host. Default `true`."),
+    FieldSpec::optional(
+        "backup",
+        FieldType::Bool,
+        "Keep a backup of the previous content on the host. Default `true`.",
+    ),
 ];
 
 /// Hints for texts in the output of an action.
@@ -76,20 +86,20 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
 ];
 
 #[derive(Debug)]
-struct File {
-    target: Target,
+struct FileResource {
+    target: FileTarget,
     validate: String,
     backup: bool,
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let path = file_path(fields)?;
     let (owner, group) = owner_and_group(fields)?;
     let body = body(fields, absent)?;
     let mode = fields.mode("mode").unwrap_or(if body.is_secret() { 0o600 } else { 0o644 });
-    Ok(Box::new(File {
-        target: Target { path, body, owner, group, mode },
+    Ok(Box::new(FileResource {
+        target: FileTarget { path, body, owner, group, mode },
         validate: fields.text("validate").unwrap_or_default().to_owned(),
         backup: fields.bool("backup").unwrap_or(true),
         absent,
@@ -97,19 +107,19 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
 }
 
 /// Reads the one field that holds the content; a removal needs none.
-fn body(fields: &Fields, absent: bool) -> Result<Body, Diag> {
+fn body(fields: &FieldValues, absent: bool) -> Result<FileBody, Diag> {
     const BODIES: [&str; 3] = ["content", "template", "source"];
     let given: Vec<&str> = BODIES.into_iter().filter(|name| fields.has(name)).collect();
     match given.as_slice() {
-        [] if absent => Ok(Body::new("")),
+        [] if absent => Ok(FileBody::new("")),
         [] => Err(Diag::error(Code::MissingKey, "a file needs `content`, `template` or `source`")
             .hint("for an empty file, set `content: \"\"`")),
-        [one] => Body::from_value(one, &fields.0[*one]),
+        [one] => FileBody::from_value(one, &fields.0[*one]),
         more => Err(Diag::error(Code::Exclusive, format!("{} exclude each other", super::support::ticked(more)))),
     }
 }
 
-impl Resource for File {
+impl Resource for FileResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -125,14 +135,14 @@ impl Resource for File {
         }
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match self.absent {
             true => self.target.judge_absent(seen),
             false => self.target.judge(seen, cx, false),
         }
     }
 
-    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         let target = &self.target;
         let body = match self.absent {
             true => shell::remove_file(&target.path, cx.run, self.backup),
@@ -149,8 +159,8 @@ impl Resource for File {
         }
     }
 
-    fn provides(&self) -> Vec<Provision> {
-        (!self.absent).then(|| Provision::Path(self.target.path.clone())).into_iter().collect()
+    fn provides(&self) -> Vec<ProvidedItem> {
+        (!self.absent).then(|| ProvidedItem::Path(self.target.path.clone())).into_iter().collect()
     }
 
     fn caution(&self) -> Option<Diag> {
@@ -178,8 +188,8 @@ impl Resource for File {
 mod tests {
     use super::*;
 
-    fn fields(entries: &[(&'static str, Value)]) -> Fields {
-        Fields(entries.iter().cloned().collect())
+    fn fields(entries: &[(&'static str, Value)]) -> FieldValues {
+        FieldValues(entries.iter().cloned().collect())
     }
 
     fn refused(entries: &[(&'static str, Value)]) -> String {

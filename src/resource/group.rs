@@ -2,14 +2,17 @@
 
 use super::shell::PATIENT;
 use super::support::{account_name, bad_value, group_state, join, required};
-use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type, shell};
+use super::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind, shell,
+};
 use crate::diag::Diag;
-use crate::model::{BlockClass, Disruption, Value};
+use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{GroupInfo, GroupState, Observation, Probe};
-use crate::script::Fragment;
+use crate::script::ShellFragment;
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "group",
     summary: "A user group: gid and members.",
     example: include_str!("examples/group.yaml"),
@@ -36,16 +39,16 @@ const GONE: &str = "! getent group -- \"$name\" >/dev/null || patient groupdel -
 /// The highest gid that is not reserved.
 const GID_MAX: i64 = 4_294_967_293;
 
-const FIELDS: &[Field] = &[
-    Field::required("name", Type::Name, "Group name."),
-    Field::optional("gid", Type::Int { min: 0, max: GID_MAX }, "Group ID. Default: chosen by the host."),
-    Field::optional("system", Type::Bool, "Create the group with a gid in the system range. Default `false`."),
-    Field::optional("members", Type::List(&Type::Name), "Members of the group. Default: not compared."),
-    Field::optional("append", Type::Bool, "Keep other members. Default `false`."),
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required("name", FieldType::Name, "Group name."),
+    FieldSpec::optional("gid", FieldType::Int { min: 0, max: GID_MAX }, "Group ID. Default: chosen by the host."),
+    FieldSpec::optional("system", FieldType::Bool, "Create the group with a gid in the system range. Default `false`."),
+    FieldSpec::optional("members", FieldType::List(&FieldType::Name), "Members of the group. Default: not compared."),
+    FieldSpec::optional("append", FieldType::Bool, "Keep other members. Default `false`."),
 ];
 
 #[derive(Debug)]
-struct Group {
+struct GroupResource {
     name: String,
     gid: Option<u32>,
     system: bool,
@@ -55,7 +58,7 @@ struct Group {
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = required(fields, "name")?.to_owned();
     account_name("name", &name)?;
     if absent && name == "root" {
@@ -67,7 +70,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     if append && members.is_none() {
         return Err(bad_value("`append` needs `members`").hint("list the members that must be in the group"));
     }
-    Ok(Box::new(Group {
+    Ok(Box::new(GroupResource {
         name,
         gid: fields.int("gid").and_then(|gid| gid.try_into().ok()),
         system: fields.bool("system").unwrap_or(false),
@@ -83,20 +86,20 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
-impl Group {
+impl GroupResource {
     fn probe(&self) -> Probe {
         Probe::Group { name: self.name.clone(), gid: self.gid }
     }
 
-    fn judge_removal(&self, state: &GroupState) -> Judgement {
+    fn judge_removal(&self, state: &GroupState) -> Assessment {
         let Some(group) = &state.group else {
-            return Judgement::ok("the group does not exist", json!({ "group": null }));
+            return Assessment::ok("the group does not exist", json!({ "group": null }));
         };
-        let changes = vec![Change::new("group", Some(&self.name), None)];
-        Judgement::change("the group exists", changes, Disruption::D0, json!({ "group": { "gid": group.gid } }))
+        let changes = vec![AttributeChange::new("group", Some(&self.name), None)];
+        Assessment::change("the group exists", changes, DisruptionClass::D0, json!({ "group": { "gid": group.gid } }))
     }
 
-    fn judge_presence(&self, state: &GroupState, cx: &Context<'_>) -> Judgement {
+    fn judge_presence(&self, state: &GroupState, cx: &AssessmentContext<'_>) -> Assessment {
         let judgement = match &state.group {
             None => self.creation(),
             Some(group) => self.compare(group),
@@ -108,36 +111,36 @@ impl Group {
         }
     }
 
-    fn creation(&self) -> Judgement {
-        let mut changes = vec![Change::new("group", None, Some(&self.name))];
-        changes.extend(self.gid.map(|gid| Change::new("gid", None, Some(&gid.to_string()))));
+    fn creation(&self) -> Assessment {
+        let mut changes = vec![AttributeChange::new("group", None, Some(&self.name))];
+        changes.extend(self.gid.map(|gid| AttributeChange::new("gid", None, Some(&gid.to_string()))));
         let members = self.members.as_ref().filter(|members| !members.is_empty());
-        changes.extend(members.map(|members| Change::new("members", None, Some(&members.join(", ")))));
-        Judgement::change("the group does not exist", changes, Disruption::D0, json!({ "group": null }))
+        changes.extend(members.map(|members| AttributeChange::new("members", None, Some(&members.join(", ")))));
+        Assessment::change("the group does not exist", changes, DisruptionClass::D0, json!({ "group": null }))
     }
 
-    fn compare(&self, group: &GroupInfo) -> Judgement {
+    fn compare(&self, group: &GroupInfo) -> Assessment {
         let (mut compared, mut changes, mut seen) = (Vec::new(), Vec::new(), json!({}));
         if let Some(gid) = self.gid {
             compared.push("gid");
             seen["gid"] = json!(group.gid);
-            let change = || Change::new("gid", Some(&group.gid.to_string()), Some(&gid.to_string()));
+            let change = || AttributeChange::new("gid", Some(&group.gid.to_string()), Some(&gid.to_string()));
             changes.extend((gid != group.gid).then(change));
         }
         if let Some(members) = self.wanted(&group.members) {
             compared.push("members");
             seen["members"] = json!(group.members);
-            let change = || Change::new("members", Some(&group.members.join(", ")), Some(&members.join(", ")));
+            let change = || AttributeChange::new("members", Some(&group.members.join(", ")), Some(&members.join(", ")));
             changes.extend((members != group.members).then(change));
         }
         let basis = json!({ "group": seen });
         if changes.is_empty() {
-            return Judgement::ok(settled(&compared), basis);
+            return Assessment::ok(settled(&compared), basis);
         }
         let renumbered = changes.iter().any(|c| c.attribute == "gid");
         let more = if renumbered { "; files and running processes keep the old gid" } else { "" };
-        let disruption = if renumbered { Disruption::D1 } else { Disruption::D0 };
-        Judgement::change(format!("{}{more}", super::body::differ(&changes)), changes, disruption, basis)
+        let disruption = if renumbered { DisruptionClass::D1 } else { DisruptionClass::D0 };
+        Assessment::change(format!("{}{more}", super::body::differ(&changes)), changes, disruption, basis)
     }
 
     /// Returns the desired members, given the current ones.
@@ -147,18 +150,18 @@ impl Group {
     }
 
     /// Evaluates a gid that belongs to another group: blocked, unless an earlier step may change that group's gid.
-    fn taken(&self, other: &str, judgement: Judgement, cx: &Context<'_>) -> Judgement {
+    fn taken(&self, other: &str, judgement: Assessment, cx: &AssessmentContext<'_>) -> Assessment {
         let gid = self.gid.unwrap_or_default();
         let reason = format!("gid {gid} belongs to group `{other}`");
         if cx.predicted.is_some_and(|p| p.after.is_some()) {
             let reason = format!("{reason}, which an earlier step may change").into();
-            return Judgement { reason, ..judgement }.predicted();
+            return Assessment { reason, ..judgement }.predicted();
         }
-        Judgement::blocked(BlockClass::Rule, reason, judgement.basis)
+        Assessment::blocked(BlockClass::Rule, reason, judgement.basis)
             .hint(format!("choose another `gid`, or change the gid of `{other}` in a step before this one"))
     }
 
-    fn action(&self, judgement: &Judgement) -> Fragment {
+    fn action(&self, judgement: &Assessment) -> ShellFragment {
         let differs = |attribute: &str| judgement.changes.iter().any(|c| c.attribute == attribute);
         let opened = shell::usual().word(&self.name).code("\nname=$1").code(PATIENT);
         if self.absent {
@@ -174,15 +177,15 @@ impl Group {
         shell::close(if differs("members") { self.put_members(action) } else { action })
     }
 
-    fn create(&self, action: Fragment) -> Fragment {
+    fn create(&self, action: ShellFragment) -> ShellFragment {
         let action = number(action.code("patient groupadd"), self.gid);
         action.code(if self.system { " --system" } else { "" }).code(" -- \"$name\" || exit 1\n")
     }
 
     /// With `append` each member is added separately, so that members added concurrently are not lost.
-    fn put_members(&self, action: Fragment) -> Fragment {
+    fn put_members(&self, action: ShellFragment) -> ShellFragment {
         let members = self.members.as_deref().unwrap_or_default();
-        let one = |action: Fragment, member: &String| {
+        let one = |action: ShellFragment, member: &String| {
             action.code("patient gpasswd --add").word(member).code(" \"$name\" >/dev/null || exit 1\n")
         };
         match self.append {
@@ -195,7 +198,7 @@ impl Group {
     }
 }
 
-fn number(action: Fragment, gid: Option<u32>) -> Fragment {
+fn number(action: ShellFragment, gid: Option<u32>) -> ShellFragment {
     match gid {
         Some(gid) => action.code(" --gid").number(gid.into()),
         None => action,
@@ -218,7 +221,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("cannot lock", "another program holds the lock of the account files"),
 ];
 
-impl Resource for Group {
+impl Resource for GroupResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -231,15 +234,15 @@ impl Resource for Group {
         vec![self.probe()]
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match group_state(seen, &self.probe()) {
             Ok(state) if self.absent => self.judge_removal(state),
             Ok(state) => self.judge_presence(state, cx),
-            Err(unknown) => Judgement::unknown(&unknown),
+            Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn act(&self, judgement: &Judgement, _cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action { body: self.action(judgement), long: false, explain: EXPLAIN }
     }
 
@@ -250,7 +253,7 @@ impl Resource for Group {
         json!({ "name": self.name, "gid": self.gid, "members": self.members, "append": self.append })
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 }
@@ -260,7 +263,7 @@ mod tests {
     use super::*;
 
     fn refused(fields: &[(&'static str, Value)], absent: bool) -> String {
-        build(&Fields(fields.iter().cloned().collect()), absent).unwrap_err().message
+        build(&FieldValues(fields.iter().cloned().collect()), absent).unwrap_err().message
     }
 
     #[test]

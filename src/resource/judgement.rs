@@ -1,39 +1,39 @@
 //! Results of evaluating a resource, and the commands of a change.
 
-use crate::model::{Disruption, Untrusted, Value, Verdict};
-use crate::probe::{Probe, Reading};
-use crate::script::Fragment;
+use crate::model::{DisruptionClass, StepVerdict, UntrustedText, Value};
+use crate::probe::{Probe, ProbeReading};
+use crate::script::ShellFragment;
 use compact_str::CompactString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-use super::Provision;
+use super::ProvidedItem;
 
 /// One attribute that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Change {
+pub struct AttributeChange {
     /// `content`, `mode`, `version`, `enabled` …
     #[schemars(with = "String")]
     pub attribute: CompactString,
     /// Observed value; `None` if nothing exists (or the value is secret).
-    pub from: Option<Untrusted>,
+    pub from: Option<UntrustedText>,
     /// Desired value; `None` for a removal (or if the value is secret).
-    pub to: Option<Untrusted>,
+    pub to: Option<UntrustedText>,
     /// A unified diff of a file's content, without file headers; empty if `from` and `to` are sufficient.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub diff: Option<Untrusted>,
+    pub diff: Option<UntrustedText>,
     /// Whether the values are withheld because they are secret.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
 }
 
-impl Change {
+impl AttributeChange {
     pub fn new(attribute: &str, from: Option<&str>, to: Option<&str>) -> Self {
         Self {
             attribute: attribute.into(),
-            from: from.map(Untrusted::from),
-            to: to.map(Untrusted::from),
+            from: from.map(UntrustedText::from),
+            to: to.map(UntrustedText::from),
             diff: None,
             secret: false,
         }
@@ -42,13 +42,13 @@ impl Change {
 
 /// The evaluation of one resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Judgement {
-    pub verdict: Verdict,
+pub struct Assessment {
+    pub verdict: StepVerdict,
     /// The reason as a lowercase fragment, also if nothing changes ("content, owner and mode match").
-    pub reason: Untrusted,
-    pub changes: Vec<Change>,
+    pub reason: UntrustedText,
+    pub changes: Vec<AttributeChange>,
     /// Disruption class of applying the changes.
-    pub disruption: Disruption,
+    pub disruption: DisruptionClass,
     /// The compared attributes as observed, in canonical form. Its digest is the step's basis.
     pub basis: Value,
     /// Whether the verdict depends on the predicted effects of an earlier step.
@@ -64,30 +64,30 @@ pub struct Judgement {
     pub hint: Option<String>,
     /// The file that a change rewrites, if the new content is based on the observed one.
     #[serde(skip)]
-    pub edit: Option<Box<Edit>>,
+    pub edit: Option<Box<FileEdit>>,
     /// API calls that make the change, in this order, for kinds of scope `cluster`.
     #[serde(skip)]
-    pub calls: Vec<crate::kube::Call>,
+    pub calls: Vec<crate::kube::ClusterCall>,
 }
 
 /// New content based on the observed content. Steps of one script build on each other's edits.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Edit {
+pub struct FileEdit {
     /// SHA-256 of the observed content; `None` if the file did not exist.
     pub old: Option<String>,
     pub body: String,
     /// The probe that it was evaluated from, and its reading after the change.
     pub probe: Probe,
-    pub becomes: Reading,
+    pub becomes: ProbeReading,
 }
 
-impl Judgement {
-    pub fn ok(reason: impl Into<Untrusted>, basis: Value) -> Self {
+impl Assessment {
+    pub fn ok(reason: impl Into<UntrustedText>, basis: Value) -> Self {
         Self {
-            verdict: Verdict::Ok,
+            verdict: StepVerdict::Ok,
             reason: reason.into(),
             changes: Vec::new(),
-            disruption: Disruption::D0,
+            disruption: DisruptionClass::D0,
             basis,
             predicted: false,
             by_reboot: false,
@@ -98,27 +98,35 @@ impl Judgement {
         }
     }
 
-    pub fn change(reason: impl Into<Untrusted>, changes: Vec<Change>, disruption: Disruption, basis: Value) -> Self {
-        Self { verdict: Verdict::Change, changes, disruption, ..Self::ok(reason, basis) }
+    pub fn change(
+        reason: impl Into<UntrustedText>,
+        changes: Vec<AttributeChange>,
+        disruption: DisruptionClass,
+        basis: Value,
+    ) -> Self {
+        Self { verdict: StepVerdict::Change, changes, disruption, ..Self::ok(reason, basis) }
     }
 
     /// Returns a judgement for a state that is configured, but not effective yet.
-    pub fn pending(reason: impl Into<Untrusted>, basis: Value) -> Self {
-        Self { verdict: Verdict::Pending, ..Self::ok(reason, basis) }
+    pub fn pending(reason: impl Into<UntrustedText>, basis: Value) -> Self {
+        Self { verdict: StepVerdict::Pending, ..Self::ok(reason, basis) }
     }
 
     /// Returns a judgement for a step that could not be evaluated.
-    pub fn unknown(why: &crate::probe::Unknown) -> Self {
+    pub fn unknown(why: &crate::probe::UnansweredReason) -> Self {
         let said = why.said.as_ref().filter(|s| !s.is_empty()).map(|s| format!(": {}", s.raw().trim()));
         if why.barred {
             return Self::blocked(crate::model::BlockClass::Host, why.why.as_str(), Value::Null)
                 .hint(super::shell::ELSEWHERE);
         }
-        Self { verdict: Verdict::Unknown, ..Self::ok(format!("{}{}", why.why, said.unwrap_or_default()), Value::Null) }
+        Self {
+            verdict: StepVerdict::Unknown,
+            ..Self::ok(format!("{}{}", why.why, said.unwrap_or_default()), Value::Null)
+        }
     }
 
-    pub fn blocked(class: crate::model::BlockClass, reason: impl Into<Untrusted>, basis: Value) -> Self {
-        Self { verdict: Verdict::Blocked(class), ..Self::ok(reason, basis) }
+    pub fn blocked(class: crate::model::BlockClass, reason: impl Into<UntrustedText>, basis: Value) -> Self {
+        Self { verdict: StepVerdict::Blocked(class), ..Self::ok(reason, basis) }
     }
 
     /// Returns the judgement with every secret in its texts and values masked, because the state of a host may contain
@@ -127,7 +135,7 @@ impl Judgement {
         if secrets.is_empty() {
             return self;
         }
-        let scrub = |text: &mut Untrusted| *text = secrets.scrub(text.raw()).into();
+        let scrub = |text: &mut UntrustedText| *text = secrets.scrub(text.raw()).into();
         scrub(&mut self.reason);
         for change in &mut self.changes {
             [&mut change.from, &mut change.to, &mut change.diff].into_iter().flatten().for_each(scrub);
@@ -146,7 +154,7 @@ impl Judgement {
         self
     }
 
-    pub fn edit(mut self, edit: Edit) -> Self {
+    pub fn edit(mut self, edit: FileEdit) -> Self {
         self.edit = Some(Box::new(edit));
         self
     }
@@ -159,13 +167,13 @@ impl Judgement {
 
 /// Everything that an evaluation may use in addition to the observation.
 #[derive(Clone, Debug, Default)]
-pub struct Context<'a> {
+pub struct AssessmentContext<'a> {
     /// Predicted effects of earlier steps with the verdict `change`.
-    pub predicted: Option<&'a Predicted>,
+    pub predicted: Option<&'a EarlierStepEffects>,
     /// The record of the last verified apply of this step on this host, as JSON.
     pub record: Option<&'a Value>,
     /// For services: the inputs listed in `restart_on`.
-    pub inputs: &'a [Input],
+    pub inputs: &'a [RestartInput],
     /// The run's name for backups and units: `20261121T093015-4f2a`.
     pub run: &'a str,
     /// The host's key for digests of secret values (hex), if known.
@@ -176,9 +184,9 @@ pub struct Context<'a> {
 
 /// Predicted effects of earlier steps of the plan.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Predicted {
+pub struct EarlierStepEffects {
     /// Things that will exist.
-    pub will_exist: BTreeSet<Provision>,
+    pub will_exist: BTreeSet<ProvidedItem>,
     /// Paths that earlier steps will remove.
     pub will_go: BTreeSet<String>,
     /// Whether an earlier step may remove things that cannot be predicted: a package, a command.
@@ -190,7 +198,7 @@ pub struct Predicted {
     pub exporters: BTreeSet<String>,
 }
 
-impl Predicted {
+impl EarlierStepEffects {
     /// Reports whether a step of `recipe` will produce its exports.
     pub fn will_export(&self, recipe: &str) -> bool {
         self.exporters.contains(recipe)
@@ -199,7 +207,7 @@ impl Predicted {
 
 /// One input that the running state of a service depends on.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Input {
+pub struct RestartInput {
     /// The step in `restart_on`, as `recipe/step`.
     pub step: String,
     /// Paths whose ctime is compared, each of which is among the service's probes.
@@ -212,7 +220,7 @@ pub struct Input {
     pub changing: bool,
 }
 
-impl Input {
+impl RestartInput {
     /// Returns every path whose ctime indicates a change, the trace last.
     pub fn watched(&self) -> impl Iterator<Item = &str> {
         self.paths.iter().chain(&self.trace).map(String::as_str)
@@ -225,20 +233,20 @@ impl Input {
 
 /// A file that the controller sends over the session.
 #[derive(Clone, Debug)]
-pub struct Delivery {
+pub struct ArtifactDelivery {
     pub artifact: crate::artifact::Artifact,
     /// Prints size and SHA-256 of the partial file that an earlier attempt left on the host, `0 -` for none.
-    pub part: Fragment,
+    pub part: ShellFragment,
     /// Reads the rest from descriptor 7, verifies the whole file and installs it. Reads `$FORGE_OFFSET` and
     /// `$FORGE_SIZE`.
-    pub body: Fragment,
+    pub body: ShellFragment,
 }
 
 /// The commands of a change.
 #[derive(Clone, Debug, Default)]
 pub struct Action {
     /// Shell code of the change; exits with a non-zero code on failure.
-    pub body: Fragment,
+    pub body: ShellFragment,
     /// Whether it runs as a transient unit on the host, with a log and reattachment.
     pub long: bool,
     /// Substrings of its output, each with a hint to print.

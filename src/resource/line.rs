@@ -1,15 +1,17 @@
 //! `line`: one line of a file that also has other owners.
 
-use super::edit::{BACKUP, CREATE, Edited, Found, Outcome, VALIDATE};
-use super::lines::{AFTER, Anchor, BEFORE, Lines, Pattern, no_secret, numbered};
+use super::edit::{BACKUP, CREATE, EditFinding, EditOutcome, EditedFile, VALIDATE};
+use super::lines::{AFTER, BEFORE, InsertAnchor, LinePattern, TextLines, no_secret, numbered};
 use super::support::bad_value;
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
 use crate::diag::{Code, Diag};
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "line",
     summary: "One line of a text file that also has other owners.",
     example: include_str!("examples/line.yaml"),
@@ -44,19 +46,19 @@ remains, even if it becomes empty.",
     build,
 };
 
-const FIELDS: &[Field] = &[
-    Field::required("path", Type::Path, "The file."),
-    Field::optional("line", Type::Line, "The line. Required, except for removal by `match`."),
-    Field::optional(
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required("path", FieldType::Path, "The file."),
+    FieldSpec::optional("line", FieldType::Line, "The line. Required, except for removal by `match`."),
+    FieldSpec::optional(
         "match",
-        Type::Line,
+        FieldType::Line,
         "A regular expression that finds the line to replace: `^#?PermitRootLogin\\b`.",
     ),
     AFTER,
     BEFORE,
-    Field::optional(
+    FieldSpec::optional(
         "duplicates",
-        Type::Enum(&["refuse", "remove"]),
+        FieldType::Enum(&["refuse", "remove"]),
         "What to do if several lines match. Default `refuse`.",
     ),
     CREATE,
@@ -65,22 +67,22 @@ const FIELDS: &[Field] = &[
 ];
 
 #[derive(Debug)]
-struct Line {
-    file: Edited,
+struct LineResource {
+    file: EditedFile,
     line: Option<String>,
-    pattern: Option<Pattern>,
-    anchor: Anchor,
+    pattern: Option<LinePattern>,
+    anchor: InsertAnchor,
     merge: bool,
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     no_secret(KIND.name, fields)?;
     let line = fields.text("line").map(str::to_owned);
     if line.as_ref().is_some_and(String::is_empty) {
         return Err(bad_value("`line` is empty"));
     }
-    let pattern = Pattern::field(fields, "match")?;
+    let pattern = LinePattern::field(fields, "match")?;
     match (&line, &pattern, absent) {
         (None, _, false) => return Err(Diag::error(Code::MissingKey, "`line` is required")),
         (None, None, true) => {
@@ -89,11 +91,11 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         _ => {}
     }
     let merge = fields.text("duplicates") == Some("remove");
-    let (file, anchor) = (Edited::fields(fields, "line")?, Anchor::fields(fields)?);
-    Ok(Box::new(Line { file, line, pattern, anchor, merge, absent }))
+    let (file, anchor) = (EditedFile::fields(fields, "line")?, InsertAnchor::fields(fields)?);
+    Ok(Box::new(LineResource { file, line, pattern, anchor, merge, absent }))
 }
 
-impl Line {
+impl LineResource {
     fn wanted(&self) -> &str {
         self.line.as_deref().unwrap_or_default()
     }
@@ -102,14 +104,14 @@ impl Line {
         self.pattern.as_ref().is_some_and(|pattern| pattern.is_match(line))
     }
 
-    fn edit(&self, lines: &Lines) -> Outcome {
+    fn edit(&self, lines: &TextLines) -> EditOutcome {
         match self.absent {
             true => self.remove(lines),
             false => self.put(lines),
         }
     }
 
-    fn put(&self, lines: &Lines) -> Outcome {
+    fn put(&self, lines: &TextLines) -> EditOutcome {
         let own = lines.find(|line| line == self.wanted() || self.matches(line));
         let found: Vec<&str> = own.iter().map(|at| lines.get(*at)).collect();
         let basis = json!({ "lines": found });
@@ -117,17 +119,17 @@ impl Line {
             [] => self.insert(lines),
             all if found.iter().all(|line| *line == self.wanted()) => {
                 let verb = if all.len() == 1 { "matches" } else { "match" };
-                Outcome { reason: format!("{} {verb}", numbered(all)), basis, found: Found::AsDeclared }
+                EditOutcome { reason: format!("{} {verb}", numbered(all)), basis, found: EditFinding::AsDeclared }
             }
             [one] => self.replace(lines, *one, &[], format!("{} differs", numbered(&[*one])), basis),
             [first, others @ ..] if self.merge => {
                 let reason = format!("{} are merged into one", numbered(&own));
                 self.replace(lines, *first, others, reason, basis)
             }
-            several => Outcome {
+            several => EditOutcome {
                 reason: format!("{} match, but not all equal the declared line", numbered(several)),
                 basis,
-                found: Found::Blocked {
+                found: EditFinding::Blocked {
                     hint:
                         "make `match` narrower, or set `duplicates: remove` to replace the first and remove the others"
                             .to_owned(),
@@ -137,13 +139,13 @@ impl Line {
         }
     }
 
-    fn insert(&self, lines: &Lines) -> Outcome {
+    fn insert(&self, lines: &TextLines) -> EditOutcome {
         let to = Some(self.wanted().to_owned());
         match self.anchor.place(lines) {
-            Err(reason) => Outcome {
+            Err(reason) => EditOutcome {
                 reason,
                 basis: json!({ "lines": [], "anchor": false }),
-                found: Found::Blocked { hint: "fix the anchor, or omit it".into(), to },
+                found: EditFinding::Blocked { hint: "fix the anchor, or omit it".into(), to },
             },
             Ok(at) => {
                 let mut new = lines.clone();
@@ -152,21 +154,21 @@ impl Line {
                     None => "the line is missing".to_owned(),
                     Some(pattern) => format!("no line matches `{}`", pattern.source()),
                 };
-                let found = Found::Differs { from: None, to, text: new.text() };
-                Outcome { reason, basis: json!({ "lines": [], "anchor": true }), found }
+                let found = EditFinding::Differs { from: None, to, text: new.text() };
+                EditOutcome { reason, basis: json!({ "lines": [], "anchor": true }), found }
             }
         }
     }
 
-    fn replace(&self, lines: &Lines, at: usize, others: &[usize], reason: String, basis: Value) -> Outcome {
+    fn replace(&self, lines: &TextLines, at: usize, others: &[usize], reason: String, basis: Value) -> EditOutcome {
         let mut new = lines.clone();
         new.replace(at, self.wanted());
         others.iter().rev().for_each(|other| new.remove(*other));
         let (from, to) = (Some(lines.get(at).to_owned()), Some(self.wanted().to_owned()));
-        Outcome { reason, basis, found: Found::Differs { from, to, text: new.text() } }
+        EditOutcome { reason, basis, found: EditFinding::Differs { from, to, text: new.text() } }
     }
 
-    fn remove(&self, lines: &Lines) -> Outcome {
+    fn remove(&self, lines: &TextLines) -> EditOutcome {
         let own = lines.find(|line| match &self.line {
             Some(wanted) => line == wanted,
             None => self.matches(line),
@@ -174,17 +176,17 @@ impl Line {
         let found: Vec<&str> = own.iter().map(|at| lines.get(*at)).collect();
         let basis = json!({ "lines": found });
         if own.is_empty() {
-            return Outcome { reason: "the line does not exist".into(), basis, found: Found::AsDeclared };
+            return EditOutcome { reason: "the line does not exist".into(), basis, found: EditFinding::AsDeclared };
         }
         let mut new = lines.clone();
         own.iter().rev().for_each(|at| new.remove(*at));
         let verb = if own.len() == 1 { "exists" } else { "exist" };
-        let found = Found::Differs { from: Some(found.join("\n")), to: None, text: new.text() };
-        Outcome { reason: format!("{} still {verb}", numbered(&own)), basis, found }
+        let found = EditFinding::Differs { from: Some(found.join("\n")), to: None, text: new.text() };
+        EditOutcome { reason: format!("{} still {verb}", numbered(&own)), basis, found }
     }
 }
 
-impl Resource for Line {
+impl Resource for LineResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -197,24 +199,24 @@ impl Resource for Line {
         self.file.probes()
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         self.file.judge(seen, cx, self.absent, |lines| self.edit(lines))
     }
 
-    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         self.file.act(judgement, cx)
     }
 
     fn desired(&self) -> Value {
-        let pattern = self.pattern.as_ref().map(Pattern::source);
+        let pattern = self.pattern.as_ref().map(LinePattern::source);
         match self.absent {
             true => json!({ "path": self.file.path, "line": self.line, "match": pattern, "absent": true }),
             false => json!({ "path": self.file.path, "line": self.line, "match": pattern }),
         }
     }
 
-    fn provides(&self) -> Vec<Provision> {
-        (!self.absent && self.file.create).then(|| Provision::Path(self.file.path.clone())).into_iter().collect()
+    fn provides(&self) -> Vec<ProvidedItem> {
+        (!self.absent && self.file.create).then(|| ProvidedItem::Path(self.file.path.clone())).into_iter().collect()
     }
 
     fn inputs(&self) -> Vec<String> {
@@ -223,7 +225,7 @@ impl Resource for Line {
 
     /// Two steps claim the same line if they have the same expression, or the same line.
     fn claims(&self) -> Vec<(&'static str, String)> {
-        let own = self.pattern.as_ref().map_or(self.wanted(), Pattern::source);
+        let own = self.pattern.as_ref().map_or(self.wanted(), LinePattern::source);
         vec![("line", format!("{} of {}", own, self.file.path))]
     }
 
@@ -238,7 +240,7 @@ mod tests {
 
     fn refused(fields: &[(&'static str, Value)], absent: bool) -> String {
         let fields = fields.iter().cloned().chain([("path", json!("/f"))]);
-        build(&Fields(fields.collect()), absent).unwrap_err().message
+        build(&FieldValues(fields.collect()), absent).unwrap_err().message
     }
 
     #[test]

@@ -1,29 +1,29 @@
 //! The text of a file as lines with their endings, and the position of a new line.
 
 use super::support::bad_value;
-use super::{Field, Fields, Type};
+use super::{FieldSpec, FieldType, FieldValues};
 use crate::diag::{Code, Diag};
 use crate::model::SecretStore;
 use regex::Regex;
 
 /// One line and its ending: `\n`, `\r\n`, or none.
 #[derive(Clone, Debug, PartialEq)]
-struct Line {
+struct TextLine {
     text: String,
     end: &'static str,
 }
 
 /// A text that is edited line by line; untouched lines are preserved byte for byte.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Lines {
-    lines: Vec<Line>,
+pub(super) struct TextLines {
+    lines: Vec<TextLine>,
     /// Ending of new lines, the same as the first line's.
     end: &'static str,
 }
 
-impl Lines {
+impl TextLines {
     pub fn parse(text: &str) -> Self {
-        let lines: Vec<Line> = text.split_inclusive('\n').map(line).collect();
+        let lines: Vec<TextLine> = text.split_inclusive('\n').map(line).collect();
         let end = lines.first().map(|line| line.end).filter(|end| !end.is_empty()).unwrap_or("\n");
         Self { lines, end }
     }
@@ -66,25 +66,25 @@ impl Lines {
         {
             before.end = self.end;
         }
-        let new = texts.into_iter().map(|text| Line { text: text.to_owned(), end: self.end });
+        let new = texts.into_iter().map(|text| TextLine { text: text.to_owned(), end: self.end });
         self.lines.splice(at..at, new);
     }
 }
 
-fn line(whole: &str) -> Line {
+fn line(whole: &str) -> TextLine {
     let (text, end) = match whole.strip_suffix('\n') {
         None => (whole, ""),
         Some(text) => text.strip_suffix('\r').map_or((text, "\n"), |text| (text, "\r\n")),
     };
-    Line { text: text.to_owned(), end }
+    TextLine { text: text.to_owned(), end }
 }
 
 /// A declared regular expression for one line, with its source text.
 #[derive(Clone, Debug)]
-pub(super) struct Pattern(Regex);
+pub(super) struct LinePattern(Regex);
 
-impl Pattern {
-    pub fn field(fields: &Fields, name: &str) -> Result<Option<Self>, Diag> {
+impl LinePattern {
+    pub fn field(fields: &FieldValues, name: &str) -> Result<Option<Self>, Diag> {
         let Some(text) = fields.text(name) else { return Ok(None) };
         Regex::new(text).map(Self).map(Some).map_err(|error| {
             let message = error.to_string();
@@ -105,22 +105,22 @@ impl Pattern {
 
 /// Position of a new line or block.
 #[derive(Clone, Debug)]
-pub(super) enum Anchor {
+pub(super) enum InsertAnchor {
     End,
     /// After the last line that matches.
-    After(Pattern),
+    After(LinePattern),
     /// Before the first line that matches.
-    Before(Pattern),
+    Before(LinePattern),
 }
 
-pub(super) const AFTER: Field =
-    Field::optional("after", Type::Line, "A regular expression: insert after the last line that matches.");
-pub(super) const BEFORE: Field =
-    Field::optional("before", Type::Line, "A regular expression: insert before the first line that matches.");
+pub(super) const AFTER: FieldSpec =
+    FieldSpec::optional("after", FieldType::Line, "A regular expression: insert after the last line that matches.");
+pub(super) const BEFORE: FieldSpec =
+    FieldSpec::optional("before", FieldType::Line, "A regular expression: insert before the first line that matches.");
 
-impl Anchor {
-    pub fn fields(fields: &Fields) -> Result<Self, Diag> {
-        match (Pattern::field(fields, "after")?, Pattern::field(fields, "before")?) {
+impl InsertAnchor {
+    pub fn fields(fields: &FieldValues) -> Result<Self, Diag> {
+        match (LinePattern::field(fields, "after")?, LinePattern::field(fields, "before")?) {
             (None, None) => Ok(Self::End),
             (Some(after), None) => Ok(Self::After(after)),
             (None, Some(before)) => Ok(Self::Before(before)),
@@ -129,8 +129,8 @@ impl Anchor {
     }
 
     /// Returns the index of a new line, or the reason why there is none.
-    pub fn place(&self, lines: &Lines) -> Result<usize, String> {
-        let missing = |name: &str, pattern: &Pattern| format!("no line matches `{name}` (`{}`)", pattern.source());
+    pub fn place(&self, lines: &TextLines) -> Result<usize, String> {
+        let missing = |name: &str, pattern: &LinePattern| format!("no line matches `{name}` (`{}`)", pattern.source());
         match self {
             Self::End => Ok(lines.lines.len()),
             Self::After(pattern) => {
@@ -146,7 +146,7 @@ impl Anchor {
 }
 
 /// Rejects secrets in edits of a file: forge transfers the body of that file and shows it as a diff.
-pub(super) fn no_secret(kind: &str, fields: &Fields) -> Result<(), Diag> {
+pub(super) fn no_secret(kind: &str, fields: &FieldValues) -> Result<(), Diag> {
     let held = fields.0.iter().find(|(_, value)| value.as_str().is_some_and(SecretStore::mentions));
     held.map_or(Ok(()), |(name, _)| {
         Err(bad_value(format!("`{name}` of a `{kind}` contains a secret, and the file is shown as a diff"))
@@ -170,12 +170,12 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_not_touched_stays(text in "[ab\r\n]{0,20}") {
-            prop_assert_eq!(Lines::parse(&text).text(), text);
+            prop_assert_eq!(TextLines::parse(&text).text(), text);
         }
     }
 
     fn inserted(text: &str, at: usize) -> String {
-        let mut lines = Lines::parse(text);
+        let mut lines = TextLines::parse(text);
         lines.insert(at, ["new"]);
         lines.text()
     }
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_replaced_line_keeps_its_ending() {
-        let mut lines = Lines::parse("a\r\nb");
+        let mut lines = TextLines::parse("a\r\nb");
         lines.replace(0, "x");
         lines.replace(1, "y");
         assert_eq!(lines.text(), "x\r\ny");
@@ -198,18 +198,18 @@ mod tests {
 
     #[test]
     fn a_bad_expression_says_what_is_wrong_with_it() {
-        let fields = Fields([("match", json!("a(b"))].into_iter().collect());
-        let diag = Pattern::field(&fields, "match").unwrap_err();
+        let fields = FieldValues([("match", json!("a(b"))].into_iter().collect());
+        let diag = LinePattern::field(&fields, "match").unwrap_err();
         assert_eq!(diag.message, "`match` is not a valid regular expression: unclosed group");
     }
 
     #[test]
     fn anchors_take_the_last_line_or_the_first() {
-        let lines = Lines::parse("x\ny\nx\n");
-        let pattern = || Pattern(Regex::new("x").unwrap());
-        assert_eq!(Anchor::After(pattern()).place(&lines), Ok(3));
-        assert_eq!(Anchor::Before(pattern()).place(&lines), Ok(0));
-        let none = Anchor::After(Pattern(Regex::new("^z").unwrap()));
+        let lines = TextLines::parse("x\ny\nx\n");
+        let pattern = || LinePattern(Regex::new("x").unwrap());
+        assert_eq!(InsertAnchor::After(pattern()).place(&lines), Ok(3));
+        assert_eq!(InsertAnchor::Before(pattern()).place(&lines), Ok(0));
+        let none = InsertAnchor::After(LinePattern(Regex::new("^z").unwrap()));
         assert_eq!(none.place(&lines), Err("no line matches `after` (`^z`)".to_owned()));
     }
 }

@@ -1,15 +1,18 @@
 //! `link`: a symbolic link.
 
-use super::body::{Parent, bare, missing_parent, type_basis, type_words};
-use super::shell::{self, Relink};
+use super::body::{ParentState, bare, missing_parent, type_basis, type_words};
+use super::shell::{self, SymlinkSpec};
 use super::support::{account_name, bad_value, brought, parent, path_state, required};
-use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
+};
 use crate::diag::Diag;
-use crate::model::{BlockClass, Disruption, Value};
-use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, Unknown};
+use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "link",
     summary: "A symbolic link with its target.",
     example: include_str!("examples/link.yaml"),
@@ -27,17 +30,21 @@ replaced. The parent directory must exist, or an earlier step must create it.
 
 **Removal** removes the link, wherever it points, but not its target. Anything else at the path blocks the step.",
     fields: &[
-        Field::required("path", Type::Path, "Path of the link on the host."),
-        Field::required("target", Type::Line, "Target: an absolute path, or one relative to the link's directory."),
-        Field::optional("force", Type::Bool, "Replace a file at the path. Default `false`."),
-        Field::optional("owner", Type::Name, "Owner of the link itself. Default: not compared."),
-        Field::optional("group", Type::Name, "Group of the link itself. Default: not compared."),
+        FieldSpec::required("path", FieldType::Path, "Path of the link on the host."),
+        FieldSpec::required(
+            "target",
+            FieldType::Line,
+            "Target: an absolute path, or one relative to the link's directory.",
+        ),
+        FieldSpec::optional("force", FieldType::Bool, "Replace a file at the path. Default `false`."),
+        FieldSpec::optional("owner", FieldType::Name, "Owner of the link itself. Default: not compared."),
+        FieldSpec::optional("group", FieldType::Name, "Group of the link itself. Default: not compared."),
     ],
     build,
 };
 
 #[derive(Debug)]
-struct Link {
+struct LinkResource {
     path: String,
     target: String,
     force: bool,
@@ -46,7 +53,7 @@ struct Link {
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let path = required(fields, "path")?.to_owned();
     let target = required(fields, "target")?.to_owned();
     if path == "/" {
@@ -62,10 +69,10 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let (owner, group) = (name("owner"), name("group"));
     owner.iter().try_for_each(|owner| account_name("owner", owner))?;
     group.iter().try_for_each(|group| account_name("group", group))?;
-    Ok(Box::new(Link { path, target, force: fields.bool("force").unwrap_or(false), owner, group, absent }))
+    Ok(Box::new(LinkResource { path, target, force: fields.bool("force").unwrap_or(false), owner, group, absent }))
 }
 
-impl Link {
+impl LinkResource {
     /// Returns the path at which the kernel looks for the target. It is not normalized: `..` depends on other links.
     fn resolved(&self) -> String {
         match (self.target.starts_with('/'), parent(&self.path)) {
@@ -76,23 +83,23 @@ impl Link {
     }
 
     /// Returns a note for the reason if nothing exists at the target. A target that could not be observed gets no note.
-    fn dangling(&self, seen: &Observation, cx: &Context<'_>) -> &'static str {
+    fn dangling(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> &'static str {
         let resolved = self.resolved();
         let gone = matches!(path_state(seen, &bare(&resolved)), Ok(PathState::Absent));
-        let comes = brought(cx.predicted, &Provision::Path(resolved));
+        let comes = brought(cx.predicted, &ProvidedItem::Path(resolved));
         if gone && !comes { "; its target does not exist" } else { "" }
     }
 
-    fn judge_present(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+    fn judge_present(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
         let dangling = self.dangling(seen, cx);
         let info = match path_state(seen, &bare(&self.path))? {
             PathState::Present(info) => info,
             PathState::Absent => {
                 let reason = format!("link `{}` does not exist", self.path);
                 return Ok(match missing_parent(&self.path, seen, cx.predicted)? {
-                    Parent::There => self.create(reason, dangling, json!({ "type": "absent" })),
-                    Parent::Comes => self.create(reason, dangling, json!({ "type": "absent" })).predicted(),
-                    Parent::Blocks(judgement) => *judgement,
+                    ParentState::There => self.create(reason, dangling, json!({ "type": "absent" })),
+                    ParentState::Comes => self.create(reason, dangling, json!({ "type": "absent" })).predicted(),
+                    ParentState::Blocks(judgement) => *judgement,
                 });
             }
         };
@@ -109,26 +116,28 @@ impl Link {
                 basis["content"] = json!(info.sha256);
                 let reason = format!("`{}` is a {} and is replaced", self.path, type_words(info));
                 let mut judgement = self.create(reason, dangling, basis);
-                judgement.changes.insert(0, Change::new("type", Some(&type_words(info)), Some("symbolic link")));
+                judgement
+                    .changes
+                    .insert(0, AttributeChange::new("type", Some(&type_words(info)), Some("symbolic link")));
                 judgement
             }
         })
     }
 
-    fn blocked(&self, info: &PathInfo, hint: &str) -> Judgement {
+    fn blocked(&self, info: &PathInfo, hint: &str) -> Assessment {
         let reason = format!("`{}` is a {}, not a link", self.path, type_words(info));
-        Judgement::blocked(BlockClass::Host, reason, type_basis(info)).hint(hint)
+        Assessment::blocked(BlockClass::Host, reason, type_basis(info)).hint(hint)
     }
 
-    fn create(&self, reason: String, dangling: &str, basis: Value) -> Judgement {
-        let mut changes = vec![Change::new("target", None, Some(&self.target))];
-        changes.extend(self.owner.iter().map(|owner| Change::new("owner", None, Some(owner))));
-        changes.extend(self.group.iter().map(|group| Change::new("group", None, Some(group))));
+    fn create(&self, reason: String, dangling: &str, basis: Value) -> Assessment {
+        let mut changes = vec![AttributeChange::new("target", None, Some(&self.target))];
+        changes.extend(self.owner.iter().map(|owner| AttributeChange::new("owner", None, Some(owner))));
+        changes.extend(self.group.iter().map(|group| AttributeChange::new("group", None, Some(group))));
         let reason = if dangling.is_empty() { reason } else { format!("{reason}; its target does not exist") };
-        Judgement::change(reason, changes, Disruption::D0, basis)
+        Assessment::change(reason, changes, DisruptionClass::D0, basis)
     }
 
-    fn compare(&self, info: &PathInfo, dangling: &str) -> Judgement {
+    fn compare(&self, info: &PathInfo, dangling: &str) -> Assessment {
         let found = info.target.as_ref().map(|target| target.raw()).unwrap_or_default();
         let mut basis = type_basis(info);
         let mut changes = Vec::new();
@@ -136,30 +145,30 @@ impl Link {
             let Some(wanted) = wanted else { return };
             basis[attribute] = json!(found);
             if found != wanted {
-                changes.push(Change::new(attribute, Some(found), Some(wanted)));
+                changes.push(AttributeChange::new(attribute, Some(found), Some(wanted)));
             }
         };
         compare("target", found, Some(&self.target));
         compare("owner", info.owner.raw(), self.owner.as_ref());
         compare("group", info.group.raw(), self.group.as_ref());
         match changes.is_empty() {
-            true => Judgement::ok(format!("the link points to `{}`{dangling}", self.target), basis),
+            true => Assessment::ok(format!("the link points to `{}`{dangling}", self.target), basis),
             false => {
                 let reason = format!("{}{dangling}", super::body::differ(&changes));
-                Judgement::change(reason, changes, Disruption::D0, basis)
+                Assessment::change(reason, changes, DisruptionClass::D0, basis)
             }
         }
     }
 
-    fn judge_absent(&self, seen: &Observation) -> Result<Judgement, Unknown> {
+    fn judge_absent(&self, seen: &Observation) -> Result<Assessment, UnansweredReason> {
         Ok(match path_state(seen, &bare(&self.path))? {
             PathState::Absent => {
                 let reason = format!("link `{}` does not exist", self.path);
-                Judgement::ok(reason, json!({ "type": "absent" }))
+                Assessment::ok(reason, json!({ "type": "absent" }))
             }
             PathState::Present(info) if info.kind == PathType::Symlink => {
-                let changes = vec![Change::new("link", info.target.as_ref().map(|target| target.raw()), None)];
-                Judgement::change(format!("`{}` exists", self.path), changes, Disruption::D0, type_basis(info))
+                let changes = vec![AttributeChange::new("link", info.target.as_ref().map(|target| target.raw()), None)];
+                Assessment::change(format!("`{}` exists", self.path), changes, DisruptionClass::D0, type_basis(info))
             }
             PathState::Present(info) => self.blocked(info, "use an `absent` step to remove anything at a path"),
         })
@@ -182,7 +191,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("Read-only file system", "the file system is mounted read-only; look for I/O errors in the kernel log"),
 ];
 
-impl Resource for Link {
+impl Resource for LinkResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -200,18 +209,18 @@ impl Resource for Link {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let judged = match self.absent {
             true => self.judge_absent(seen),
             false => self.judge_present(seen, cx),
         };
-        judged.unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, _judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         let body = match self.absent {
             true => shell::remove_file(&self.path, cx.run, false),
-            false => shell::relink(&Relink {
+            false => shell::relink(&SymlinkSpec {
                 path: &self.path,
                 target: &self.target,
                 own: &self.ownership(),
@@ -229,8 +238,8 @@ impl Resource for Link {
         }
     }
 
-    fn provides(&self) -> Vec<Provision> {
-        (!self.absent).then(|| Provision::Path(self.path.clone())).into_iter().collect()
+    fn provides(&self) -> Vec<ProvidedItem> {
+        (!self.absent).then(|| ProvidedItem::Path(self.path.clone())).into_iter().collect()
     }
 
     fn inputs(&self) -> Vec<String> {
@@ -247,7 +256,7 @@ mod tests {
     use super::*;
 
     fn refused(path: &str, target: &str) -> String {
-        build(&Fields([("path", json!(path)), ("target", json!(target))].into_iter().collect()), false)
+        build(&FieldValues([("path", json!(path)), ("target", json!(target))].into_iter().collect()), false)
             .unwrap_err()
             .message
     }

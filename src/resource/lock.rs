@@ -1,9 +1,12 @@
 //! Timeout for the locks of a package manager: one field, one default, one explanation.
 
-use super::{Field, Fields, Type};
+use super::{FieldSpec, FieldType, FieldValues};
 
-pub(super) const FIELD: Field =
-    Field::optional("lock_timeout", Type::Wait, "How long to wait for the package manager's locks. Default `10m`.");
+pub(super) const FIELD: FieldSpec = FieldSpec::optional(
+    "lock_timeout",
+    FieldType::Wait,
+    "How long to wait for the package manager's locks. Default `10m`.",
+);
 
 /// Explanation for an action that did not get the lock.
 pub(super) const EXPLAIN: (&str, &str) =
@@ -12,6 +15,6 @@ pub(super) const EXPLAIN: (&str, &str) =
 const DEFAULT_SECONDS: u64 = 600;
 
 /// Returns the lock timeout in seconds.
-pub(super) fn timeout(fields: &Fields) -> u64 {
+pub(super) fn timeout(fields: &FieldValues) -> u64 {
     fields.int("lock_timeout").map_or(DEFAULT_SECONDS, i64::unsigned_abs)
 }

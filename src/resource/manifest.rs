@@ -4,17 +4,19 @@ mod rules;
 
 pub(super) use rules::check_workload;
 
-use super::object::{Declared, Want, claim, former, judge};
+use super::object::{DeclaredObject, DesiredObjects, claim, former, judge};
 use super::support::{bad_value, sha256_hex};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
 use crate::diag::Diag;
 use crate::kube::images;
-use crate::model::{Disruption, SecretStore, Value};
+use crate::model::{DisruptionClass, SecretStore, Value};
 use crate::probe::{ObjectId, Observation, Probe};
 use serde_json::json;
 use std::collections::BTreeSet;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "manifest",
     summary: "Objects of the cluster's API: applied server-side, and pruned when they are no longer declared.",
     example: include_str!("examples/manifest.yaml"),
@@ -41,32 +43,32 @@ that contain one of forge's secrets, are never shown; a plan shows only whether 
     build,
 };
 
-const FIELDS: &[Field] = &[
-    Field::optional("objects", Type::Any, "A list of objects, or one object."),
-    Field::optional(
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::optional("objects", FieldType::Any, "A list of objects, or one object."),
+    FieldSpec::optional(
         "file",
-        Type::LocalDocuments,
+        FieldType::LocalDocuments,
         "A file of YAML documents, one object each. Templates in it are not rendered.",
     ),
-    Field::optional("namespace", Type::Name, "Namespace of namespaced objects that do not name one."),
-    Field::optional(
+    FieldSpec::optional("namespace", FieldType::Name, "Namespace of namespaced objects that do not name one."),
+    FieldSpec::optional(
         "wait",
-        Type::Enum(&["Available", "Ready", "Complete", "Established"]),
+        FieldType::Enum(&["Available", "Ready", "Complete", "Established"]),
         "Condition to wait for after a change; it is part of the declared state: `Available` of Deployments, \
          `Complete` of Jobs, `Established` of CustomResourceDefinitions, `Ready` of custom resources.",
     ),
-    Field::optional("limit", Type::Duration, "Timeout of `wait`. Default `5m`."),
+    FieldSpec::optional("limit", FieldType::Duration, "Timeout of `wait`. Default `5m`."),
 ];
 
 #[derive(Debug)]
-struct Manifest {
-    objects: Vec<Declared>,
+struct ManifestResource {
+    objects: Vec<DeclaredObject>,
     wait: Option<String>,
     limit_s: u64,
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let mut written = Vec::new();
     for field in ["objects", "file"] {
         fields.0.get(field).into_iter().for_each(|value| flatten(value, &mut written));
@@ -82,7 +84,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     objects.iter().try_for_each(|declared| rules::check(&declared.id, &declared.object))?;
     // Prerequisites come first; the other objects keep their order.
     objects.sort_by_key(|declared| rank(&declared.id));
-    Ok(Box::new(Manifest {
+    Ok(Box::new(ManifestResource {
         objects,
         wait: fields.text("wait").map(str::to_owned),
         limit_s: fields.int("limit").and_then(|limit| limit.try_into().ok()).unwrap_or(300),
@@ -104,7 +106,7 @@ fn flatten(value: &Value, into: &mut Vec<Value>) {
     }
 }
 
-fn declared(mut object: Value, namespace: Option<&str>) -> Result<Declared, Diag> {
+fn declared(mut object: Value, namespace: Option<&str>) -> Result<DeclaredObject, Diag> {
     let lacks = |what: &str| bad_value(format!("an object of the manifest has no `{what}`"));
     let text = |object: &Value, pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     for (pointer, what) in [("/apiVersion", "apiVersion"), ("/kind", "kind"), ("/metadata/name", "metadata.name")] {
@@ -123,10 +125,10 @@ fn declared(mut object: Value, namespace: Option<&str>) -> Result<Declared, Diag
         map.shift_remove("status");
     }
     let id = ObjectId::of(&object).ok_or_else(|| lacks("kind"))?;
-    Ok(Declared { id, object })
+    Ok(DeclaredObject { id, object })
 }
 
-fn twice(objects: &[Declared]) -> Result<(), Diag> {
+fn twice(objects: &[DeclaredObject]) -> Result<(), Diag> {
     let mut seen = BTreeSet::new();
     match objects.iter().find(|declared| !seen.insert(declared.id.claim())) {
         Some(again) => Err(bad_value(format!("{} is declared twice in the manifest", again.id))),
@@ -143,7 +145,7 @@ fn rank(id: &ObjectId) -> u8 {
 }
 
 /// Returns the form of an object that records store: the whole object if it is short, otherwise its digest.
-fn kept(declared: &Declared) -> Value {
+fn kept(declared: &DeclaredObject) -> Value {
     const SHORT: usize = 2048;
     let text = declared.object.to_string();
     match text.len() <= SHORT || SecretStore::mentions(&text) {
@@ -152,7 +154,7 @@ fn kept(declared: &Declared) -> Value {
     }
 }
 
-impl Resource for Manifest {
+impl Resource for ManifestResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -166,22 +168,23 @@ impl Resource for Manifest {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        self.objects.iter().map(Declared::probe).collect()
+        self.objects.iter().map(DeclaredObject::probe).collect()
     }
 
     fn former(&self, record: &Value) -> Vec<Probe> {
         former(record, &self.objects)
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let wait = self.wait.as_deref().map(|condition| (condition, self.limit_s));
-        let want = Want { objects: &self.objects, absent: self.absent, wait, disruption: Disruption::D0 };
+        let want =
+            DesiredObjects { objects: &self.objects, absent: self.absent, wait, disruption: DisruptionClass::D0 };
         let images =
             if self.absent { Vec::new() } else { images(self.objects.iter().map(|declared| &declared.object)) };
-        Judgement { images, ..judge(&want, seen, cx) }
+        Assessment { images, ..judge(&want, seen, cx) }
     }
 
-    fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {
+    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action::default()
     }
 
@@ -200,8 +203,8 @@ impl Resource for Manifest {
         desired
     }
 
-    fn provides(&self) -> Vec<Provision> {
-        if self.absent { Vec::new() } else { self.objects.iter().flat_map(Declared::provides).collect() }
+    fn provides(&self) -> Vec<ProvidedItem> {
+        if self.absent { Vec::new() } else { self.objects.iter().flat_map(DeclaredObject::provides).collect() }
     }
 
     fn claims(&self) -> Vec<(&'static str, String)> {
@@ -214,7 +217,7 @@ mod tests {
     use super::*;
 
     fn refused(objects: Value) -> String {
-        let fields = Fields([("objects", objects)].into_iter().collect());
+        let fields = FieldValues([("objects", objects)].into_iter().collect());
         build(&fields, false).unwrap_err().message
     }
 
@@ -230,7 +233,7 @@ mod tests {
     fn what_others_stand_on_comes_first() {
         let object = |kind: &str| json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": "a" } });
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": [object("ConfigMap"), object("Namespace")] });
-        let fields = Fields([("objects", list), ("namespace", json!("n"))].into_iter().collect());
+        let fields = FieldValues([("objects", list), ("namespace", json!("n"))].into_iter().collect());
         let manifest = build(&fields, false).unwrap();
         assert_eq!(manifest.title(), "Namespace a and 1 more");
         let claims: Vec<String> = manifest.claims().into_iter().map(|(_, name)| name).collect();

@@ -59,8 +59,11 @@ mod unit;
 mod user;
 mod wait_for;
 
-pub use field::{Field, Fields, Type};
-pub use judgement::{Action, Change, Context, Delivery, Edit, Input, Judgement, Predicted};
+pub use field::{FieldSpec, FieldType, FieldValues};
+pub use judgement::{
+    Action, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange, EarlierStepEffects, FileEdit,
+    RestartInput,
+};
 pub(crate) use support::unit_name;
 
 use crate::diag::Diag;
@@ -78,10 +81,10 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
     fn probes(&self) -> Vec<Probe>;
 
     /// Compares the desired state with the observed state. Pure; a no-op gives its reason in `reason`.
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement;
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment;
 
     /// Renders the commands of the changes that `judgement` found. Pure.
-    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action;
+    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action;
 
     /// Returns the artifact that the resource installs on the host, if any.
     fn artifact(&self) -> Option<&crate::artifact::Artifact> {
@@ -94,7 +97,7 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
     }
 
     /// Returns how the controller sends the artifact if a change needs it.
-    fn delivery(&self, _judgement: &Judgement) -> Option<Delivery> {
+    fn delivery(&self, _judgement: &Assessment) -> Option<ArtifactDelivery> {
         None
     }
 
@@ -118,7 +121,7 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
     }
 
     /// Returns the things that later steps may rely on once it is applied: paths, units, users, packages.
-    fn provides(&self) -> Vec<Provision>;
+    fn provides(&self) -> Vec<ProvidedItem>;
 
     /// Returns the inputs that a service depends on if its `restart_on` lists a step of this resource: paths whose
     /// ctime and digest show a change.
@@ -134,7 +137,7 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
 
     /// Returns the data about a verified start that the applied record stores, so that the next evaluation can tell
     /// whether the running process has its inputs. Only services have one. `None` while it is not known.
-    fn started(&self, _seen: &Observation, _cx: &Context<'_>) -> Option<crate::state::Started> {
+    fn started(&self, _seen: &Observation, _cx: &AssessmentContext<'_>) -> Option<crate::state::RecordedStart> {
         None
     }
 
@@ -157,7 +160,7 @@ pub trait Resource: std::fmt::Debug + Send + Sync {
 
 /// Something that exists once a step is applied.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Provision {
+pub enum ProvidedItem {
     Path(String),
     Unit(String),
     User(String),
@@ -169,7 +172,7 @@ pub enum Provision {
 }
 
 /// A registered kind: its name, fields and constructor.
-pub struct Kind {
+pub struct ResourceKind {
     pub name: &'static str,
     /// One sentence for the reference.
     pub summary: &'static str,
@@ -177,17 +180,17 @@ pub struct Kind {
     pub example: &'static str,
     /// Several paragraphs of Markdown for the reference: behaviour, meaning of a no-op, proof.
     pub doc: &'static str,
-    pub fields: &'static [Field],
+    pub fields: &'static [FieldSpec],
     /// Builds the resource from checked fields. `ensure: absent` and `otherwise: absent` set `absent`.
-    pub build: fn(&Fields, absent: bool) -> Built,
+    pub build: fn(&FieldValues, absent: bool) -> ResourceBuildResult,
 }
 
 /// A resource, or the error in its fields.
-pub type Built = Result<Box<dyn Resource>, crate::diag::Diag>;
+pub type ResourceBuildResult = Result<Box<dyn Resource>, crate::diag::Diag>;
 
 /// Returns every kind, in the order of the reference.
-pub fn kinds() -> &'static [Kind] {
-    static KINDS: &[Kind] = &[
+pub fn kinds() -> &'static [ResourceKind] {
+    static KINDS: &[ResourceKind] = &[
         file::KIND,
         directory::KIND,
         link::KIND,
@@ -242,6 +245,6 @@ pub fn is_of_cluster(kind: &str) -> bool {
 }
 
 /// Returns the kind with that name.
-pub fn kind(name: &str) -> Option<&'static Kind> {
+pub fn kind(name: &str) -> Option<&'static ResourceKind> {
     kinds().iter().find(|kind| kind.name == name)
 }

@@ -1,14 +1,16 @@
 //! `namespace`: a namespace of a cluster.
 
-use super::object::{Declared, Want, claim, former, judge};
+use super::object::{DeclaredObject, DesiredObjects, claim, former, judge};
 use super::support::{bad_value, contents, object_state, required};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
 use crate::diag::Diag;
-use crate::model::{BlockClass, Disruption, Value, Verdict};
+use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
 use crate::probe::{ObjectId, Observation, Probe};
 use serde_json::{Map, json};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "namespace",
     summary: "A namespace of the cluster: labels and annotations.",
     example: include_str!("examples/namespace.yaml"),
@@ -26,20 +28,20 @@ are gone, such as pods of a deleted Deployment. `default` and the namespaces of 
     build,
 };
 
-const FIELDS: &[Field] = &[
-    Field::required("name", Type::Name, "Name of the namespace."),
-    Field::optional("labels", Type::Map(&Type::Text), "Labels of the namespace."),
-    Field::optional("annotations", Type::Map(&Type::Text), "Annotations of the namespace."),
-    Field::optional(
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required("name", FieldType::Name, "Name of the namespace."),
+    FieldSpec::optional("labels", FieldType::Map(&FieldType::Text), "Labels of the namespace."),
+    FieldSpec::optional("annotations", FieldType::Map(&FieldType::Text), "Annotations of the namespace."),
+    FieldSpec::optional(
         "contents",
-        Type::Enum(&["keep", "delete"]),
+        FieldType::Enum(&["keep", "delete"]),
         "Whether removal deletes the contents too. Default `keep`: only an empty namespace is removed.",
     ),
 ];
 
 #[derive(Debug)]
-struct Namespace {
-    declared: Declared,
+struct NamespaceResource {
+    declared: DeclaredObject,
     /// Whether removal deletes the contents too.
     whole: bool,
     absent: bool,
@@ -51,7 +53,7 @@ fn is_label(name: &str) -> bool {
     name.len() <= 63 && name.bytes().all(inner) && !name.starts_with('-') && !name.ends_with('-') && !name.is_empty()
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = required(fields, "name")?.to_owned();
     if !is_label(&name) {
         return Err(bad_value(format!("`{name}` is not a valid namespace name"))
@@ -69,22 +71,22 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let id = ObjectId { api_version: "v1".to_owned(), kind: "Namespace".to_owned(), namespace: None, name };
     let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
     let whole = fields.text("contents") == Some("delete");
-    Ok(Box::new(Namespace { declared: Declared { id, object }, whole, absent }))
+    Ok(Box::new(NamespaceResource { declared: DeclaredObject { id, object }, whole, absent }))
 }
 
-impl Namespace {
+impl NamespaceResource {
     fn contents(&self) -> Probe {
         Probe::Contents { namespace: self.declared.id.name.clone() }
     }
 
     /// Blocks the removal of a namespace that is not empty.
-    fn kept(&self, judgement: Judgement, seen: &Observation, cx: &Context<'_>) -> Judgement {
-        if judgement.verdict != Verdict::Change || self.whole {
+    fn kept(&self, judgement: Assessment, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        if judgement.verdict != StepVerdict::Change || self.whole {
             return judgement;
         }
         let contents = match contents(seen, &self.contents()) {
             Ok(contents) => contents,
-            Err(why) => return Judgement { basis: judgement.basis, ..Judgement::unknown(&why) },
+            Err(why) => return Assessment { basis: judgement.basis, ..Assessment::unknown(&why) },
         };
         if contents.first.is_empty() {
             return judgement;
@@ -95,12 +97,12 @@ impl Namespace {
         }
         let more = if contents.more { " and more" } else { "" };
         let reason = format!("the namespace is not empty: {}{more}", contents.first.join(", "));
-        Judgement::blocked(BlockClass::Busy, reason, judgement.basis)
+        Assessment::blocked(BlockClass::Busy, reason, judgement.basis)
             .hint("remove these first, or set `contents: delete` to delete all contents")
     }
 }
 
-impl Resource for Namespace {
+impl Resource for NamespaceResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -119,18 +121,18 @@ impl Resource for Namespace {
         former(record, std::slice::from_ref(&self.declared))
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let objects = std::slice::from_ref(&self.declared);
         // The contents are deleted too.
-        let disruption = if self.absent && self.whole { Disruption::D1 } else { Disruption::D0 };
-        let judgement = judge(&Want { objects, absent: self.absent, wait: None, disruption }, seen, cx);
+        let disruption = if self.absent && self.whole { DisruptionClass::D1 } else { DisruptionClass::D0 };
+        let judgement = judge(&DesiredObjects { objects, absent: self.absent, wait: None, disruption }, seen, cx);
         match self.absent && object_state(seen, &self.declared.probe()).is_ok() {
             true => self.kept(judgement, seen, cx),
             false => judgement,
         }
     }
 
-    fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {
+    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action::default()
     }
 
@@ -142,7 +144,7 @@ impl Resource for Namespace {
         desired
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         if self.absent { Vec::new() } else { self.declared.provides() }
     }
 
@@ -156,7 +158,7 @@ mod tests {
     use super::*;
 
     fn refused(name: &str, absent: bool) -> String {
-        let fields = Fields([("name", json!(name))].into_iter().collect());
+        let fields = FieldValues([("name", json!(name))].into_iter().collect());
         build(&fields, absent).unwrap_err().message
     }
 

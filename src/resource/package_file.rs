@@ -3,17 +3,19 @@
 mod act;
 mod judge;
 
-use super::body::{Body, bare};
+use super::body::{FileBody, bare};
 use super::lock;
 use super::package::{check_name, lists, version};
 use super::support::{bad_value, sha256_hex};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
 use crate::diag::{Code, Diag};
 use crate::model::Value;
-use crate::probe::{Manager, Observation, Offers, Probe};
+use crate::probe::{AptOfferPolicy, Observation, PackageManagerKind, Probe};
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "package_file",
     summary: "A package from a `.deb` or `.rpm` file, with its dependencies.",
     example: include_str!("examples/package_file.yaml"),
@@ -41,20 +43,24 @@ The proof below covers a `.deb`. `.rpm` files are covered by **recorded** output
     build,
 };
 
-const FIELDS: &[Field] = &[
-    Field::optional("source", Type::LocalFile, "A package file of the inventory's tree. Excludes `path`."),
-    Field::optional("path", Type::Path, "A package file on the host, `*.deb` or `*.rpm`. Excludes `source`."),
-    Field::optional("name", Type::Name, "Name of the package; required with `source`."),
-    Field::optional("version", Type::Version, "Version of the package; required with `source`."),
-    Field::optional("sha256", Type::Line, "SHA-256 of the file in hex."),
-    Field::optional("allow_downgrade", Type::Bool, "Allow replacing a higher installed version. Default `false`."),
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::optional("source", FieldType::LocalFile, "A package file of the inventory's tree. Excludes `path`."),
+    FieldSpec::optional("path", FieldType::Path, "A package file on the host, `*.deb` or `*.rpm`. Excludes `source`."),
+    FieldSpec::optional("name", FieldType::Name, "Name of the package; required with `source`."),
+    FieldSpec::optional("version", FieldType::Version, "Version of the package; required with `source`."),
+    FieldSpec::optional("sha256", FieldType::Line, "SHA-256 of the file in hex."),
+    FieldSpec::optional(
+        "allow_downgrade",
+        FieldType::Bool,
+        "Allow replacing a higher installed version. Default `false`.",
+    ),
     lock::FIELD,
 ];
 
 #[derive(Debug)]
-struct PackageFile {
-    from: From,
-    manager: Manager,
+struct PackageFileResource {
+    from: PackageFileSource,
+    manager: PackageManagerKind,
     name: Option<String>,
     version: Option<String>,
     sha256: Option<String>,
@@ -64,28 +70,28 @@ struct PackageFile {
 }
 
 #[derive(Debug)]
-enum From {
-    Source(Body),
+enum PackageFileSource {
+    Source(FileBody),
     Path(String),
     /// Removal by name, without a file.
     Nothing,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = fields.text("name").map(str::to_owned);
     name.as_deref().map_or(Ok(()), check_name)?;
     let package_version = fields.text("version").map(str::to_owned);
     package_version.as_deref().map_or(Ok(()), version::check)?;
     let (from, manager) = from(fields, absent && name.is_some())?;
-    if matches!(from, From::Source(_)) && (name.is_none() || (package_version.is_none() && !absent)) {
+    if matches!(from, PackageFileSource::Source(_)) && (name.is_none() || (package_version.is_none() && !absent)) {
         return Err(Diag::error(Code::MissingKey, "`source` needs `name` and `version`")
             .hint("run `dpkg-deb --field FILE` or `rpm -qp FILE` to see both"));
     }
     let sha256 = fields.text("sha256").map(digest).transpose()?;
-    if let (From::Source(body), Some(wanted)) = (&from, &sha256) {
+    if let (PackageFileSource::Source(body), Some(wanted)) = (&from, &sha256) {
         check_digest(body, wanted)?;
     }
-    Ok(Box::new(PackageFile {
+    Ok(Box::new(PackageFileResource {
         from,
         manager,
         name,
@@ -97,33 +103,33 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }))
 }
 
-fn from(fields: &Fields, by_name: bool) -> Result<(From, Manager), Diag> {
+fn from(fields: &FieldValues, by_name: bool) -> Result<(PackageFileSource, PackageManagerKind), Diag> {
     match (fields.0.get("source"), fields.text("path")) {
         (Some(_), Some(_)) => Err(Diag::error(Code::Exclusive, "`source` and `path` exclude each other")),
-        (None, None) if by_name => Ok((From::Nothing, Manager::Dpkg)),
+        (None, None) if by_name => Ok((PackageFileSource::Nothing, PackageManagerKind::Dpkg)),
         (None, None) => Err(Diag::error(Code::MissingKey, "`source` or `path` is required")),
         (Some(source), None) => {
-            let body = Body::from_value("source", source)?;
+            let body = FileBody::from_value("source", source)?;
             let manager = format_of(body.bytes()).ok_or_else(|| bad_value("`source` is neither a .deb nor a .rpm"))?;
-            Ok((From::Source(body), manager))
+            Ok((PackageFileSource::Source(body), manager))
         }
         (None, Some(path)) => {
             let manager = match path.rsplit_once('.') {
-                Some((_, "deb")) => Manager::Dpkg,
-                Some((_, "rpm")) => Manager::Rpm,
+                Some((_, "deb")) => PackageManagerKind::Dpkg,
+                Some((_, "rpm")) => PackageManagerKind::Rpm,
                 _ => return Err(bad_value(format!("`{path}` does not end in .deb or .rpm"))),
             };
-            Ok((From::Path(path.to_owned()), manager))
+            Ok((PackageFileSource::Path(path.to_owned()), manager))
         }
     }
 }
 
 /// Detects the format by the first bytes.
-fn format_of(bytes: &[u8]) -> Option<Manager> {
+fn format_of(bytes: &[u8]) -> Option<PackageManagerKind> {
     if bytes.starts_with(b"!<arch>\ndebian-binary") {
-        return Some(Manager::Dpkg);
+        return Some(PackageManagerKind::Dpkg);
     }
-    bytes.starts_with(&[0xed, 0xab, 0xee, 0xdb]).then_some(Manager::Rpm)
+    bytes.starts_with(&[0xed, 0xab, 0xee, 0xdb]).then_some(PackageManagerKind::Rpm)
 }
 
 fn digest(text: &str) -> Result<String, Diag> {
@@ -134,7 +140,7 @@ fn digest(text: &str) -> Result<String, Diag> {
     }
 }
 
-fn check_digest(body: &Body, wanted: &str) -> Result<(), Diag> {
+fn check_digest(body: &FileBody, wanted: &str) -> Result<(), Diag> {
     let found = sha256_hex(body.bytes());
     match found == *wanted {
         true => Ok(()),
@@ -143,10 +149,10 @@ fn check_digest(body: &Body, wanted: &str) -> Result<(), Diag> {
     }
 }
 
-impl PackageFile {
+impl PackageFileResource {
     fn path(&self) -> Option<&str> {
         match &self.from {
-            From::Path(path) => Some(path),
+            PackageFileSource::Path(path) => Some(path),
             _ => None,
         }
     }
@@ -160,11 +166,11 @@ impl PackageFile {
     }
 
     fn package_probe(&self) -> Option<Probe> {
-        self.name.as_ref().map(|name| Probe::Package { name: name.clone(), offers: Offers::Unneeded })
+        self.name.as_ref().map(|name| Probe::Package { name: name.clone(), offers: AptOfferPolicy::Unneeded })
     }
 }
 
-impl Resource for PackageFile {
+impl Resource for PackageFileResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -178,26 +184,26 @@ impl Resource for PackageFile {
         [self.file_probe(), self.digest_probe(), self.package_probe()].into_iter().flatten().collect()
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
-        judge::judge(self, seen, cx).unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        judge::judge(self, seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, judgement: &Judgement, _cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         act::action(self, judgement)
     }
 
     fn desired(&self) -> Value {
         let from = match &self.from {
-            From::Source(body) => body.desired(),
-            From::Path(path) => json!({ "path": path }),
-            From::Nothing => Value::Null,
+            PackageFileSource::Source(body) => body.desired(),
+            PackageFileSource::Path(path) => json!({ "path": path }),
+            PackageFileSource::Nothing => Value::Null,
         };
         json!({ "from": from, "name": self.name, "version": self.version, "sha256": self.sha256, "absent": self.absent })
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         let name = self.name.as_deref().or(self.path()).filter(|_| !self.absent);
-        name.map(|name| Provision::Package(name.to_owned())).into_iter().collect()
+        name.map(|name| ProvidedItem::Package(name.to_owned())).into_iter().collect()
     }
 
     fn input_value(&self) -> Value {
@@ -225,7 +231,7 @@ mod tests {
     use super::*;
 
     fn refused(entries: &[(&'static str, Value)]) -> String {
-        build(&Fields(entries.iter().cloned().collect()), false).unwrap_err().message
+        build(&FieldValues(entries.iter().cloned().collect()), false).unwrap_err().message
     }
 
     #[test]
@@ -249,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_removal_needs_no_file() {
-        assert!(build(&Fields([("name", json!("a"))].into_iter().collect()), true).is_ok());
-        assert!(build(&Fields::default(), true).is_err());
+        assert!(build(&FieldValues([("name", json!("a"))].into_iter().collect()), true).is_ok());
+        assert!(build(&FieldValues::default(), true).is_err());
     }
 }

@@ -1,42 +1,42 @@
 //! Resources with parts that are evaluated separately: a file and the loaded state, two units and a timer.
 
-use super::{Change, Judgement};
-use crate::model::{Untrusted, Value, Verdict};
+use super::{Assessment, AttributeChange};
+use crate::model::{StepVerdict, UntrustedText, Value};
 use serde_json::{Map, Value as Json};
 
 /// Judgements of the parts of one resource, each with its name.
 #[derive(Default)]
-pub(super) struct Parts(Vec<(&'static str, Judgement)>);
+pub(super) struct PartAssessments(Vec<(&'static str, Assessment)>);
 
-impl Parts {
-    pub fn with(mut self, name: &'static str, judgement: Judgement) -> Self {
+impl PartAssessments {
+    pub fn with(mut self, name: &'static str, judgement: Assessment) -> Self {
         self.0.push((name, judgement));
         self
     }
 
     /// Combines the parts into one judgement. An unknown or blocked part decides alone; otherwise changes of all parts
     /// come first, then pending parts. A part with an empty reason adds nothing to the combined reason.
-    pub fn judgement(self) -> Judgement {
-        let of = |wanted: fn(Verdict) -> bool| self.0.iter().find(|(_, part)| wanted(part.verdict));
-        let stopped = of(|v| v == Verdict::Unknown).or_else(|| of(|v| matches!(v, Verdict::Blocked(_))));
+    pub fn judgement(self) -> Assessment {
+        let of = |wanted: fn(StepVerdict) -> bool| self.0.iter().find(|(_, part)| wanted(part.verdict));
+        let stopped = of(|v| v == StepVerdict::Unknown).or_else(|| of(|v| matches!(v, StepVerdict::Blocked(_))));
         if let Some((_, part)) = stopped {
-            return Judgement { basis: self.basis(), ..part.clone() };
+            return Assessment { basis: self.basis(), ..part.clone() };
         }
-        for deciding in [Verdict::Change, Verdict::Pending] {
+        for deciding in [StepVerdict::Change, StepVerdict::Pending] {
             if self.0.iter().any(|(_, part)| part.verdict == deciding) {
                 return self.all(deciding);
             }
         }
-        Judgement { hint: None, ..self.all(Verdict::Ok) }
+        Assessment { hint: None, ..self.all(StepVerdict::Ok) }
     }
 
-    fn all(&self, verdict: Verdict) -> Judgement {
+    fn all(&self, verdict: StepVerdict) -> Assessment {
         let parts = || self.0.iter().filter(|(_, part)| part.verdict == verdict);
         let reasons: Vec<&str> =
             parts().map(|(_, part)| part.reason.raw()).filter(|reason| !reason.is_empty()).collect();
-        Judgement {
+        Assessment {
             verdict,
-            reason: Untrusted::new(reasons.join("; ")),
+            reason: UntrustedText::new(reasons.join("; ")),
             changes: parts().flat_map(|(name, part)| part.changes.iter().map(|c| labelled(name, c))).collect(),
             disruption: parts().map(|(_, part)| part.disruption).max().unwrap_or_default(),
             basis: self.basis(),
@@ -58,89 +58,91 @@ impl Parts {
 }
 
 /// Prefixes an attribute with its part, unless both have the same name.
-fn labelled(part: &str, change: &Change) -> Change {
+fn labelled(part: &str, change: &AttributeChange) -> AttributeChange {
     let attribute = match part == change.attribute {
         true => part.into(),
         false => compact_str::format_compact!("{part} {}", change.attribute),
     };
-    Change { attribute, ..change.clone() }
+    AttributeChange { attribute, ..change.clone() }
 }
 
 /// Returns the changes of the part `name`, with attributes as the part itself names them; `None` if the part has no
 /// changes.
-pub(super) fn part(judgement: &Judgement, name: &str) -> Option<Judgement> {
-    let own = |change: &Change| {
+pub(super) fn part(judgement: &Assessment, name: &str) -> Option<Assessment> {
+    let own = |change: &AttributeChange| {
         let attribute = match change.attribute.strip_prefix(name)? {
             "" => name,
             rest => rest.strip_prefix(' ')?,
         };
-        Some(Change { attribute: attribute.into(), ..change.clone() })
+        Some(AttributeChange { attribute: attribute.into(), ..change.clone() })
     };
-    let changes: Vec<Change> = judgement.changes.iter().filter_map(own).collect();
-    (!changes.is_empty()).then(|| Judgement { changes, ..judgement.clone() })
+    let changes: Vec<AttributeChange> = judgement.changes.iter().filter_map(own).collect();
+    (!changes.is_empty()).then(|| Assessment { changes, ..judgement.clone() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{BlockClass, Disruption};
-    use crate::probe::Unknown;
+    use crate::model::{BlockClass, DisruptionClass};
+    use crate::probe::UnansweredReason;
     use serde_json::json;
 
-    fn change(attribute: &str) -> Judgement {
-        let change = Change::new(attribute, None, Some("1"));
-        Judgement::change(format!("{attribute} differs"), vec![change], Disruption::D1, json!("c"))
+    fn change(attribute: &str) -> Assessment {
+        let change = AttributeChange::new(attribute, None, Some("1"));
+        Assessment::change(format!("{attribute} differs"), vec![change], DisruptionClass::D1, json!("c"))
     }
 
-    fn ok() -> Judgement {
-        Judgement::ok("matches", json!("o"))
+    fn ok() -> Assessment {
+        Assessment::ok("matches", json!("o"))
     }
 
-    fn pending() -> Judgement {
-        Judgement { verdict: Verdict::Pending, ..Judgement::ok("waits", json!("p")) }
+    fn pending() -> Assessment {
+        Assessment { verdict: StepVerdict::Pending, ..Assessment::ok("waits", json!("p")) }
     }
 
     #[test]
     fn one_part_that_is_not_known_decides() {
-        let unknown = Judgement::unknown(&Unknown::new("no answer"));
-        let blocked = Judgement::blocked(BlockClass::Rule, "never", json!("b"));
-        let all = Parts::default().with("file", change("content")).with("other", blocked.clone()).judgement();
+        let unknown = Assessment::unknown(&UnansweredReason::new("no answer"));
+        let blocked = Assessment::blocked(BlockClass::Rule, "never", json!("b"));
+        let all = PartAssessments::default().with("file", change("content")).with("other", blocked.clone()).judgement();
         assert_eq!((all.verdict, all.changes.len()), (blocked.verdict, 0));
-        let all = Parts::default().with("a", blocked).with("b", ok()).with("c", unknown).judgement();
-        assert_eq!((all.verdict, all.reason.raw()), (Verdict::Unknown, "no answer"));
+        let all = PartAssessments::default().with("a", blocked).with("b", ok()).with("c", unknown).judgement();
+        assert_eq!((all.verdict, all.reason.raw()), (StepVerdict::Unknown, "no answer"));
         assert_eq!(all.basis, json!({ "a": "b", "b": "o", "c": null }));
     }
 
     #[test]
     fn changes_come_before_what_is_pending() {
-        let all = Parts::default().with("file", change("content")).with("loaded", pending()).judgement();
-        assert_eq!((all.verdict, all.reason.raw()), (Verdict::Change, "content differs"));
+        let all = PartAssessments::default().with("file", change("content")).with("loaded", pending()).judgement();
+        assert_eq!((all.verdict, all.reason.raw()), (StepVerdict::Change, "content differs"));
         assert_eq!(all.changes[0].attribute, "file content");
-        let all = Parts::default().with("file", ok()).with("loaded", pending()).judgement();
-        assert_eq!((all.verdict, all.reason.raw()), (Verdict::Pending, "waits"));
-        let all = Parts::default().with("file", ok()).with("loaded", ok()).judgement();
-        assert_eq!((all.verdict, all.reason.raw()), (Verdict::Ok, "matches; matches"));
+        let all = PartAssessments::default().with("file", ok()).with("loaded", pending()).judgement();
+        assert_eq!((all.verdict, all.reason.raw()), (StepVerdict::Pending, "waits"));
+        let all = PartAssessments::default().with("file", ok()).with("loaded", ok()).judgement();
+        assert_eq!((all.verdict, all.reason.raw()), (StepVerdict::Ok, "matches; matches"));
     }
 
     #[test]
     fn one_predicted_part_makes_the_whole_predicted() {
-        let all = Parts::default().with("a", change("x").predicted()).with("b", change("y")).judgement();
+        let all = PartAssessments::default().with("a", change("x").predicted()).with("b", change("y")).judgement();
         assert!(all.predicted);
-        assert!(!Parts::default().with("a", change("x")).with("b", ok()).judgement().predicted);
+        assert!(!PartAssessments::default().with("a", change("x")).with("b", ok()).judgement().predicted);
     }
 
     #[test]
     fn what_one_part_waits_for_the_whole_waits_for() {
-        let waits = |other| Parts::default().with("a", pending().by_reboot()).with("b", other).judgement().by_reboot;
+        let waits =
+            |other| PartAssessments::default().with("a", pending().by_reboot()).with("b", other).judgement().by_reboot;
         assert!(waits(ok()) && waits(change("x")));
-        let blocked = Judgement::blocked(BlockClass::Rule, "never", json!("b"));
+        let blocked = Assessment::blocked(BlockClass::Rule, "never", json!("b"));
         assert!(!waits(blocked), "a blocked change never takes effect");
-        assert!(!Parts::default().with("a", pending()).judgement().by_reboot);
+        assert!(!PartAssessments::default().with("a", pending()).judgement().by_reboot);
     }
 
     #[test]
     fn a_part_finds_its_own_changes() {
-        let all = Parts::default().with("file", change("content")).with("loaded", change("loaded")).judgement();
+        let all =
+            PartAssessments::default().with("file", change("content")).with("loaded", change("loaded")).judgement();
         let attributes: Vec<&str> = all.changes.iter().map(|c| c.attribute.as_str()).collect();
         assert_eq!(attributes, ["file content", "loaded"]);
         assert_eq!(part(&all, "file").unwrap().changes[0].attribute, "content");

@@ -2,14 +2,17 @@
 
 use super::body::bare;
 use super::support::{output, path_state, unit_state};
-use super::{Action, Context, Field, Fields, Input, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    RestartInput,
+};
 use crate::diag::Diag;
 use crate::model::Value;
-use crate::probe::{Observation, PathState, Probe, Unknown};
-use crate::script::Fragment;
+use crate::probe::{Observation, PathState, Probe, UnansweredReason};
+use crate::script::ShellFragment;
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "reboot",
     summary: "Whether the host has booted since a change and runs the declared kernel.",
     example: include_str!("examples/reboot.yaml"),
@@ -38,8 +41,16 @@ the step stays `pending` and the run exits with 10.
 
 **Removal** does nothing.",
     fields: &[
-        Field::optional("kernel", Type::Line, "Required release of the running kernel, as printed by `uname -r`."),
-        Field::optional("flag", Type::Path, "A path that exists while a reboot is required: `/run/reboot-required`."),
+        FieldSpec::optional(
+            "kernel",
+            FieldType::Line,
+            "Required release of the running kernel, as printed by `uname -r`.",
+        ),
+        FieldSpec::optional(
+            "flag",
+            FieldType::Path,
+            "A path that exists while a reboot is required: `/run/reboot-required`.",
+        ),
     ],
     build,
 };
@@ -48,15 +59,15 @@ the step stays `pending` and the run exits with 10.
 const INIT: &str = "init.scope";
 
 #[derive(Debug)]
-struct Reboot {
+struct RebootResource {
     kernel: Option<String>,
     flag: Option<String>,
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let text = |name: &str| fields.text(name).map(str::to_owned);
-    Ok(Box::new(Reboot { kernel: text("kernel"), flag: text("flag"), absent }))
+    Ok(Box::new(RebootResource { kernel: text("kernel"), flag: text("flag"), absent }))
 }
 
 fn running() -> Probe {
@@ -74,9 +85,13 @@ fn init() -> Probe {
     Probe::Unit { name: INIT.to_owned() }
 }
 
-impl Reboot {
+impl RebootResource {
     /// Returns the reasons for a reboot: observed ones, and those that earlier steps will cause.
-    fn reasons(&self, seen: &Observation, cx: &Context<'_>) -> Result<(Vec<String>, Vec<String>), Unknown> {
+    fn reasons(
+        &self,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<(Vec<String>, Vec<String>), UnansweredReason> {
         let mut is = Vec::new();
         is.extend(self.other_kernel(seen)?);
         is.extend(self.flagged(seen)?);
@@ -87,18 +102,18 @@ impl Reboot {
         Ok((is, coming.collect()))
     }
 
-    fn other_kernel(&self, seen: &Observation) -> Result<Option<String>, Unknown> {
+    fn other_kernel(&self, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
         let Some(wanted) = &self.kernel else { return Ok(None) };
         let answer = output(seen, &running())?;
         let runs = answer.stdout.raw().trim();
         match (answer.status, runs) {
             (0, runs) if runs == wanted => Ok(None),
             (0, runs) if !runs.is_empty() => Ok(Some(format!("kernel {runs} is running, but {wanted} is declared"))),
-            _ => Err(Unknown::new("`uname -r` did not print the running kernel")),
+            _ => Err(UnansweredReason::new("`uname -r` did not print the running kernel")),
         }
     }
 
-    fn flagged(&self, seen: &Observation) -> Result<Option<String>, Unknown> {
+    fn flagged(&self, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
         let Some(flag) = &self.flag else { return Ok(None) };
         match path_state(seen, &bare(flag))? {
             PathState::Present(_) => Ok(Some(format!("`{flag}` exists"))),
@@ -108,12 +123,12 @@ impl Reboot {
 }
 
 /// Returns a reason if a path of an input changed after the boot.
-fn newer(input: &Input, seen: &Observation) -> Result<Option<String>, Unknown> {
+fn newer(input: &RestartInput, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
     for path in input.watched() {
         let PathState::Present(info) = path_state(seen, &bare(path))? else { continue };
         let booted = unit_state(seen, &init())?.active_since;
         if booted <= 0.0 {
-            return Err(Unknown::new("systemd does not report the boot time"));
+            return Err(UnansweredReason::new("systemd does not report the boot time"));
         }
         if info.ctime > booted {
             return Ok(Some(match input.is_trace(path) {
@@ -125,7 +140,7 @@ fn newer(input: &Input, seen: &Observation) -> Result<Option<String>, Unknown> {
     Ok(None)
 }
 
-impl Resource for Reboot {
+impl Resource for RebootResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -146,32 +161,32 @@ impl Resource for Reboot {
         [Some(init()), kernel, self.flag.as_deref().map(bare)].into_iter().flatten().collect()
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         if self.absent {
-            return Judgement::ok("nothing to remove", Value::Null);
+            return Assessment::ok("nothing to remove", Value::Null);
         }
         let pending = |why: &[String], seen: bool| {
             let reason = format!("needs a reboot: {}", why.join("; "));
-            Judgement::pending(reason, json!({ "booted": !seen })).by_reboot()
+            Assessment::pending(reason, json!({ "booted": !seen })).by_reboot()
         };
         match self.reasons(seen, cx) {
-            Err(unknown) => Judgement::unknown(&unknown),
+            Err(unknown) => Assessment::unknown(&unknown),
             Ok((is, _)) if !is.is_empty() => pending(&is, true),
             Ok((_, coming)) if !coming.is_empty() => pending(&coming, false).predicted(),
-            Ok(_) => Judgement::ok("booted since the last change", json!({ "booted": true })),
+            Ok(_) => Assessment::ok("booted since the last change", json!({ "booted": true })),
         }
     }
 
     /// Returns an empty action: the window reboots the host.
-    fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {
-        Action { body: Fragment::new(), long: false, explain: &[] }
+    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
+        Action { body: ShellFragment::new(), long: false, explain: &[] }
     }
 
     fn desired(&self) -> Value {
         json!({ "kernel": self.kernel, "flag": self.flag, "absent": self.absent })
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 

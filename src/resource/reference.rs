@@ -1,11 +1,11 @@
 //! The reference page of a kind, generated from its table of fields.
 
-use super::{Field, Kind, Type};
+use super::{FieldSpec, FieldType, ResourceKind};
 use std::fmt::Write;
 
 /// Returns the page as Markdown: summary, an example, behaviour, a table of fields.
-pub fn markdown(kind: &Kind) -> String {
-    let Kind { name, summary, example, doc, .. } = kind;
+pub fn markdown(kind: &ResourceKind) -> String {
+    let ResourceKind { name, summary, example, doc, .. } = kind;
     let mut page = format!("# `{name}`\n\n{summary}\n\n```yaml\n{example}```\n\n{doc}\n\n## Fields\n\n");
     table(&mut page, kind.fields);
     for (field, inner) in kind.fields.iter().filter_map(|f| inner(&f.ty).map(|inner| (f, inner))) {
@@ -15,7 +15,7 @@ pub fn markdown(kind: &Kind) -> String {
     page
 }
 
-fn table(page: &mut String, fields: &[Field]) {
+fn table(page: &mut String, fields: &[FieldSpec]) {
     page.push_str("| field | type | meaning |\n|---|---|---|\n");
     for field in fields {
         let required = if field.required { ", required" } else { "" };
@@ -29,33 +29,33 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-fn inner(ty: &Type) -> Option<&'static [Field]> {
+fn inner(ty: &FieldType) -> Option<&'static [FieldSpec]> {
     match ty {
-        Type::Table(fields) => Some(fields),
+        FieldType::Table(fields) => Some(fields),
         _ => None,
     }
 }
 
-fn words(ty: &Type) -> String {
+fn words(ty: &FieldType) -> String {
     match ty {
-        Type::Text => "text".into(),
-        Type::Line => "one line of text".into(),
-        Type::Path => "absolute path".into(),
-        Type::LocalFile => "file of the inventory's tree".into(),
-        Type::LocalPath => "file of the inventory's tree, any size".into(),
-        Type::LocalDocuments => "YAML file of the inventory's tree".into(),
-        Type::Mode => "octal text".into(),
-        Type::Bool => "`true` or `false`".into(),
-        Type::Int { min, max } => format!("whole number, {min} to {max}"),
-        Type::Version => "version".into(),
-        Type::Duration | Type::Wait => "duration (`30s`, `10m`, `4h`)".into(),
-        Type::Enum(values) => values.iter().map(|v| format!("`{v}`")).collect::<Vec<_>>().join(" or "),
-        Type::List(item) => format!("list of {}", words(item)),
-        Type::Map(value) => format!("map of {}", words(value)),
-        Type::Secret => "secret".into(),
-        Type::Name => "name".into(),
-        Type::Any => "any value".into(),
-        Type::Table(_) => "table, see below".into(),
+        FieldType::Text => "text".into(),
+        FieldType::Line => "one line of text".into(),
+        FieldType::Path => "absolute path".into(),
+        FieldType::LocalFile => "file of the inventory's tree".into(),
+        FieldType::LocalPath => "file of the inventory's tree, any size".into(),
+        FieldType::LocalDocuments => "YAML file of the inventory's tree".into(),
+        FieldType::Mode => "octal text".into(),
+        FieldType::Bool => "`true` or `false`".into(),
+        FieldType::Int { min, max } => format!("whole number, {min} to {max}"),
+        FieldType::Version => "version".into(),
+        FieldType::Duration | FieldType::Wait => "duration (`30s`, `10m`, `4h`)".into(),
+        FieldType::Enum(values) => values.iter().map(|v| format!("`{v}`")).collect::<Vec<_>>().join(" or "),
+        FieldType::List(item) => format!("list of {}", words(item)),
+        FieldType::Map(value) => format!("map of {}", words(value)),
+        FieldType::Secret => "secret".into(),
+        FieldType::Name => "name".into(),
+        FieldType::Any => "any value".into(),
+        FieldType::Table(_) => "table, see below".into(),
     }
 }
 

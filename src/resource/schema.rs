@@ -1,6 +1,6 @@
 //! JSON Schema (draft 2020-12) of a kind's fields, generated from its table.
 
-use super::{Field, Kind, Type};
+use super::{FieldSpec, FieldType, ResourceKind};
 use crate::model::Value;
 use serde_json::{Map, json};
 
@@ -8,7 +8,7 @@ use serde_json::{Map, json};
 const TEMPLATE: &str = r"\{\{|\{%";
 
 /// Returns the schema of the value of the kind's key in a step.
-pub fn kind_schema(kind: &Kind) -> Value {
+pub fn kind_schema(kind: &ResourceKind) -> Value {
     let mut schema = table(kind.fields);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!(kind.name);
@@ -16,7 +16,7 @@ pub fn kind_schema(kind: &Kind) -> Value {
     schema
 }
 
-fn table(fields: &[Field]) -> Value {
+fn table(fields: &[FieldSpec]) -> Value {
     let properties: Map<String, Value> = fields.iter().map(|f| (f.name.to_owned(), field(f))).collect();
     let required: Vec<&str> = fields.iter().filter(|f| f.required).map(|f| f.name).collect();
     json!({
@@ -27,42 +27,47 @@ fn table(fields: &[Field]) -> Value {
     })
 }
 
-fn field(field: &Field) -> Value {
+fn field(field: &FieldSpec) -> Value {
     let mut schema = typed(&field.ty);
     schema["description"] = json!(field.doc);
     schema
 }
 
 /// Returns the schema of a type. Every scalar also allows text that contains a template.
-fn typed(ty: &Type) -> Value {
+fn typed(ty: &FieldType) -> Value {
     match ty {
-        Type::Text | Type::Line | Type::LocalFile | Type::LocalPath | Type::LocalDocuments | Type::Secret => {
+        FieldType::Text
+        | FieldType::Line
+        | FieldType::LocalFile
+        | FieldType::LocalPath
+        | FieldType::LocalDocuments
+        | FieldType::Secret => {
             json!({ "type": "string" })
         }
-        Type::Version => json!({ "type": ["string", "number"] }),
-        Type::Path => pattern("^/"),
-        Type::Mode => pattern("^[0-7]{3,4}$"),
-        Type::Duration | Type::Wait => pattern(crate::model::DURATION_PATTERN),
-        Type::Name => pattern("^[A-Za-z0-9_.@:+][A-Za-z0-9_.@:+-]*$"),
-        Type::Bool => json!({ "anyOf": [{ "type": "boolean" }, { "type": "string", "pattern": TEMPLATE }] }),
-        Type::Int { min, max } => json!({
+        FieldType::Version => json!({ "type": ["string", "number"] }),
+        FieldType::Path => pattern("^/"),
+        FieldType::Mode => pattern("^[0-7]{3,4}$"),
+        FieldType::Duration | FieldType::Wait => pattern(crate::model::DURATION_PATTERN),
+        FieldType::Name => pattern("^[A-Za-z0-9_.@:+][A-Za-z0-9_.@:+-]*$"),
+        FieldType::Bool => json!({ "anyOf": [{ "type": "boolean" }, { "type": "string", "pattern": TEMPLATE }] }),
+        FieldType::Int { min, max } => json!({
             "anyOf": [
                 { "type": "integer", "minimum": min, "maximum": max },
                 { "type": "string", "pattern": TEMPLATE },
             ],
         }),
-        Type::Enum(values) => json!({ "anyOf": [{ "enum": values }, { "type": "string", "pattern": TEMPLATE }] }),
-        Type::List(item) => json!({
+        FieldType::Enum(values) => json!({ "anyOf": [{ "enum": values }, { "type": "string", "pattern": TEMPLATE }] }),
+        FieldType::List(item) => json!({
             "anyOf": [{ "type": "array", "items": typed(item) }, { "type": "string", "pattern": TEMPLATE }],
         }),
-        Type::Map(value) => json!({
+        FieldType::Map(value) => json!({
             "anyOf": [
                 { "type": "object", "additionalProperties": typed(value) },
                 { "type": "string", "pattern": TEMPLATE },
             ],
         }),
-        Type::Any => json!({}),
-        Type::Table(fields) => table(fields),
+        FieldType::Any => json!({}),
+        FieldType::Table(fields) => table(fields),
     }
 }
 

@@ -1,15 +1,17 @@
 //! `secret`: a Secret of the cluster, with values that are never shown.
 
-use super::object::{Declared, Want, claim, former, judge};
+use super::object::{DeclaredObject, DesiredObjects, claim, former, judge};
 use super::support::{bad_value, required};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
 use crate::diag::Diag;
-use crate::model::{Disruption, Value};
+use crate::model::{DisruptionClass, Value};
 use crate::probe::{ObjectId, Observation, Probe};
 use base64::Engine as _;
 use serde_json::{Map, json};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "secret",
     summary: "A Secret of the cluster: keys and their values, which are never shown.",
     example: include_str!("examples/secret.yaml"),
@@ -29,23 +31,27 @@ everyone who can read the recipe can read it.
     build,
 };
 
-const FIELDS: &[Field] = &[
-    Field::required("name", Type::Name, "Name of the Secret."),
-    Field::required("namespace", Type::Name, "Its namespace. It must exist, or an earlier step must create it."),
-    Field::optional("values", Type::Map(&Type::Text), "Keys with their values as text."),
-    Field::optional(
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required("name", FieldType::Name, "Name of the Secret."),
+    FieldSpec::required(
+        "namespace",
+        FieldType::Name,
+        "Its namespace. It must exist, or an earlier step must create it.",
+    ),
+    FieldSpec::optional("values", FieldType::Map(&FieldType::Text), "Keys with their values as text."),
+    FieldSpec::optional(
         "data",
-        Type::Map(&Type::Text),
+        FieldType::Map(&FieldType::Text),
         "Keys with their values in base64, for binary values. Declare a key either here or in `values`.",
     ),
-    Field::optional(
+    FieldSpec::optional(
         "type",
-        Type::Line,
+        FieldType::Line,
         "Type of the Secret: `kubernetes.io/dockerconfigjson`, `kubernetes.io/tls` … Default `Opaque`. \
          The API does not allow changing it later.",
     ),
-    Field::optional("labels", Type::Map(&Type::Text), "Labels of the Secret."),
-    Field::optional("annotations", Type::Map(&Type::Text), "Annotations of the Secret."),
+    FieldSpec::optional("labels", FieldType::Map(&FieldType::Text), "Labels of the Secret."),
+    FieldSpec::optional("annotations", FieldType::Map(&FieldType::Text), "Annotations of the Secret."),
 ];
 
 /// Required keys of each type of Secret.
@@ -57,12 +63,12 @@ const NEEDED: [(&str, &[&str]); 4] = [
 ];
 
 #[derive(Debug)]
-struct Secret {
-    declared: Declared,
+struct SecretResource {
+    declared: DeclaredObject,
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let (name, namespace) = (required(fields, "name")?, required(fields, "namespace")?);
     let id = ObjectId {
         api_version: "v1".to_owned(),
@@ -87,12 +93,12 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
             object[part] = pairs.into_iter().map(|(key, value)| (key, json!(value))).collect::<Map<_, _>>().into();
         }
     }
-    Ok(Box::new(Secret { declared: Declared { id, object }, absent }))
+    Ok(Box::new(SecretResource { declared: DeclaredObject { id, object }, absent }))
 }
 
-type Pairs = [(String, String)];
+type SecretPairs = [(String, String)];
 
-fn check(id: &ObjectId, kind: &str, values: &Pairs, data: &Pairs) -> Result<(), Diag> {
+fn check(id: &ObjectId, kind: &str, values: &SecretPairs, data: &SecretPairs) -> Result<(), Diag> {
     let has = |key: &str| values.iter().chain(data).any(|(known, _)| known == key);
     if values.is_empty() && data.is_empty() {
         return Err(bad_value(format!("{id} has no values")).hint("set `values`: a map of keys to texts"));
@@ -111,7 +117,7 @@ fn check(id: &ObjectId, kind: &str, values: &Pairs, data: &Pairs) -> Result<(), 
     }
 }
 
-impl Resource for Secret {
+impl Resource for SecretResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -128,12 +134,12 @@ impl Resource for Secret {
         former(record, std::slice::from_ref(&self.declared))
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let objects = std::slice::from_ref(&self.declared);
-        judge(&Want { objects, absent: self.absent, wait: None, disruption: Disruption::D0 }, seen, cx)
+        judge(&DesiredObjects { objects, absent: self.absent, wait: None, disruption: DisruptionClass::D0 }, seen, cx)
     }
 
-    fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {
+    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action::default()
     }
 
@@ -145,7 +151,7 @@ impl Resource for Secret {
         desired
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         if self.absent { Vec::new() } else { self.declared.provides() }
     }
 
@@ -163,7 +169,7 @@ mod tests {
         fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let known = |key: &String| FIELDS.iter().find(|field| field.name == key).unwrap().name;
         let fields = fields.as_object().unwrap().iter().map(|(k, v)| (known(k), v.clone())).collect();
-        build(&Fields(fields), false)
+        build(&FieldValues(fields), false)
     }
 
     fn refused(more: Value) -> String {

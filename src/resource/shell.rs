@@ -1,7 +1,7 @@
 //! Shell code that several kinds share. Every action is one subshell with its values as positional parameters: no
 //! variable affects other fragments, and no value is evaluated as code.
 
-use crate::script::{Fragment, safe_path};
+use crate::script::{ShellFragment, safe_path};
 
 /// Opens an action whose new files are private until their owner and mode are set.
 const OPEN_PRIVATE: &str = "(\numask 077\n";
@@ -17,23 +17,23 @@ pub(super) const ELSEWHERE: &str = "declare the target path of the link, or let 
 pub(super) const NOT_FOLLOWED: (&str, &str) = ("forge does not follow it", ELSEWHERE);
 
 /// Begins a private action; the caller appends the words, then code, and [`close`]s it.
-pub(super) fn private() -> Fragment {
-    Fragment::new().code(OPEN_PRIVATE).code(FAIL)
+pub(super) fn private() -> ShellFragment {
+    ShellFragment::new().code(OPEN_PRIVATE).code(FAIL)
 }
 
 /// Begins an action that runs other programs.
-pub(super) fn usual() -> Fragment {
-    Fragment::new().code(OPEN_USUAL).code(FAIL)
+pub(super) fn usual() -> ShellFragment {
+    ShellFragment::new().code(OPEN_USUAL).code(FAIL)
 }
 
 /// Ends an action.
-pub(super) fn close(action: Fragment) -> Fragment {
+pub(super) fn close(action: ShellFragment) -> ShellFragment {
     action.code(")\n")
 }
 
 /// Appends the functions of [`safe_path`] and enters the directory of `$path`. Checks the preconditions of writing or
 /// removing a file there, removes leftovers of killed runs, and defines `keep`. Reads `$path`, `$run` and `$keep`.
-fn prepare(action: Fragment) -> Fragment {
+fn prepare(action: ShellFragment) -> ShellFragment {
     action.code(safe_path::ENTER).code(safe_path::STAGE).code(PREPARE)
 }
 
@@ -53,7 +53,7 @@ keep() {
 "#;
 
 /// Parameters of [`write_file`].
-pub(super) struct Write<'a> {
+pub(super) struct FileWriteSpec<'a> {
     pub path: &'a str,
     pub owner: &'a str,
     pub group: &'a str,
@@ -66,7 +66,7 @@ pub(super) struct Write<'a> {
 }
 
 /// Returns the action that replaces a file atomically: readers see either the old file or the new one.
-pub(super) fn write_file(write: &Write<'_>) -> Fragment {
+pub(super) fn write_file(write: &FileWriteSpec<'_>) -> ShellFragment {
     let action = prepare(written(write)).code("stage\n").then(candidate(write.body)).code(GIVE_CANDIDATE);
     close(action.then(go_live(write.validate)))
 }
@@ -74,12 +74,12 @@ pub(super) fn write_file(write: &Write<'_>) -> Fragment {
 /// Returns the action that sets owner and mode of a file whose body matches. If users other than root can replace the
 /// file, it is written again: the file at its name may not be the observed one, and its owner may have it open for
 /// writing.
-pub(super) fn give_file(write: &Write<'_>) -> Fragment {
+pub(super) fn give_file(write: &FileWriteSpec<'_>) -> ShellFragment {
     let action = prepare(written(write)).code(GIVE).code("stage\n");
     close(action.then(candidate(write.body)).code(GIVE_CANDIDATE).then(go_live(write.validate)))
 }
 
-fn written(write: &Write<'_>) -> Fragment {
+fn written(write: &FileWriteSpec<'_>) -> ShellFragment {
     private()
         .word(write.path)
         .word(format!("{}:{}", write.owner, write.group))
@@ -99,8 +99,8 @@ fi
 "#;
 
 /// Writes a body into the staging directory, as `./$name`.
-fn candidate(body: &[u8]) -> Fragment {
-    Fragment::new()
+fn candidate(body: &[u8]) -> ShellFragment {
+    ShellFragment::new()
         // `set -C` opens with O_EXCL, so the file is always new.
         .code("set -C\nprintf %s")
         .data(body)
@@ -112,10 +112,10 @@ chmod -- "$mode" "./$name" || fail "cannot set the mode of $path"
 "#;
 
 /// Installs the candidate at the path if `validate` accepts it.
-fn go_live(validate: &str) -> Fragment {
+fn go_live(validate: &str) -> ShellFragment {
     match validate.is_empty() {
-        true => Fragment::new().code(GO_LIVE),
-        false => Fragment::new().code(VALIDATE).code(GO_LIVE),
+        true => ShellFragment::new().code(GO_LIVE),
+        false => ShellFragment::new().code(VALIDATE).code(GO_LIVE),
     }
 }
 
@@ -158,8 +158,13 @@ sync -- .. || fail "cannot sync $dir"
 
 /// Returns the action that atomically replaces a file with an edited body and keeps its owner and mode. `edit` defines
 /// a function of that name, which takes `words`, reads the old body from `$from` and prints the new one.
-pub(super) fn edit_file<const N: usize>(path: &str, run: &str, edit: &'static str, words: [String; N]) -> Fragment {
-    let action = words.into_iter().fold(private().word(path).word(run), Fragment::word);
+pub(super) fn edit_file<const N: usize>(
+    path: &str,
+    run: &str,
+    edit: &'static str,
+    words: [String; N],
+) -> ShellFragment {
+    let action = words.into_iter().fold(private().word(path).word(run), ShellFragment::word);
     let action = prepare(action.code("\npath=$1 run=$2 keep=yes\nshift 2"))
         .code("stage\n")
         .code(OLD_FILE)
@@ -172,7 +177,7 @@ pub(super) fn edit_file<const N: usize>(path: &str, run: &str, edit: &'static st
 }
 
 /// Parameters of [`rewrite_file`].
-pub(super) struct Rewrite<'a> {
+pub(super) struct FileRewriteSpec<'a> {
     pub path: &'a str,
     /// SHA-256 of the body on which the new one is based; empty if the file did not exist.
     pub old: &'a str,
@@ -184,7 +189,7 @@ pub(super) struct Rewrite<'a> {
 
 /// Returns the action that replaces the body of a file and keeps owner, mode, ACLs and extended attributes. It writes
 /// nothing if the file changed since it was observed.
-pub(super) fn rewrite_file(write: &Rewrite<'_>) -> Fragment {
+pub(super) fn rewrite_file(write: &FileRewriteSpec<'_>) -> ShellFragment {
     let action = private()
         .word(write.path)
         .word(write.old)
@@ -240,7 +245,7 @@ fi
 "#;
 
 /// Parameters of [`relink`].
-pub(super) struct Relink<'a> {
+pub(super) struct SymlinkSpec<'a> {
     pub path: &'a str,
     pub target: &'a str,
     /// Owner and group in the syntax of `chown`; empty for the default.
@@ -251,7 +256,7 @@ pub(super) struct Relink<'a> {
 }
 
 /// Returns the action that replaces a symbolic link atomically.
-pub(super) fn relink(link: &Relink<'_>) -> Fragment {
+pub(super) fn relink(link: &SymlinkSpec<'_>) -> ShellFragment {
     let action = private()
         .word(link.path)
         .word(link.target)
@@ -273,12 +278,12 @@ sync -- .. || fail "cannot sync $dir"
 "#;
 
 /// Returns an action that fails with `why`.
-pub(super) fn refuse(why: &str) -> Fragment {
+pub(super) fn refuse(why: &str) -> ShellFragment {
     close(usual().word(why).code("\nfail \"$1\"\n"))
 }
 
 /// Opens an action on a directory: `path`, with `own`, `mode` and `run` if they are used.
-pub(super) fn at_directory(path: &str, own: &str, mode: u32, run: &str) -> Fragment {
+pub(super) fn at_directory(path: &str, own: &str, mode: u32, run: &str) -> ShellFragment {
     private()
         .word(path)
         .word(own)
@@ -306,13 +311,13 @@ const REMOVE_TREE: &str = r#"rm -rf --one-file-system -- "./$name" || fail "cann
 "#;
 
 /// Returns the action that removes a directory with all its contents.
-pub(super) fn remove_tree(path: &str) -> Fragment {
+pub(super) fn remove_tree(path: &str) -> ShellFragment {
     let refuse = "if [ -L \"./$name\" ]; then fail \"$path is a symbolic link\"; fi";
     close(at_directory(path, "", 0, "").code(refuse).code(NO_MOUNTS).code(REMOVE_TREE))
 }
 
 /// Returns the action that removes a file, with a backup of its body if `backup` is set.
-pub(super) fn remove_file(path: &str, run: &str, backup: bool) -> Fragment {
+pub(super) fn remove_file(path: &str, run: &str, backup: bool) -> ShellFragment {
     let action = private().word(path).word(run).word(yes(backup)).code("\npath=$1 run=$2 keep=$3");
     let action = prepare(action).code(if backup { REMOVE_KEPT } else { REMOVE });
     close(action)

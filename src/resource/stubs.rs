@@ -8,8 +8,8 @@ mod files;
 mod rpm;
 
 use super::cases::{RUN, fields};
-use super::{Change, Context, Judgement, kind};
-use crate::model::{Disruption, SecretStore, Value};
+use super::{Assessment, AssessmentContext, AttributeChange, kind};
+use crate::model::{DisruptionClass, SecretStore, Value};
 use secrecy::ExposeSecret;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
@@ -17,11 +17,11 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 /// A directory of stand-ins and the log of their calls.
-struct Stubs {
+struct CommandStubs {
     dir: tempfile::TempDir,
 }
 
-impl Stubs {
+impl CommandStubs {
     /// Each stand-in logs its name and arguments and then runs its own code.
     fn new(programs: &[(&str, &str)]) -> Self {
         let stubs = Self { dir: tempfile::tempdir().unwrap() };
@@ -54,9 +54,9 @@ impl Stubs {
     fn act_on(&self, name: &str, written: Value, absent: bool, changes: &[&str], basis: Value) -> Output {
         let kind = kind(name).unwrap();
         let resource = (kind.build)(&fields(kind.fields, &written), absent).unwrap();
-        let changes = changes.iter().map(|attribute| Change::new(attribute, None, None)).collect();
-        let judgement = Judgement::change("for the test", changes, Disruption::D0, basis);
-        let action = resource.act(&judgement, &Context { run: RUN, ..Context::default() });
+        let changes = changes.iter().map(|attribute| AttributeChange::new(attribute, None, None)).collect();
+        let judgement = Assessment::change("for the test", changes, DisruptionClass::D0, basis);
+        let action = resource.act(&judgement, &AssessmentContext { run: RUN, ..AssessmentContext::default() });
         let text = action.body.render(&SecretStore::default()).unwrap();
         let own = |place: &str| self.dir.path().join(place).to_str().unwrap().to_owned();
         let text = text
@@ -81,8 +81,8 @@ const APT: &str = "apt-get -y -q -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=600 -
                    -o Dpkg::Options::=--force-confold";
 
 /// dpkg without unfinished packages, and apt that offers version 1 of every package.
-fn apt(get: &'static str, mark: &'static str, query: &'static str) -> Stubs {
-    Stubs::new(&[
+fn apt(get: &'static str, mark: &'static str, query: &'static str) -> CommandStubs {
+    CommandStubs::new(&[
         ("apt-get", get),
         ("apt-mark", mark),
         ("apt-cache", "printf ' %s | 1 | somewhere\\n' \"$3\""),
@@ -226,7 +226,7 @@ fn an_open_lock_file_is_no_lock() {
 }
 
 /// A systemctl whose unit reports the given states, one per query; the last one repeats.
-fn systemd(states: &str) -> Stubs {
+fn systemd(states: &str) -> CommandStubs {
     let code = format!(
         r#"case $* in
 *NeedDaemonReload*) echo no ;;
@@ -241,7 +241,7 @@ fn systemd(states: &str) -> Stubs {
 --version) echo 'systemd 252 (252.39)' ;;
 esac"#
     );
-    Stubs::new(&[("systemctl", Box::leak(code.into_boxed_str())), ("journalctl", "echo 'the last log line'")])
+    CommandStubs::new(&[("systemctl", Box::leak(code.into_boxed_str())), ("journalctl", "echo 'the last log line'")])
 }
 
 const SYSTEMD_QUIET: [&str; 2] = ["systemctl show", "systemctl --version"];
@@ -302,14 +302,14 @@ fn a_stop_only_stops() {
 
 const SCRATCH: &str = "tmpfs /none tmpfs size=1m 0 0";
 
-fn scratch(stubs: &Stubs) -> Value {
+fn scratch(stubs: &CommandStubs) -> Value {
     let path = stubs.dir.path().join("point");
     json!({ "path": path, "source": "tmpfs", "fstype": "tmpfs", "options": ["size=1m"] })
 }
 
 #[test]
 fn a_mount_that_fails_leaves_fstab_as_it_was() {
-    let stubs = Stubs::new(&[("mount", "echo 'wrong fs type, bad option' >&2; exit 32"), ("systemctl", "")]);
+    let stubs = CommandStubs::new(&[("mount", "echo 'wrong fs type, bad option' >&2; exit 32"), ("systemctl", "")]);
     std::fs::write(stubs.dir.path().join("fstab"), SCRATCH).unwrap();
     let output = stubs.act("mount", scratch(&stubs), false, &["mounted", "fstab entry"]);
     assert!(!output.status.success());
@@ -321,7 +321,7 @@ fn a_mount_that_fails_leaves_fstab_as_it_was() {
 
 #[test]
 fn what_is_mounted_is_remounted_and_the_entry_stays() {
-    let stubs = Stubs::new(&[("mount", ""), ("systemctl", "")]);
+    let stubs = CommandStubs::new(&[("mount", ""), ("systemctl", "")]);
     let output = stubs.act("mount", scratch(&stubs), false, &["mounted options"]);
     assert!(output.status.success(), "{}", said(&output));
     let point = stubs.dir.path().join("point");
@@ -330,7 +330,7 @@ fn what_is_mounted_is_remounted_and_the_entry_stays() {
 
 #[test]
 fn modules_are_loaded_with_modprobe_and_unloaded_alone() {
-    let stubs = Stubs::new(&[("modprobe", ""), ("rmmod", "echo 'Module dummy_x is in use' >&2; exit 1")]);
+    let stubs = CommandStubs::new(&[("modprobe", ""), ("rmmod", "echo 'Module dummy_x is in use' >&2; exit 1")]);
     let module = |loaded: bool| json!({ "name": "dummy-x", "loaded": loaded });
     assert!(stubs.act("kernel_module", module(true), false, &["loaded"]).status.success());
     let output = stubs.act("kernel_module", module(false), false, &["loaded"]);
@@ -341,7 +341,7 @@ fn modules_are_loaded_with_modprobe_and_unloaded_alone() {
 
 #[test]
 fn a_calendar_is_judged_before_anything_is_written() {
-    let stubs = Stubs::new(&[("systemd-analyze", "exit 1"), ("systemctl", "")]);
+    let stubs = CommandStubs::new(&[("systemd-analyze", "exit 1"), ("systemctl", "")]);
     let timer = json!({ "name": "job", "command": "true", "calendar": "dayly" });
     let output = stubs.act("timer", timer, false, &["service content", "timer content", "state"]);
     assert!(!output.status.success());
@@ -352,7 +352,7 @@ fn a_calendar_is_judged_before_anything_is_written() {
 
 #[test]
 fn a_calendar_that_never_comes_is_refused() {
-    let stubs = Stubs::new(&[
+    let stubs = CommandStubs::new(&[
         ("systemd-analyze", "printf 'Normalized form: x\\n    Next elapse: never\\n'"),
         ("systemctl", ""),
     ]);

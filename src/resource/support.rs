@@ -1,11 +1,15 @@
 //! Functions that all kinds share: typed probe results, word lists, common diagnostics.
 
-use super::{Field, Predicted, Provision, Type};
+use super::{EarlierStepEffects, FieldSpec, FieldType, ProvidedItem};
 use crate::diag::{Code, Diag};
 use crate::model::SecretStore;
-use crate::probe::{CmdlineState, Contents, InitramfsState, ObjectState, ProofState, ReleaseState, UserState};
-use crate::probe::{GroupState, KeyState, KeysState, ModuleState, MountState, Observation, Output, PackageFileState};
-use crate::probe::{PackageManagerState, PackageState, PathState, Probe, Reading, SysctlState, UnitState, Unknown};
+use crate::probe::{
+    AuthorizedKeysState, GroupState, KeyFileState, ModuleState, MountState, Observation, PackageFileState, ProbeOutput,
+};
+use crate::probe::{CmdlineState, InitramfsState, NamespaceContents, ObjectState, ProofState, ReleaseState, UserState};
+use crate::probe::{
+    PackageManagerState, PackageState, PathState, Probe, ProbeReading, SysctlState, UnansweredReason, UnitState,
+};
 use sha2::{Digest, Sha256};
 
 macro_rules! answer {
@@ -14,10 +18,10 @@ macro_rules! answer {
     };
     ($name:ident, $variant:ident, $ty:ident) => {
         /// Returns the typed result of `probe`.
-        pub(super) fn $name<'a>(seen: &'a Observation, probe: &Probe) -> Result<&'a $ty, Unknown> {
+        pub(super) fn $name<'a>(seen: &'a Observation, probe: &Probe) -> Result<&'a $ty, UnansweredReason> {
             match seen.get(probe)? {
-                Reading::$variant(state) => Ok(state),
-                _ => Err(Unknown::new("the host returned the result of another probe")),
+                ProbeReading::$variant(state) => Ok(state),
+                _ => Err(UnansweredReason::new("the host returned the result of another probe")),
             }
         }
     };
@@ -28,18 +32,18 @@ answer!(package_state, Package, PackageState);
 answer!(manager_state, PackageManager, PackageManagerState);
 answer!(unit_state, Unit, UnitState);
 answer!(user_state, User, UserState);
-answer!(keys_state, AuthorizedKeys, KeysState);
+answer!(keys_state, AuthorizedKeys, AuthorizedKeysState);
 answer!(group_state, Group, GroupState);
 answer!(package_file_state, PackageFile, PackageFileState);
-answer!(key_state, Key, KeyState);
-answer!(output, Output);
+answer!(key_state, Key, KeyFileState);
+answer!(output, Output, ProbeOutput);
 answer!(sysctl_state, Sysctl, SysctlState);
 answer!(module_state, Module, ModuleState);
 answer!(mount_state, Mount, MountState);
 answer!(cmdline_state, Cmdline, CmdlineState);
 answer!(initramfs_state, Initramfs, InitramfsState);
 answer!(object_state, Object, ObjectState);
-answer!(contents, Contents);
+answer!(contents, Contents, NamespaceContents);
 answer!(proof, Proof, ProofState);
 answer!(release_state, Release, ReleaseState);
 
@@ -55,19 +59,19 @@ pub(crate) fn unit_name(name: &str) -> String {
     }
 }
 
-impl Predicted {
+impl EarlierStepEffects {
     /// Reports whether an earlier step provides `thing`, or a package that may provide it.
-    pub fn will_bring(&self, thing: &Provision) -> bool {
+    pub fn will_bring(&self, thing: &ProvidedItem) -> bool {
         self.will_exist.iter().any(|brought| match (brought, thing) {
-            (Provision::Package(_), _) => true,
-            (Provision::Unit(a), Provision::Unit(b)) => unit_name(a) == unit_name(b),
+            (ProvidedItem::Package(_), _) => true,
+            (ProvidedItem::Unit(a), ProvidedItem::Unit(b)) => unit_name(a) == unit_name(b),
             (a, b) => a == b,
         })
     }
 }
 
 /// Reports whether `predicted` provides `thing`.
-pub(super) fn brought(predicted: Option<&Predicted>, thing: &Provision) -> bool {
+pub(super) fn brought(predicted: Option<&EarlierStepEffects>, thing: &ProvidedItem) -> bool {
     predicted.is_some_and(|p| p.will_bring(thing))
 }
 
@@ -106,12 +110,12 @@ pub(super) fn parent(path: &str) -> Option<&str> {
 }
 
 /// The field for the owner of a file.
-pub(super) const OWNER: Field = Field::optional("owner", Type::Name, "Name of the owner. Default `root`.");
+pub(super) const OWNER: FieldSpec = FieldSpec::optional("owner", FieldType::Name, "Name of the owner. Default `root`.");
 /// The field for the group of a file.
-pub(super) const GROUP: Field = Field::optional("group", Type::Name, "Name of the group. Default `root`.");
+pub(super) const GROUP: FieldSpec = FieldSpec::optional("group", FieldType::Name, "Name of the group. Default `root`.");
 
 /// Returns owner and group of a file, by default `root`.
-pub(super) fn owner_and_group(fields: &super::Fields) -> Result<(String, String), Diag> {
+pub(super) fn owner_and_group(fields: &super::FieldValues) -> Result<(String, String), Diag> {
     let (owner, group) = (fields.text("owner").unwrap_or("root"), fields.text("group").unwrap_or("root"));
     account_name("owner", owner)?;
     account_name("group", group)?;
@@ -119,7 +123,7 @@ pub(super) fn owner_and_group(fields: &super::Fields) -> Result<(String, String)
 }
 
 /// Returns the `path` of a file.
-pub(super) fn file_path(fields: &super::Fields) -> Result<String, Diag> {
+pub(super) fn file_path(fields: &super::FieldValues) -> Result<String, Diag> {
     match required(fields, "path")? {
         "/" => Err(bad_value("`/` is not a file")),
         path => Ok(path.to_owned()),
@@ -127,7 +131,7 @@ pub(super) fn file_path(fields: &super::Fields) -> Result<String, Diag> {
 }
 
 /// Rejects secrets in kinds whose files or status every account on the host can read.
-pub(super) fn refuse_secrets(kind: &str, fields: &super::Fields, hint: &str) -> Result<(), Diag> {
+pub(super) fn refuse_secrets(kind: &str, fields: &super::FieldValues, hint: &str) -> Result<(), Diag> {
     let held = fields.0.iter().find(|(_, value)| SecretStore::mentions(&value.to_string()));
     held.map_or(Ok(()), |(name, _)| {
         let message = format!("`{name}` of a `{kind}` contains a secret, and every account on the host can read it");
@@ -141,7 +145,7 @@ pub(super) fn bad_value(message: impl Into<String>) -> Diag {
 }
 
 /// Returns the text of a required field. The checker has verified that it exists; otherwise this is an error.
-pub(super) fn required<'a>(fields: &'a super::Fields, name: &str) -> Result<&'a str, Diag> {
+pub(super) fn required<'a>(fields: &'a super::FieldValues, name: &str) -> Result<&'a str, Diag> {
     fields.text(name).ok_or_else(|| Diag::error(Code::MissingKey, format!("`{name}` is required")))
 }
 

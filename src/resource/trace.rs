@@ -4,7 +4,7 @@
 //! Traces are stored below `/run`, because no process survives a reboot.
 
 use crate::model::StepId;
-use crate::script::Fragment;
+use crate::script::ShellFragment;
 
 const FOLDER: &str = "/run/forge-applied";
 
@@ -16,8 +16,8 @@ pub fn trace_path(step: &StepId, kind: &str, inputs: &[String], removes: bool) -
 
 /// Returns commands that touch the trace `path` and then run `action`. Traces are readable by every user, because a
 /// plan does not need root.
-pub fn leave_trace(path: &str, action: Fragment) -> Fragment {
-    Fragment::new()
+pub fn leave_trace(path: &str, action: ShellFragment) -> ShellFragment {
+    ShellFragment::new()
         .code("(umask 022; mkdir -p ")
         .word(FOLDER)
         .code(" && : > ")

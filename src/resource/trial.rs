@@ -3,10 +3,10 @@
 #![expect(clippy::disallowed_methods, clippy::print_stderr, reason = "tests run programs and read their own files")]
 
 use super::cases::{RUN, fields};
-use super::{Context, Judgement, Resource, kind};
-use crate::model::{SecretStore, Value, Verdict};
+use super::{Assessment, AssessmentContext, Resource, kind};
+use crate::model::{SecretStore, StepVerdict, Value};
 use crate::probe::{Observation, Probe, compile, parse};
-use crate::script::{Fragment, Script, Token};
+use crate::script::{ScriptToken, ShellFragment, ShellScript};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const NASTY: &str = "it's \"-- $(id) `id` \\ ü\u{202e} \n\t*";
 
 /// An isolated directory with forge's own directories in it.
-struct Trial {
+struct ActionTrial {
     dir: tempfile::TempDir,
     secrets: SecretStore,
     /// Replacements in the scripts, so that nothing outside the directory is changed.
@@ -36,7 +36,7 @@ struct Trial {
     inside: Option<String>,
 }
 
-impl Trial {
+impl ActionTrial {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("forge-state").to_str().unwrap().to_owned();
@@ -67,33 +67,33 @@ impl Trial {
         child.wait_with_output().unwrap()
     }
 
-    fn script(&self, shell: &str, script: &Script) -> Output {
+    fn script(&self, shell: &str, script: &ShellScript) -> Output {
         self.send(shell, script.text(&self.secrets).unwrap().expose_secret())
     }
 
-    fn act(&self, shell: &str, body: Fragment) -> Output {
-        self.script(shell, &Script { body, token: Token::new(TOKEN), limit: Duration::from_secs(30) })
+    fn act(&self, shell: &str, body: ShellFragment) -> Output {
+        self.script(shell, &ShellScript { body, token: ScriptToken::new(TOKEN), limit: Duration::from_secs(30) })
     }
 
     fn ask(&self, probes: Vec<Probe>) -> Observation {
         let probes: BTreeSet<Probe> = probes.into_iter().collect();
-        let compiled = compile(&probes, &[], Token::new(TOKEN), None);
+        let compiled = compile(&probes, &[], ScriptToken::new(TOKEN), None);
         let output = self.script("dash", &compiled.script);
         parse(&compiled, &output.stdout, None).unwrap()
     }
 
-    fn context(&self) -> Context<'_> {
-        Context { run: RUN, secrets: Some(&self.secrets), ..Context::default() }
+    fn context(&self) -> AssessmentContext<'_> {
+        AssessmentContext { run: RUN, secrets: Some(&self.secrets), ..AssessmentContext::default() }
     }
 
-    fn judge(&self, resource: &dyn Resource) -> Judgement {
+    fn judge(&self, resource: &dyn Resource) -> Assessment {
         resource.judge(&self.ask(resource.probes()), &self.context())
     }
 
     /// Applies the changes and returns the output of the action.
     fn change(&self, shell: &str, resource: &dyn Resource) -> Output {
         let judgement = self.judge(resource);
-        assert_eq!(judgement.verdict, Verdict::Change, "{}", judgement.reason.raw());
+        assert_eq!(judgement.verdict, StepVerdict::Change, "{}", judgement.reason.raw());
         self.act(shell, resource.act(&judgement, &self.context()).body)
     }
 
@@ -102,7 +102,7 @@ impl Trial {
         let output = self.change(shell, resource);
         assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr));
         let again = self.judge(resource);
-        assert_eq!(again.verdict, Verdict::Ok, "{}: {:?}", again.reason.raw(), again.changes);
+        assert_eq!(again.verdict, StepVerdict::Ok, "{}: {:?}", again.reason.raw(), again.changes);
         again.reason.raw().to_owned()
     }
 
@@ -134,7 +134,7 @@ fn a_file_with_a_nasty_name_and_body() {
         return;
     }
     for shell in SHELLS {
-        let trial = Trial::new();
+        let trial = ActionTrial::new();
         let path = trial.path(&NASTY.replace('/', "_"));
         let written = json!({ "path": path, "content": NASTY, "owner": "nobody", "group": "daemon", "mode": "4750" });
         let file = trial.build("file", &written, false);
@@ -159,7 +159,7 @@ fn a_large_and_binary_body() {
     }
     use base64::Engine as _;
     let bytes: Vec<u8> = (0..400_000u32).map(|i| (i % 251) as u8).collect();
-    let trial = Trial::new();
+    let trial = ActionTrial::new();
     let path = trial.path("blob");
     let encoded = base64::engine::general_purpose::STANDARD.encode(&bytes);
     let file = trial.build("file", &json!({ "path": path, "source": { "base64": encoded } }), false);
@@ -173,7 +173,7 @@ fn only_the_mode_of_a_file_is_put_right_in_place() {
         return;
     }
     use std::os::unix::fs::MetadataExt;
-    let trial = Trial::new();
+    let trial = ActionTrial::new();
     let path = trial.path("f");
     let file = trial.build("file", &json!({ "path": path, "content": "x" }), false);
     trial.converge("dash", file.as_ref());
@@ -188,7 +188,7 @@ fn a_link_is_replaced_and_its_target_left() {
     if !is_root() {
         return;
     }
-    let trial = Trial::new();
+    let trial = ActionTrial::new();
     let (path, target) = (trial.path("link"), trial.path("target"));
     std::fs::write(&target, "theirs").unwrap();
     symlink(&target, &path).unwrap();
@@ -204,7 +204,7 @@ fn a_candidate_that_is_not_valid_leaves_the_old_file() {
         return;
     }
     for shell in SHELLS {
-        let trial = Trial::new();
+        let trial = ActionTrial::new();
         let path = trial.path("conf");
         std::fs::write(&path, "old").unwrap();
         let validate = "grep -q good \"$FORGE_FILE\" || { echo bad >&2; exit 3; }";
@@ -227,7 +227,7 @@ fn what_a_killed_run_left_is_cleared() {
     if !is_root() {
         return;
     }
-    let trial = Trial::new();
+    let trial = ActionTrial::new();
     let path = trial.path("conf");
     let (left, other) = (trial.path(".conf.forge-20250101T000000-aaaa"), trial.path(".conf.forge-notes"));
     std::fs::write(&left, "half").unwrap();
@@ -242,7 +242,7 @@ fn a_secret_body_is_compared_without_travelling() {
     if !is_root() {
         return;
     }
-    let mut trial = Trial::new();
+    let mut trial = ActionTrial::new();
     trial.secrets.insert("join", SecretString::from("correct horse".to_owned()));
     let path = trial.path("token");
     let file = trial.build("file", &json!({ "path": path, "content": "t=${secret join}\n", "mode": "0600" }), false);
@@ -256,7 +256,7 @@ fn directories_come_and_go() {
         return;
     }
     for shell in SHELLS {
-        let trial = Trial::new();
+        let trial = ActionTrial::new();
         let path = trial.path(&NASTY.replace('/', "_"));
         let written = json!({ "path": path, "owner": "nobody", "mode": "1770" });
         let directory = trial.build("directory", &written, false);
@@ -277,7 +277,7 @@ fn commands_are_checked_run_and_checked_again() {
         return;
     }
     for shell in SHELLS {
-        let mut trial = Trial::new();
+        let mut trial = ActionTrial::new();
         trial.secrets.insert("join", SecretString::from("it's $secret".to_owned()));
         std::fs::set_permissions(trial.dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
         let written = json!({
@@ -301,7 +301,7 @@ fn a_command_fails_with_its_own_status_or_at_its_limit() {
     if !is_root() {
         return;
     }
-    let trial = Trial::new();
+    let trial = ActionTrial::new();
     let failing = trial.build("command", &json!({ "check": "false", "apply": "exit 7" }), false);
     assert_eq!(trial.change("dash", failing.as_ref()).status.code(), Some(7));
     let hanging = json!({ "check": "false", "apply": "sleep 60", "timeout": "1s" });
@@ -313,8 +313,8 @@ fn a_command_fails_with_its_own_status_or_at_its_limit() {
 }
 
 /// Returns a trial whose `/etc` is a copy, so that accounts can be created and removed.
-fn with_own_etc() -> Option<Trial> {
-    let mut trial = Trial::new();
+fn with_own_etc() -> Option<ActionTrial> {
+    let mut trial = ActionTrial::new();
     let etc = trial.path("etc");
     let copied = Command::new("cp").args(["-a", "/etc", &etc]).status().is_ok_and(|s| s.success());
     trial.inside = Some(format!("mount --bind '{etc}' /etc && mount -t tmpfs tmpfs /var/log || exit 1"));
@@ -366,7 +366,7 @@ fn a_group_that_went_with_its_account_is_gone() {
     trial.converge("dash", trial.build("user", &account, false).as_ref());
     let gone = trial.build("group", &group, true);
     let judged = gone.judge(&trial.ask(gone.probes()), &trial.context());
-    assert_eq!(judged.verdict, Verdict::Change);
+    assert_eq!(judged.verdict, StepVerdict::Change);
     trial.converge("dash", trial.build("user", &account, true).as_ref());
     let acted = trial.act("dash", gone.act(&judged, &trial.context()).body);
     assert!(acted.status.success(), "{}", String::from_utf8_lossy(&acted.stderr));
@@ -378,7 +378,7 @@ fn a_unit_is_verified_under_its_own_name() {
         eprintln!("skipped: needs systemd-analyze");
         return;
     }
-    let mut trial = Trial::new();
+    let mut trial = ActionTrial::new();
     let units = trial.path("units");
     std::fs::create_dir(&units).unwrap();
     trial.moved.push(("/etc/systemd/system", units.clone()));
@@ -387,9 +387,9 @@ fn a_unit_is_verified_under_its_own_name() {
         trial.build("unit", &json!({ "name": "forge-trial", "content": content }), false)
     };
     let act = |unit: &dyn Resource| {
-        let fresh = Judgement::change(
+        let fresh = Assessment::change(
             "new",
-            vec![super::Change::new("content", None, Some(""))],
+            vec![super::AttributeChange::new("content", None, Some(""))],
             Default::default(),
             Value::Null,
         );
@@ -404,8 +404,8 @@ fn a_unit_is_verified_under_its_own_name() {
 }
 
 /// Returns a trial with its own fstab.
-fn with_fstab(text: Option<&str>) -> (Trial, String) {
-    let mut trial = Trial::new();
+fn with_fstab(text: Option<&str>) -> (ActionTrial, String) {
+    let mut trial = ActionTrial::new();
     let path = trial.path("fstab");
     trial.moved.push(("/etc/fstab", path.clone()));
     if let Some(text) = text {
@@ -414,7 +414,7 @@ fn with_fstab(text: Option<&str>) -> (Trial, String) {
     (trial, path)
 }
 
-fn entry(trial: &Trial, absent: bool) -> Box<dyn Resource> {
+fn entry(trial: &ActionTrial, absent: bool) -> Box<dyn Resource> {
     let written = json!({
         "path": "/no/such/mount point", "source": "LABEL=a b", "fstype": "ext4", "options": ["noauto"], "state": "fstab",
     });

@@ -1,16 +1,19 @@
 //! `unit`: a systemd unit file or drop-in, loaded by the manager.
 
-use super::body::{Body, Target, bare};
+use super::body::{FileBody, FileTarget, bare};
 use super::shell;
 use super::support::{bad_value, refuse_secrets, required, unit_name, unit_state};
-use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
+};
 use crate::diag::{Code, Diag};
-use crate::model::{Value, Verdict};
-use crate::probe::{Observation, Probe, Unknown};
-use crate::script::Fragment;
+use crate::model::{StepVerdict, Value};
+use crate::probe::{Observation, Probe, UnansweredReason};
+use crate::script::ShellFragment;
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "unit",
     summary: "A systemd unit file or a drop-in, loaded by the manager.",
     example: include_str!("examples/unit.yaml"),
@@ -31,21 +34,25 @@ with a `file` step of mode 0600, and name that file in `EnvironmentFile=` or `Lo
 
 **Removal** removes the file and reloads the manager; it does not stop the unit.",
     fields: &[
-        Field::required("name", Type::Name, "Name of the unit; the default type is `.service`."),
-        Field::optional("content", Type::Text, "The whole unit. Excludes `drop_in`."),
-        Field::optional(
+        FieldSpec::required("name", FieldType::Name, "Name of the unit; the default type is `.service`."),
+        FieldSpec::optional("content", FieldType::Text, "The whole unit. Excludes `drop_in`."),
+        FieldSpec::optional(
             "drop_in",
-            Type::Table(DROP_IN),
+            FieldType::Table(DROP_IN),
             "A part that extends or overrides the unit. Excludes `content`.",
         ),
-        Field::optional("backup", Type::Bool, "Keep a backup of the previous body on the host. Default `true`."),
+        FieldSpec::optional(
+            "backup",
+            FieldType::Bool,
+            "Keep a backup of the previous body on the host. Default `true`.",
+        ),
     ],
     build,
 };
 
-const DROP_IN: &[Field] = &[
-    Field::required("name", Type::Name, "Name of the drop-in; `.conf` is added."),
-    Field::required("content", Type::Text, "The part of the unit, with its section headers."),
+const DROP_IN: &[FieldSpec] = &[
+    FieldSpec::required("name", FieldType::Name, "Name of the drop-in; `.conf` is added."),
+    FieldSpec::required("content", FieldType::Text, "The part of the unit, with its section headers."),
 ];
 
 /// Every user can read units with `systemctl cat` and `systemctl show`, whatever the mode of the file.
@@ -56,15 +63,15 @@ pub(super) const SECRET_HINT: &str =
 const UNITS: &str = "/etc/systemd/system";
 
 #[derive(Debug)]
-pub(super) struct Unit {
+pub(super) struct UnitResource {
     name: String,
-    target: Target,
+    target: FileTarget,
     drop_in: bool,
     backup: bool,
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     refuse_secrets(KIND.name, fields, SECRET_HINT)?;
     let name = unit_name(required(fields, "name")?);
     let (path, content) = match (fields.text("content"), fields.table("drop_in")) {
@@ -76,9 +83,10 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         (None, None) if absent => (format!("{UNITS}/{name}"), ""),
         (None, None) => return Err(Diag::error(Code::MissingKey, "`content` or `drop_in` is required")),
     };
-    let target = Target { path, body: Body::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
+    let target =
+        FileTarget { path, body: FileBody::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
     let drop_in = fields.has("drop_in");
-    Ok(Box::new(Unit { name, target, drop_in, backup: fields.bool("backup").unwrap_or(true), absent }))
+    Ok(Box::new(UnitResource { name, target, drop_in, backup: fields.bool("backup").unwrap_or(true), absent }))
 }
 
 fn drop_in<'a>(unit: &str, table: &'a serde_json::Map<String, Value>) -> Result<(String, &'a str), Diag> {
@@ -96,11 +104,12 @@ pub(super) fn is_unit(path: &str) -> bool {
     path.strip_prefix(UNITS).is_some_and(|rest| rest.starts_with('/'))
 }
 
-impl Unit {
+impl UnitResource {
     /// Builds a whole unit; `name` has its type.
     pub fn whole(name: &str, content: &str, absent: bool) -> Self {
         let path = format!("{UNITS}/{name}");
-        let target = Target { path, body: Body::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
+        let target =
+            FileTarget { path, body: FileBody::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
         Self { name: name.to_owned(), target, drop_in: false, backup: true, absent }
     }
 
@@ -118,35 +127,37 @@ impl Unit {
     }
 
     /// Adds the need for a daemon-reload to a judgement of the file.
-    fn with_manager(&self, file: Judgement, seen: &Observation) -> Result<Judgement, Unknown> {
-        if self.is_template() || !matches!(file.verdict, Verdict::Ok | Verdict::Change) {
+    fn with_manager(&self, file: Assessment, seen: &Observation) -> Result<Assessment, UnansweredReason> {
+        if self.is_template() || !matches!(file.verdict, StepVerdict::Ok | StepVerdict::Change) {
             return Ok(file);
         }
         let unread = unit_state(seen, &self.probe())?.need_daemon_reload;
         let mut basis = file.basis.clone();
         basis["daemon_reload"] = json!(unread);
         Ok(match (file.verdict, unread) {
-            (Verdict::Ok, false) => Judgement::ok(format!("{}, and systemd has loaded it", file.reason.raw()), basis),
-            (Verdict::Ok, true) => {
-                let change = Change::new("daemon-reload", Some("needed"), Some("done"));
-                Judgement::change("systemd has not loaded it", vec![change], file.disruption, basis)
+            (StepVerdict::Ok, false) => {
+                Assessment::ok(format!("{}, and systemd has loaded it", file.reason.raw()), basis)
             }
-            _ => Judgement { basis, ..file },
+            (StepVerdict::Ok, true) => {
+                let change = AttributeChange::new("daemon-reload", Some("needed"), Some("done"));
+                Assessment::change("systemd has not loaded it", vec![change], file.disruption, basis)
+            }
+            _ => Assessment { basis, ..file },
         })
     }
 
-    fn judge_file(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge_file(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match self.absent {
             true => self.target.judge_absent(seen),
             false => self.target.judge(seen, cx, self.drop_in),
         }
     }
 
-    fn write(&self, cx: &Context<'_>) -> Fragment {
+    fn write(&self, cx: &AssessmentContext<'_>) -> ShellFragment {
         let target = &self.target;
         let folder = match self.drop_in {
             true => shell::close(shell::private().word(&target.path).code(FOLDER)).code("[ $? -eq 0 ] &&\n"),
-            false => Fragment::new(),
+            false => ShellFragment::new(),
         };
         folder.then(target.write(cx, self.backup, if self.drop_in { "" } else { VERIFY }))
     }
@@ -175,7 +186,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("No space left on device", "the file system is full; the old unit is unchanged"),
 ];
 
-impl Resource for Unit {
+impl Resource for UnitResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -199,15 +210,15 @@ impl Resource for Unit {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let file = self.judge_file(seen, cx);
-        self.with_manager(file, seen).unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+        self.with_manager(file, seen).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         let only_reload = judgement.changes.iter().all(|c| c.attribute == "daemon-reload");
         let files = match (self.absent, only_reload) {
-            (_, true) => Fragment::new().code(":\n"),
+            (_, true) => ShellFragment::new().code(":\n"),
             (true, _) => {
                 let removed = shell::remove_file(&self.target.path, cx.run, self.backup);
                 match self.drop_in {
@@ -229,11 +240,11 @@ impl Resource for Unit {
         }
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         match (self.absent, self.drop_in) {
             (true, _) => Vec::new(),
-            (false, true) => vec![Provision::Path(self.target.path.clone())],
-            (false, false) => vec![Provision::Path(self.target.path.clone()), Provision::Unit(self.name.clone())],
+            (false, true) => vec![ProvidedItem::Path(self.target.path.clone())],
+            (false, false) => vec![ProvidedItem::Path(self.target.path.clone()), ProvidedItem::Unit(self.name.clone())],
         }
     }
 
@@ -251,7 +262,7 @@ mod tests {
     use super::*;
 
     fn refused(fields: &[(&'static str, Value)]) -> String {
-        build(&Fields(fields.iter().cloned().collect()), false).unwrap_err().message
+        build(&FieldValues(fields.iter().cloned().collect()), false).unwrap_err().message
     }
 
     #[test]

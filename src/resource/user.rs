@@ -2,14 +2,17 @@
 
 use super::shell::PATIENT;
 use super::support::{account_name, bad_value, required, user_state};
-use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type, shell};
+use super::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind, shell,
+};
 use crate::diag::Diag;
-use crate::model::{Disruption, Value};
-use crate::probe::{Observation, Probe, Unknown, UserInfo, UserState};
-use crate::script::Fragment;
+use crate::model::{DisruptionClass, Value};
+use crate::probe::{Observation, Probe, UnansweredReason, UserInfo, UserState};
+use crate::script::ShellFragment;
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "user",
     summary: "An account on the host: uid, groups, home, shell, lock.",
     example: include_str!("examples/user.yaml"),
@@ -35,27 +38,27 @@ passwords.
 /// The highest uid that is not reserved (`(uid_t) -1`, and -2 for the historical `nobody`).
 const UID_MAX: i64 = 4_294_967_293;
 
-const FIELDS: &[Field] = &[
-    Field::required("name", Type::Name, "Login name."),
-    Field::optional("uid", Type::Int { min: 0, max: UID_MAX }, "User ID. Default: chosen by the host."),
-    Field::optional("group", Type::Name, "Primary group. Default for a new account: a group with its name."),
-    Field::optional("groups", Type::List(&Type::Name), "Supplementary groups."),
-    Field::optional("append", Type::Bool, "Keep further supplementary groups. Default `false`."),
-    Field::optional("home", Type::Path, "Home directory."),
-    Field::optional("shell", Type::Path, "Login shell."),
-    Field::optional("comment", Type::Line, "The GECOS field, usually the full name."),
-    Field::optional("system", Type::Bool, "Create a new account with a system uid. Default `false`."),
-    Field::optional(
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required("name", FieldType::Name, "Login name."),
+    FieldSpec::optional("uid", FieldType::Int { min: 0, max: UID_MAX }, "User ID. Default: chosen by the host."),
+    FieldSpec::optional("group", FieldType::Name, "Primary group. Default for a new account: a group with its name."),
+    FieldSpec::optional("groups", FieldType::List(&FieldType::Name), "Supplementary groups."),
+    FieldSpec::optional("append", FieldType::Bool, "Keep further supplementary groups. Default `false`."),
+    FieldSpec::optional("home", FieldType::Path, "Home directory."),
+    FieldSpec::optional("shell", FieldType::Path, "Login shell."),
+    FieldSpec::optional("comment", FieldType::Line, "The GECOS field, usually the full name."),
+    FieldSpec::optional("system", FieldType::Bool, "Create a new account with a system uid. Default `false`."),
+    FieldSpec::optional(
         "create_home",
-        Type::Bool,
+        FieldType::Bool,
         "Create the home directory of a new account. Default `true`, for a system account `false`.",
     ),
-    Field::optional("locked", Type::Bool, "Whether the password is locked. Default: not compared."),
-    Field::optional("remove_home", Type::Bool, "Whether removal deletes home and mail. Default `false`."),
+    FieldSpec::optional("locked", FieldType::Bool, "Whether the password is locked. Default: not compared."),
+    FieldSpec::optional("remove_home", FieldType::Bool, "Whether removal deletes home and mail. Default `false`."),
 ];
 
 #[derive(Debug)]
-struct User {
+struct UserResource {
     name: String,
     uid: Option<u32>,
     group: Option<String>,
@@ -71,7 +74,7 @@ struct User {
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = required(fields, "name")?.to_owned();
     account_name("name", &name)?;
     if absent && name == "root" {
@@ -85,7 +88,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         return Err(bad_value("`comment` contains `:`, which separates the fields of an account"));
     }
     let system = fields.bool("system").unwrap_or(false);
-    Ok(Box::new(User {
+    Ok(Box::new(UserResource {
         name,
         uid: fields.int("uid").and_then(|uid| uid.try_into().ok()),
         group,
@@ -110,26 +113,26 @@ fn sorted(mut groups: Vec<String>, primary: Option<&str>) -> Vec<String> {
     groups
 }
 
-impl User {
+impl UserResource {
     fn probe(&self) -> Probe {
         Probe::User { name: self.name.clone() }
     }
 
-    fn judge_removal(&self, state: &UserState) -> Judgement {
+    fn judge_removal(&self, state: &UserState) -> Assessment {
         match state {
-            UserState::Absent => Judgement::ok("the account does not exist", json!({ "user": null })),
+            UserState::Absent => Assessment::ok("the account does not exist", json!({ "user": null })),
             UserState::Present(info) => {
                 let home =
                     if self.remove_home { format!("; its home `{}` is removed too", info.home) } else { String::new() };
-                let changes = vec![Change::new("user", Some(&self.name), None)];
+                let changes = vec![AttributeChange::new("user", Some(&self.name), None)];
                 let basis = json!({ "user": { "uid": info.uid, "home": info.home } });
-                Judgement::change(format!("the account exists{home}"), changes, Disruption::D0, basis)
+                Assessment::change(format!("the account exists{home}"), changes, DisruptionClass::D0, basis)
             }
         }
     }
 
-    fn judge_creation(&self) -> Judgement {
-        let mut changes = vec![Change::new("user", None, Some(&self.name))];
+    fn judge_creation(&self) -> Assessment {
+        let mut changes = vec![AttributeChange::new("user", None, Some(&self.name))];
         let uid = self.uid.map(|uid| uid.to_string());
         let groups = self.groups.as_ref().map(|groups| groups.join(", "));
         let declared = [
@@ -141,13 +144,13 @@ impl User {
             ("comment", &self.comment),
         ];
         for (attribute, value) in declared {
-            changes.extend(value.as_ref().map(|value| Change::new(attribute, None, Some(value))));
+            changes.extend(value.as_ref().map(|value| AttributeChange::new(attribute, None, Some(value))));
         }
-        Judgement::change("the account does not exist", changes, Disruption::D0, json!({ "user": null }))
+        Assessment::change("the account does not exist", changes, DisruptionClass::D0, json!({ "user": null }))
     }
 
-    fn compare(&self, info: &UserInfo) -> Result<Judgement, Unknown> {
-        let mut table = Table::default();
+    fn compare(&self, info: &UserInfo) -> Result<Assessment, UnansweredReason> {
+        let mut table = UserComparison::default();
         table.text("uid", self.uid.map(|uid| uid.to_string()), &info.uid.to_string());
         table.text("group", self.group.clone(), &info.group);
         self.compare_groups(info, &mut table);
@@ -155,14 +158,15 @@ impl User {
         table.text("shell", self.shell.clone(), &info.shell);
         table.text("comment", self.comment.clone(), info.gecos.raw());
         if let Some(locked) = self.locked {
-            let found = info.locked.ok_or_else(|| Unknown::new("whether the password is locked could not be read"))?;
+            let found =
+                info.locked.ok_or_else(|| UnansweredReason::new("whether the password is locked could not be read"))?;
             let word = |locked: bool| if locked { "locked" } else { "not locked" };
             table.text("password", Some(word(locked).to_owned()), word(found));
         }
         Ok(table.judgement())
     }
 
-    fn compare_groups(&self, info: &UserInfo, table: &mut Table) {
+    fn compare_groups(&self, info: &UserInfo, table: &mut UserComparison) {
         let Some(groups) = &self.groups else { return };
         let found = sorted(info.groups.clone(), Some(&info.group));
         let wanted = sorted(groups.clone(), self.group.is_none().then_some(info.group.as_str()));
@@ -173,7 +177,7 @@ impl User {
         table.text("groups", Some(wanted.join(", ")), &found.join(", "));
     }
 
-    fn action(&self, judgement: &Judgement) -> Fragment {
+    fn action(&self, judgement: &Assessment) -> ShellFragment {
         let opened = shell::usual()
             .word(&self.name)
             .word(self.group.as_deref().unwrap_or(&self.name))
@@ -187,7 +191,7 @@ impl User {
         })
     }
 
-    fn create(&self, action: Fragment) -> Fragment {
+    fn create(&self, action: ShellFragment) -> ShellFragment {
         let no_groups = self.groups.as_ref().is_none_or(Vec::is_empty);
         let action = self.attributes(action.code(OWN_GROUP), |attribute| attribute != "groups" || !no_groups);
         let action = if self.system { action.code(" --system") } else { action };
@@ -197,7 +201,7 @@ impl User {
         if self.locked == Some(false) { action.code(UNLOCK) } else { action }
     }
 
-    fn modify(&self, action: Fragment, judgement: &Judgement) -> Fragment {
+    fn modify(&self, action: ShellFragment, judgement: &Assessment) -> ShellFragment {
         let differs = |attribute: &str| judgement.changes.iter().any(|c| c.attribute == attribute);
         let mut action = action;
         if judgement.changes.iter().any(|c| c.attribute != "password") {
@@ -218,7 +222,7 @@ impl User {
     }
 
     /// Appends the common options of `useradd` and `usermod`.
-    fn attributes(&self, action: Fragment, admits: impl Fn(&str) -> bool) -> Fragment {
+    fn attributes(&self, action: ShellFragment, admits: impl Fn(&str) -> bool) -> ShellFragment {
         let mut action = action;
         if let Some(uid) = self.uid.filter(|_| admits("uid")) {
             action = action.code(" -u").number(uid.into());
@@ -242,33 +246,38 @@ impl User {
 
 /// Comparison of the declared attributes.
 #[derive(Default)]
-struct Table {
+struct UserComparison {
     names: Vec<&'static str>,
-    changes: Vec<Change>,
+    changes: Vec<AttributeChange>,
     basis: serde_json::Map<String, Value>,
 }
 
-impl Table {
+impl UserComparison {
     fn text(&mut self, attribute: &'static str, wanted: Option<String>, found: &str) {
         let Some(wanted) = wanted else { return };
         self.names.push(attribute);
         self.basis.insert(attribute.to_owned(), json!(found));
         if wanted != found {
-            self.changes.push(Change::new(attribute, Some(found), Some(&wanted)));
+            self.changes.push(AttributeChange::new(attribute, Some(found), Some(&wanted)));
         }
     }
 
-    fn judgement(self) -> Judgement {
+    fn judgement(self) -> Assessment {
         let basis = json!({ "user": self.basis });
         if self.changes.is_empty() {
-            return Judgement::ok(settled(&self.names), basis);
+            return Assessment::ok(settled(&self.names), basis);
         }
         let mut reason = super::body::differ(&self.changes);
         let renumbered = self.changes.iter().any(|c| c.attribute == "uid");
         if renumbered {
             reason.push_str("; running processes and files outside home keep the old uid");
         }
-        Judgement::change(reason, self.changes, if renumbered { Disruption::D1 } else { Disruption::D0 }, basis)
+        Assessment::change(
+            reason,
+            self.changes,
+            if renumbered { DisruptionClass::D1 } else { DisruptionClass::D0 },
+            basis,
+        )
     }
 }
 
@@ -303,7 +312,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("cannot lock", "another program holds the lock of the account files"),
 ];
 
-impl Resource for User {
+impl Resource for UserResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -316,16 +325,16 @@ impl Resource for User {
         vec![self.probe()]
     }
 
-    fn judge(&self, seen: &Observation, _cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
         let judged = user_state(seen, &self.probe()).and_then(|state| match (self.absent, state) {
             (true, state) => Ok(self.judge_removal(state)),
             (false, UserState::Absent) => Ok(self.judge_creation()),
             (false, UserState::Present(info)) => self.compare(info),
         });
-        judged.unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, judgement: &Judgement, _cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action { body: self.action(judgement), long: false, explain: EXPLAIN }
     }
 
@@ -339,8 +348,8 @@ impl Resource for User {
         })
     }
 
-    fn provides(&self) -> Vec<Provision> {
-        (!self.absent).then(|| Provision::User(self.name.clone())).into_iter().collect()
+    fn provides(&self) -> Vec<ProvidedItem> {
+        (!self.absent).then(|| ProvidedItem::User(self.name.clone())).into_iter().collect()
     }
 }
 
@@ -349,7 +358,7 @@ mod tests {
     use super::*;
 
     fn refused(fields: &[(&'static str, Value)], absent: bool) -> String {
-        build(&Fields(fields.iter().cloned().collect()), absent).unwrap_err().message
+        build(&FieldValues(fields.iter().cloned().collect()), absent).unwrap_err().message
     }
 
     #[test]

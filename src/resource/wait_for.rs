@@ -2,14 +2,17 @@
 
 use super::body::bare;
 use super::support::{bad_value, output, path_state, ticked, unit_name, unit_state};
-use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type, shell};
+use super::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind, shell,
+};
 use crate::diag::{Code, Diag};
-use crate::model::{Disruption, SecretStore, Value};
-use crate::probe::{Observation, Output, PathState, Probe, Unknown};
-use crate::script::Fragment;
+use crate::model::{DisruptionClass, SecretStore, Value};
+use crate::probe::{Observation, PathState, Probe, ProbeOutput, UnansweredReason};
+use crate::script::ShellFragment;
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "wait_for",
     summary: "Waits until a port, a path, a unit or a command is ready.",
     example: include_str!("examples/wait_for.yaml"),
@@ -35,14 +38,14 @@ A port is checked with `bash`, which must be installed on the host. Check a URL 
     build,
 };
 
-const FIELDS: &[Field] = &[
-    Field::optional("port", Type::Int { min: 1, max: 65_535 }, "A TCP port that must accept a connection."),
-    Field::optional("host", Type::Line, "Address to which the host connects for `port`. Default `127.0.0.1`."),
-    Field::optional("path", Type::Path, "A path that must exist."),
-    Field::optional("unit", Type::Name, "A unit that must be active; the default type is `.service`."),
-    Field::optional("command", Type::Text, "A read-only shell command that must exit 0."),
-    Field::optional("timeout", Type::Duration, "Maximum time to wait. Default `5m`."),
-    Field::optional("interval", Type::Duration, "Pause between two checks. Default `2s`."),
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::optional("port", FieldType::Int { min: 1, max: 65_535 }, "A TCP port that must accept a connection."),
+    FieldSpec::optional("host", FieldType::Line, "Address to which the host connects for `port`. Default `127.0.0.1`."),
+    FieldSpec::optional("path", FieldType::Path, "A path that must exist."),
+    FieldSpec::optional("unit", FieldType::Name, "A unit that must be active; the default type is `.service`."),
+    FieldSpec::optional("command", FieldType::Text, "A read-only shell command that must exit 0."),
+    FieldSpec::optional("timeout", FieldType::Duration, "Maximum time to wait. Default `5m`."),
+    FieldSpec::optional("interval", FieldType::Duration, "Pause between two checks. Default `2s`."),
 ];
 
 /// Default timeout and interval in seconds.
@@ -54,22 +57,22 @@ const LOOK: u64 = 10;
 const SCRIPT_CAP: usize = 98_304;
 
 #[derive(Debug)]
-struct WaitFor {
-    what: What,
+struct WaitForResource {
+    what: WaitCondition,
     timeout: u64,
     interval: u64,
     absent: bool,
 }
 
 #[derive(Debug)]
-enum What {
+enum WaitCondition {
     Port { host: String, port: u64 },
     Path(String),
     Unit(String),
     Command(String),
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     const WHATS: [&str; 4] = ["port", "path", "unit", "command"];
     let given: Vec<&str> = WHATS.into_iter().filter(|name| fields.has(name)).collect();
     let what = match given.as_slice() {
@@ -85,18 +88,18 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     if timeout == 0 {
         return Err(bad_value("`timeout` must be greater than zero"));
     }
-    Ok(Box::new(WaitFor { what, timeout, interval, absent }))
+    Ok(Box::new(WaitForResource { what, timeout, interval, absent }))
 }
 
-fn what(fields: &Fields) -> Result<What, Diag> {
+fn what(fields: &FieldValues) -> Result<WaitCondition, Diag> {
     let host = fields.text("host").unwrap_or("127.0.0.1");
     if host.is_empty() || host.contains(['/', ' ']) {
         return Err(bad_value(format!("`{host}` is not a valid host"))
             .hint("use an address or a name; declare the port in `port`"));
     }
-    let port = fields.int("port").map(|port| What::Port { host: host.to_owned(), port: port.unsigned_abs() });
-    let path = || fields.text("path").map(|path| What::Path(path.to_owned()));
-    let unit = || fields.text("unit").map(|unit| What::Unit(unit_name(unit)));
+    let port = fields.int("port").map(|port| WaitCondition::Port { host: host.to_owned(), port: port.unsigned_abs() });
+    let path = || fields.text("path").map(|path| WaitCondition::Path(path.to_owned()));
+    let unit = || fields.text("unit").map(|unit| WaitCondition::Unit(unit_name(unit)));
     if let Some(what) = port.or_else(path).or_else(unit) {
         return Ok(what);
     }
@@ -104,17 +107,17 @@ fn what(fields: &Fields) -> Result<What, Diag> {
     match (command.trim().is_empty(), command.len() <= SCRIPT_CAP) {
         (true, _) => Err(bad_value("`command` is empty")),
         (_, false) => Err(bad_value(format!("`command` is longer than {SCRIPT_CAP} bytes"))),
-        _ => Ok(What::Command(command.to_owned())),
+        _ => Ok(WaitCondition::Command(command.to_owned())),
     }
 }
 
 /// Whether the condition is met, and what was observed.
-struct Seen {
+struct WaitObservation {
     holds: bool,
     what: String,
 }
 
-impl What {
+impl WaitCondition {
     fn probe(&self) -> Probe {
         match self {
             Self::Path(path) => bare(path),
@@ -137,9 +140,9 @@ impl What {
         }
     }
 
-    fn look(&self, seen: &Observation) -> Result<Seen, Unknown> {
+    fn look(&self, seen: &Observation) -> Result<WaitObservation, UnansweredReason> {
         let probe = self.probe();
-        let found = |holds: bool, what: String| Ok(Seen { holds, what });
+        let found = |holds: bool, what: String| Ok(WaitObservation { holds, what });
         match self {
             Self::Path(path) => match path_state(seen, &probe)? {
                 PathState::Present(_) => found(true, format!("`{path}` exists")),
@@ -163,16 +166,16 @@ impl What {
 }
 
 /// Parses the message of bash, `connect: Connection refused`; status 124 is the timeout of one attempt.
-fn port(output: &Output, words: &str) -> Result<Seen, Unknown> {
+fn port(output: &ProbeOutput, words: &str) -> Result<WaitObservation, UnansweredReason> {
     let said = output.stderr.raw().lines().find_map(|line| line.rsplit_once(": ")).map(|(_, why)| why.to_lowercase());
     let what = match output.status {
         0 => format!("{words} is open"),
         124 => format!("{words} does not answer"),
         1 => format!("{words} is not open: {}", said.unwrap_or_else(|| "not reachable".to_owned())),
-        127 => return Err(Unknown::new("`bash` is required to check the port and is not installed")),
-        status => return Err(Unknown::new(format!("the port check exited with {status}"))),
+        127 => return Err(UnansweredReason::new("`bash` is required to check the port and is not installed")),
+        status => return Err(UnansweredReason::new(format!("the port check exited with {status}"))),
     };
-    Ok(Seen { holds: output.status == 0, what })
+    Ok(WaitObservation { holds: output.status == 0, what })
 }
 
 fn check(id: &str, script: &str, env: Vec<(String, String)>) -> Probe {
@@ -198,24 +201,26 @@ while :; do
 done
 "#;
 
-impl WaitFor {
-    fn action(&self) -> Fragment {
+impl WaitForResource {
+    fn action(&self) -> ShellFragment {
         let opened = shell::usual().number(self.timeout).number(self.interval);
         let action = match &self.what {
-            What::Path(path) => opened.word(path).code(PATH_LOOK),
-            What::Unit(name) => opened.word(name).code(UNIT_LOOK),
-            What::Port { host, port } => opened.word(host).number(*port).word(self.what.words()).code(PORT_LOOK),
-            What::Command(script) => opened.word(script).number(LOOK).code(COMMAND_LOOK),
+            WaitCondition::Path(path) => opened.word(path).code(PATH_LOOK),
+            WaitCondition::Unit(name) => opened.word(name).code(UNIT_LOOK),
+            WaitCondition::Port { host, port } => {
+                opened.word(host).number(*port).word(self.what.words()).code(PORT_LOOK)
+            }
+            WaitCondition::Command(script) => opened.word(script).number(LOOK).code(COMMAND_LOOK),
         };
         shell::close(action.code(WAIT))
     }
 
-    fn judge_found(&self, found: Seen, cx: &Context<'_>) -> Judgement {
+    fn judge_found(&self, found: WaitObservation, cx: &AssessmentContext<'_>) -> Assessment {
         let after = cx.predicted.and_then(|p| p.after.as_deref());
         // The observation differs from check to check, so it is not part of the basis.
         let basis = json!({ "holds": found.holds });
         match (found.holds, after) {
-            (true, None) => Judgement::ok(found.what, basis),
+            (true, None) => Assessment::ok(found.what, basis),
             (true, Some(step)) => {
                 let reason = format!("{}; checked again after `{step}`", found.what);
                 self.wait(reason, &found.what, basis).predicted()
@@ -225,15 +230,20 @@ impl WaitFor {
         }
     }
 
-    fn judge_unknown(&self, unknown: &Unknown, cx: &Context<'_>) -> Judgement {
-        let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Judgement::unknown(unknown) };
+    fn judge_unknown(&self, unknown: &UnansweredReason, cx: &AssessmentContext<'_>) -> Assessment {
+        let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Assessment::unknown(unknown) };
         let reason = format!("cannot be checked before `{step}` runs: {}", unknown.why);
         self.wait(reason, "not known yet", json!({ "holds": null })).predicted()
     }
 
-    fn wait(&self, reason: String, from: &str, basis: Value) -> Judgement {
+    fn wait(&self, reason: String, from: &str, basis: Value) -> Assessment {
         let to = format!("ready, within {} s", self.timeout);
-        Judgement::change(reason, vec![Change::new("wait", Some(from), Some(&to))], Disruption::D0, basis)
+        Assessment::change(
+            reason,
+            vec![AttributeChange::new("wait", Some(from), Some(&to))],
+            DisruptionClass::D0,
+            basis,
+        )
     }
 }
 
@@ -287,7 +297,7 @@ look() {
 
 const EXPLAIN: &[(&str, &str)] = &[("gave up after", "increase `timeout`, or check why the condition is not met")];
 
-impl Resource for WaitFor {
+impl Resource for WaitForResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -300,9 +310,9 @@ impl Resource for WaitFor {
         if self.absent { Vec::new() } else { vec![self.what.probe()] }
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         if self.absent {
-            return Judgement::ok("nothing to remove", Value::Null);
+            return Assessment::ok("nothing to remove", Value::Null);
         }
         match self.what.look(seen) {
             Ok(found) => self.judge_found(found, cx),
@@ -310,25 +320,25 @@ impl Resource for WaitFor {
         }
     }
 
-    fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {
+    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action { body: self.action(), long: true, explain: EXPLAIN }
     }
 
     fn desired(&self) -> Value {
         let what = match &self.what {
-            What::Port { host, port } => json!({ "host": host, "port": port }),
-            What::Path(path) => json!({ "path": path }),
-            What::Unit(name) => json!({ "unit": name }),
-            What::Command(script) => json!({ "command": script }),
+            WaitCondition::Port { host, port } => json!({ "host": host, "port": port }),
+            WaitCondition::Path(path) => json!({ "path": path }),
+            WaitCondition::Unit(name) => json!({ "unit": name }),
+            WaitCondition::Command(script) => json!({ "command": script }),
         };
         json!({ "wait_for": what, "absent": self.absent })
     }
 
     /// The path or unit exists after the wait.
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         match &self.what {
-            What::Path(path) if !self.absent => vec![Provision::Path(path.clone())],
-            What::Unit(name) if !self.absent => vec![Provision::Unit(name.clone())],
+            WaitCondition::Path(path) if !self.absent => vec![ProvidedItem::Path(path.clone())],
+            WaitCondition::Unit(name) if !self.absent => vec![ProvidedItem::Unit(name.clone())],
             _ => Vec::new(),
         }
     }
@@ -344,7 +354,7 @@ mod tests {
     use super::*;
 
     fn refused(fields: &[(&'static str, Value)]) -> String {
-        build(&Fields(fields.iter().cloned().collect()), false).unwrap_err().message
+        build(&FieldValues(fields.iter().cloned().collect()), false).unwrap_err().message
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A complete script: one function, called on its last line with a token.
 
-use super::{Fragment, FragmentError};
+use super::{FragmentError, ShellFragment};
 use crate::model::SecretStore;
 use secrecy::{ExposeSecret, SecretString};
 use std::time::Duration;
@@ -8,9 +8,9 @@ use std::time::Duration;
 /// Random text in frames and in the call line, so that neither a truncated script nor a program's output can be
 /// mistaken for the real one. 32 lowercase hex digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Token(String);
+pub struct ScriptToken(String);
 
-impl Token {
+impl ScriptToken {
     /// Builds from the text of the transport's random source (or a fixed one in tests).
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
@@ -23,14 +23,14 @@ impl Token {
 
 /// A script to send on the stdin of `sh`. Inside it, `$FORGE_T` is the token.
 #[derive(Clone, Debug)]
-pub struct Script {
-    pub body: Fragment,
-    pub token: Token,
+pub struct ShellScript {
+    pub body: ShellFragment,
+    pub token: ScriptToken,
     /// The maximum time that the controller waits for the script to finish.
     pub limit: Duration,
 }
 
-impl Script {
+impl ShellScript {
     /// Returns the text to send. Truncated at any byte, it runs nothing: the function is incomplete, or it is called
     /// without its token.
     ///

@@ -6,16 +6,16 @@ use secrecy::{ExposeSecret, SecretString};
 
 /// A piece of a script. Code is `&'static str`, so that no value is ever inserted unquoted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fragment {
-    parts: Vec<Part>,
+pub struct ShellFragment {
+    parts: Vec<FragmentPart>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum FragmentPart {
     Code(&'static str),
     Word(String),
     Data(Vec<u8>),
-    Nested(Fragment),
+    Nested(ShellFragment),
 }
 
 /// The reason why a fragment cannot become a script.
@@ -25,21 +25,21 @@ pub enum FragmentError {
     Nul,
 }
 
-impl Fragment {
+impl ShellFragment {
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Appends shell code that is part of forge.
     pub fn code(mut self, code: &'static str) -> Self {
-        self.parts.push(Part::Code(code));
+        self.parts.push(FragmentPart::Code(code));
         self
     }
 
     /// Appends a value as one single-quoted word, preceded by a blank. Secrets in it are replaced when the script is
     /// rendered.
     pub fn word(mut self, value: impl Into<String>) -> Self {
-        self.parts.push(Part::Word(value.into()));
+        self.parts.push(FragmentPart::Word(value.into()));
         self
     }
 
@@ -51,19 +51,19 @@ impl Fragment {
     /// Appends bytes as one quoted word of base64, for `printf %s WORD | base64 -d`. Placeholders in
     /// UTF-8 data are replaced before encoding.
     pub fn data(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.parts.push(Part::Data(bytes.into()));
+        self.parts.push(FragmentPart::Data(bytes.into()));
         self
     }
 
     /// Appends another fragment unchanged.
-    pub fn then(mut self, other: Fragment) -> Self {
+    pub fn then(mut self, other: ShellFragment) -> Self {
         self.parts.extend(other.parts);
         self
     }
 
     /// Appends another fragment as one single-quoted word (for `sh -c` and for bodies written to a file).
-    pub fn nested(mut self, other: Fragment) -> Self {
-        self.parts.push(Part::Nested(other));
+    pub fn nested(mut self, other: ShellFragment) -> Self {
+        self.parts.push(FragmentPart::Nested(other));
         self
     }
 
@@ -74,12 +74,12 @@ impl Fragment {
     /// Returns the size of its text in bytes, before secrets are replaced. An upper bound for nested fragments.
     pub fn size(&self) -> usize {
         let word = |text: &str| text.len() + 3 * text.matches('\'').count() + 3;
-        let one = |part: &Part| match part {
-            Part::Code(code) => code.len(),
-            Part::Word(text) => word(text),
-            Part::Data(bytes) => bytes.len().div_ceil(3) * 4 + 3,
+        let one = |part: &FragmentPart| match part {
+            FragmentPart::Code(code) => code.len(),
+            FragmentPart::Word(text) => word(text),
+            FragmentPart::Data(bytes) => bytes.len().div_ceil(3) * 4 + 3,
             // Each quote becomes four bytes, and there are at most as many quotes as bytes.
-            Part::Nested(inner) => 4 * inner.size() + 3,
+            FragmentPart::Nested(inner) => 4 * inner.size() + 3,
         };
         self.parts.iter().map(one).sum()
     }
@@ -87,10 +87,10 @@ impl Fragment {
     /// Reports whether it contains a secret.
     pub fn is_secret(&self) -> bool {
         self.parts.iter().any(|part| match part {
-            Part::Code(_) => false,
-            Part::Word(word) => SecretStore::mentions(word),
-            Part::Data(bytes) => std::str::from_utf8(bytes).is_ok_and(SecretStore::mentions),
-            Part::Nested(inner) => inner.is_secret(),
+            FragmentPart::Code(_) => false,
+            FragmentPart::Word(word) => SecretStore::mentions(word),
+            FragmentPart::Data(bytes) => std::str::from_utf8(bytes).is_ok_and(SecretStore::mentions),
+            FragmentPart::Nested(inner) => inner.is_secret(),
         })
     }
 
@@ -102,10 +102,10 @@ impl Fragment {
         let mut out = String::new();
         for part in &self.parts {
             match part {
-                Part::Code(code) => out.push_str(code),
-                Part::Word(word) => push_word(&mut out, secrets.reveal(word).expose_secret())?,
-                Part::Data(bytes) => push_word(&mut out, &encode(bytes, secrets))?,
-                Part::Nested(inner) => push_word(&mut out, inner.render(secrets)?.expose_secret())?,
+                FragmentPart::Code(code) => out.push_str(code),
+                FragmentPart::Word(word) => push_word(&mut out, secrets.reveal(word).expose_secret())?,
+                FragmentPart::Data(bytes) => push_word(&mut out, &encode(bytes, secrets))?,
+                FragmentPart::Nested(inner) => push_word(&mut out, inner.render(secrets)?.expose_secret())?,
             }
         }
         Ok(SecretString::from(out))

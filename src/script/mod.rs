@@ -7,8 +7,8 @@ mod assemble;
 mod fragment;
 pub mod safe_path;
 
-pub use assemble::{Script, Token};
-pub use fragment::{Fragment, FragmentError};
+pub use assemble::{ScriptToken, ShellScript};
+pub use fragment::{FragmentError, ShellFragment};
 
 #[cfg(test)]
 mod tests;

@@ -22,19 +22,19 @@ fn run(shell: &str, text: &[u8]) -> Vec<u8> {
     child.wait_with_output().expect("the shell ends").stdout
 }
 
-fn script(body: Fragment) -> Result<String, FragmentError> {
-    let token = Token::new("0123456789abcdef0123456789abcdef");
-    let script = Script { body, token, limit: Duration::from_secs(1) };
+fn script(body: ShellFragment) -> Result<String, FragmentError> {
+    let token = ScriptToken::new("0123456789abcdef0123456789abcdef");
+    let script = ShellScript { body, token, limit: Duration::from_secs(1) };
     script.text(&SecretStore::default()).map(|text| text.expose_secret().to_owned())
 }
 
-fn print(value: &str) -> Fragment {
-    Fragment::new().code("printf %s").word(value)
+fn print(value: &str) -> ShellFragment {
+    ShellFragment::new().code("printf %s").word(value)
 }
 
 #[test]
 fn a_script_cut_at_any_byte_runs_nothing() {
-    let body = Fragment::new()
+    let body = ShellFragment::new()
         .code("echo ran\nif :; then echo ran; fi\ncase x in x) echo ran ;; esac\n")
         .then(print("}\nforge_main\necho ran\n"));
     let text = script(body).expect("no NUL");
@@ -75,7 +75,7 @@ fn hostile_values_arrive_as_they_are() {
         "\u{e000}x\u{e001}",
         "'; rm -rf /nowhere; '",
     ];
-    let body = values.iter().fold(Fragment::new().code("printf '%s\\n--\\n'"), |body, value| body.word(*value));
+    let body = values.iter().fold(ShellFragment::new().code("printf '%s\\n--\\n'"), |body, value| body.word(*value));
     let expected: String = values.iter().map(|value| format!("{value}\n--\n")).collect();
     for shell in SHELLS {
         let out = run(shell, script(body.clone()).expect("no NUL").as_bytes());
@@ -86,8 +86,8 @@ fn hostile_values_arrive_as_they_are() {
 #[test]
 fn nested_values_and_data_arrive_as_they_are() {
     let value = "a'b\\'\n$(x)\u{1b}";
-    let nested = Fragment::new().code("sh -c").nested(Fragment::new().code("sh -c").nested(print(value)));
-    let data = Fragment::new().code("printf %s").data(b"\0\xff'\n".to_vec()).code(" | base64 -d");
+    let nested = ShellFragment::new().code("sh -c").nested(ShellFragment::new().code("sh -c").nested(print(value)));
+    let data = ShellFragment::new().code("printf %s").data(b"\0\xff'\n".to_vec()).code(" | base64 -d");
     for shell in SHELLS {
         assert_eq!(run(shell, script(nested.clone()).expect("no NUL").as_bytes()), value.as_bytes());
         assert_eq!(run(shell, script(data.clone()).expect("no NUL").as_bytes()), b"\0\xff'\n");
@@ -97,8 +97,8 @@ fn nested_values_and_data_arrive_as_they_are() {
 #[test]
 fn a_nul_byte_is_refused_at_any_depth() {
     assert_eq!(script(print("a\0b")), Err(FragmentError::Nul));
-    assert_eq!(script(Fragment::new().code("sh -c").nested(print("\0"))), Err(FragmentError::Nul));
-    assert!(script(Fragment::new().code("printf %s").data(vec![0])).is_ok(), "data is encoded");
+    assert_eq!(script(ShellFragment::new().code("sh -c").nested(print("\0"))), Err(FragmentError::Nul));
+    assert!(script(ShellFragment::new().code("printf %s").data(vec![0])).is_ok(), "data is encoded");
 }
 
 proptest! {
@@ -117,7 +117,7 @@ proptest! {
 
     #[test]
     fn any_script_cut_anywhere_runs_nothing(value in "['\"\\\\$(){};\na-c ]{0,40}", at in any::<prop::sample::Index>()) {
-        let text = script(Fragment::new().code("echo ran; printf %s").word(value)).expect("no NUL");
+        let text = script(ShellFragment::new().code("echo ran; printf %s").word(value)).expect("no NUL");
         let bytes = &text.as_bytes()[..at.index(text.len())];
         for shell in SHELLS {
             prop_assert_eq!(run(shell, bytes), b"");

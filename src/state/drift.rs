@@ -2,7 +2,7 @@
 //!
 //! Concurrent runs take a lock. Readers take none and ignore the partial line of a run that was killed while writing.
 
-use super::{Store, StoreError};
+use super::{StateStore, StoreError};
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::Serialize;
 use std::fs::File;
@@ -20,19 +20,19 @@ pub struct DriftLog {
 
 /// The right to append to a history; other runs wait for it.
 #[derive(Debug)]
-pub struct DriftTurn<'l> {
+pub struct DriftLogLock<'l> {
     log: &'l DriftLog,
     _lock: File,
 }
 
 /// The right to send notifications; other runs wait for it.
 #[derive(Debug)]
-pub struct Telling {
+pub struct NotifyLock {
     log: DriftLog,
     _lock: File,
 }
 
-impl Telling {
+impl NotifyLock {
     /// Records the recipients' last notifications.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Telling {
     }
 }
 
-impl Store {
+impl StateStore {
     /// Returns the history of the cluster's drift.
     pub fn drift(&self) -> DriftLog {
         DriftLog { path: self.root().join("drift") }
@@ -58,12 +58,12 @@ impl DriftLog {
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn turn(&self) -> Result<DriftTurn<'_>, StoreError> {
+    pub fn turn(&self) -> Result<DriftLogLock<'_>, StoreError> {
         let failed = |source| StoreError { path: self.path.clone(), source };
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(failed)?;
         let lock = open(&self.path.join(".lock")).map_err(failed)?;
         lock.lock().map_err(failed)?;
-        Ok(DriftTurn { log: self, _lock: lock })
+        Ok(DriftLogLock { log: self, _lock: lock })
     }
 
     /// Returns the lines of the last `days` files, oldest first; of all files for `None`. A missing folder has no
@@ -108,11 +108,11 @@ impl DriftLog {
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn telling(&self) -> Result<Telling, StoreError> {
+    pub fn telling(&self) -> Result<NotifyLock, StoreError> {
         let failed = |source| StoreError { path: self.path.clone(), source };
         let lock = open(&self.path.join(".telling")).map_err(failed)?;
         lock.lock().map_err(failed)?;
-        Ok(Telling { log: self.clone(), _lock: lock })
+        Ok(NotifyLock { log: self.clone(), _lock: lock })
     }
 
     fn replace<T: Serialize>(&self, name: &str, value: &T) -> Result<(), StoreError> {
@@ -154,7 +154,7 @@ fn open(path: &Utf8Path) -> std::io::Result<File> {
     std::fs::OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)
 }
 
-impl DriftTurn<'_> {
+impl DriftLogLock<'_> {
     /// Returns whether an entry of `today` (`2026-11-21`) would be the first of its file.
     pub fn begins(&self, today: &str) -> bool {
         !self.file(today).metadata().is_ok_and(|about| about.len() > 0)
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     fn log(dir: &tempfile::TempDir) -> DriftLog {
-        Store::new(Utf8Path::from_path(dir.path()).unwrap(), "c").drift()
+        StateStore::new(Utf8Path::from_path(dir.path()).unwrap(), "c").drift()
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod history;
 mod record;
 mod store;
 
-pub use drift::{DriftLog, DriftTurn, Telling};
+pub use drift::{DriftLog, DriftLogLock, NotifyLock};
 pub use history::{RunFolder, RunInfo, VERSION as RUN_VERSION, runs};
-pub use record::{APPLIED_DIR, Former, Identity, Record, STATE_DIR, Started, prepare, write};
-pub use store::{RunDir, Store, StoreError};
+pub use record::{APPLIED_DIR, FormerIdentity, RecordIdentity, RecordedStart, STATE_DIR, StepRecord, prepare, write};
+pub use store::{RunJournal, StateStore, StoreError};

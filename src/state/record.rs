@@ -4,7 +4,7 @@
 //! `/var/lib/forge/applied/`, readable only by root, written to a temporary file, synced and renamed.
 
 use crate::model::{StepId, Value};
-use crate::script::Fragment;
+use crate::script::ShellFragment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -19,7 +19,7 @@ const VERSION: u32 = 1;
 
 /// The record of the last verified apply of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Record {
+pub struct StepRecord {
     pub version: u32,
     /// The cluster whose inventory declares the step. Absent in records of the first forge versions: such a record
     /// applies to any cluster until that cluster writes its own.
@@ -46,20 +46,20 @@ pub struct Record {
     pub time: String,
     /// For services: the start that was verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started: Option<Started>,
+    pub started: Option<RecordedStart>,
     /// The objects on the host that the step owned, and those it was a part of. Absent in records of older versions:
     /// the next apply rewrites these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub identity: Option<Identity>,
+    pub identity: Option<RecordIdentity>,
     /// Former identities of the step, before its declaration was changed to another object, until that is verified to
     /// be gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left: Vec<Former>,
+    pub left: Vec<FormerIdentity>,
 }
 
 /// The identity of a step, independent of its declared values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Identity {
+pub struct RecordIdentity {
     /// Kind and name of each object: `["path", "/etc/motd"]`. Empty for the results of a command, which are not known.
     pub claims: Vec<(String, String)>,
     /// Objects of which this was one part among others; the owner of such an object as a whole also owns this part.
@@ -69,17 +69,17 @@ pub struct Identity {
 
 /// A former identity of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Former {
+pub struct FormerIdentity {
     pub kind: String,
     pub title: String,
-    pub identity: Identity,
+    pub identity: RecordIdentity,
     /// When it was last observed to match. RFC 3339, UTC.
     pub time: String,
 }
 
 /// The start of a service observed by a verified apply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Started {
+pub struct RecordedStart {
     /// systemd's `InvocationID`.
     pub invocation: String,
     /// The inputs (`restart_on`) that the start is proven to use: JSON text with the digest of the declaration per
@@ -88,7 +88,7 @@ pub struct Started {
     pub inputs: String,
 }
 
-impl Record {
+impl StepRecord {
     /// Builds the record of a step whose result was just verified.
     pub fn new(cluster: &str, id: &StepId, kind: &str, title: &str, digest: String, value: Option<Value>) -> Self {
         Self {
@@ -119,8 +119,8 @@ impl Record {
 
 /// Returns the script that creates missing folders of forge and the host's key, and prints the key in hex. Runs once
 /// per apply, under the lock.
-pub fn prepare() -> Fragment {
-    Fragment::new().code(
+pub fn prepare() -> ShellFragment {
+    ShellFragment::new().code(
         r#"
 umask 077
 mkdir -p /var/lib/forge/applied /var/lib/forge/backups /var/lib/forge/log || exit 1
@@ -137,8 +137,8 @@ od -An -v -tx1 /var/lib/forge/key | tr -d ' \n'
 
 /// Returns the script that writes `records`, each atomically. It removes a record's old file without the cluster's name
 /// once the new one exists.
-pub fn write(records: &[(StepId, Record)]) -> Fragment {
-    let helper = Fragment::new().code(
+pub fn write(records: &[(StepId, StepRecord)]) -> ShellFragment {
+    let helper = ShellFragment::new().code(
         r#"
 forge_record() {
   t="/var/lib/forge/applied/.new.$1"
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_record_survives_the_way_to_the_host() {
         let id = StepId::new("r", "it's $(here)\n");
-        let record = Record::new("lab", &id, "file", "/etc/it's", "sha256:0".into(), Some(json!({"a": "'\"\n$"})));
+        let record = StepRecord::new("lab", &id, "file", "/etc/it's", "sha256:0".into(), Some(json!({"a": "'\"\n$"})));
         let script = write(&[(id.clone(), record.clone())]).render(&SecretStore::default()).unwrap();
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(id.old_record_name()), "{}").unwrap();
@@ -182,7 +182,7 @@ mod tests {
         assert!(status.success());
         let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().path()).collect();
         assert_eq!(files.len(), 1, "the old file is removed: {files:?}");
-        let read: Record = serde_json::from_str(&std::fs::read_to_string(&files[0]).unwrap()).unwrap();
+        let read: StepRecord = serde_json::from_str(&std::fs::read_to_string(&files[0]).unwrap()).unwrap();
         assert_eq!(read, record);
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 
 /// The state folder of one cluster on this controller.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct StateStore {
     root: Utf8PathBuf,
 }
 
@@ -20,7 +20,7 @@ pub struct StoreError {
     pub source: std::io::Error,
 }
 
-impl Store {
+impl StateStore {
     /// Returns the store below `state` (`--state`, `FORGE_STATE`, or `.forge` next to the inventory).
     pub fn new(state: &Utf8Path, cluster: &str) -> Self {
         let name: String =
@@ -37,25 +37,25 @@ impl Store {
     ///
     /// # Errors
     /// The folder cannot be created.
-    pub fn begin(&self, run: &str) -> Result<RunDir, StoreError> {
+    pub fn begin(&self, run: &str) -> Result<RunJournal, StoreError> {
         let path = self.root.join("runs").join(run);
         let failed = |source| StoreError { path: path.clone(), source };
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
         let journal = path.join("journal.ndjson");
         let journal =
             std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(journal).map_err(failed)?;
-        Ok(RunDir { path, journal })
+        Ok(RunJournal { path, journal })
     }
 }
 
 /// The folder of one run, with its open journal.
 #[derive(Debug)]
-pub struct RunDir {
+pub struct RunJournal {
     path: Utf8PathBuf,
     journal: File,
 }
 
-impl RunDir {
+impl RunJournal {
     pub fn path(&self) -> &Utf8Path {
         &self.path
     }
@@ -92,14 +92,14 @@ mod tests {
 
     #[test]
     fn a_cluster_name_stays_inside_the_state_folder() {
-        assert_eq!(Store::new("/s".into(), "../x/y").root(), "/s/_.._x_y");
-        assert_eq!(Store::new("/s".into(), "h100-prod").root(), "/s/h100-prod");
+        assert_eq!(StateStore::new("/s".into(), "../x/y").root(), "/s/_.._x_y");
+        assert_eq!(StateStore::new("/s".into(), "h100-prod").root(), "/s/h100-prod");
     }
 
     #[test]
     fn a_journal_is_lines_of_json() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::new(Utf8Path::from_path(dir.path()).unwrap(), "c");
+        let store = StateStore::new(Utf8Path::from_path(dir.path()).unwrap(), "c");
         let mut run = store.begin("r1").unwrap();
         run.append(&serde_json::json!({"a": "x\ny"})).unwrap();
         run.append(&serde_json::json!({"b": 1})).unwrap();

@@ -1,13 +1,13 @@
 //! Arguments of the `ssh` that holds a connection.
 
-use super::user_config::Timeouts;
-use super::{HostKey, Target};
+use super::user_config::ConnectTimeouts;
+use super::{ConnectionTarget, HostKeyCheck};
 use camino::Utf8Path;
 use std::time::Duration;
 
 /// The files of a master, all in its own fresh folder.
 #[derive(Clone, Debug)]
-pub(super) struct Files {
+pub(super) struct MasterFiles {
     pub socket: String,
     pub log: String,
     /// The log of the jump hosts: a master that goes to the background leaves them no stderr.
@@ -18,7 +18,12 @@ pub(super) struct Files {
 ///
 /// The user's configuration stays effective, except for options that would prompt, run commands, forward anything or
 /// share the socket.
-pub(super) fn master(target: &Target, files: &Files, timeouts: &Timeouts, idle_s: u64) -> Vec<String> {
+pub(super) fn master(
+    target: &ConnectionTarget,
+    files: &MasterFiles,
+    timeouts: &ConnectTimeouts,
+    idle_s: u64,
+) -> Vec<String> {
     let mut arguments = words(&["-M", "-N", "-f", "-S", &files.socket, "-E", &files.log]);
     arguments.extend(common(target, timeouts.host));
     if !timeouts.own_keepalive {
@@ -58,14 +63,14 @@ fn words(words: &[&str]) -> Vec<String> {
 }
 
 /// Returns the options that the master and its jump hosts share: no prompts, the same host key policy, the same files.
-fn common(target: &Target, timeout: Duration) -> Vec<String> {
+fn common(target: &ConnectionTarget, timeout: Duration) -> Vec<String> {
     let mut arguments = Vec::new();
     if let Some(config) = &target.config {
         arguments.extend(words(&["-F", config.as_str()]));
     }
     let policy = match target.host_key {
-        HostKey::Strict => "StrictHostKeyChecking=yes",
-        HostKey::AcceptNew => "StrictHostKeyChecking=accept-new",
+        HostKeyCheck::Strict => "StrictHostKeyChecking=yes",
+        HostKeyCheck::AcceptNew => "StrictHostKeyChecking=accept-new",
     };
     let timeout = format!("ConnectTimeout={}", timeout.as_secs().max(1));
     for option in ["BatchMode=yes", policy, &timeout, "UpdateHostKeys=no", "LogLevel=ERROR"] {
@@ -84,9 +89,9 @@ fn quoted_option(file: &Utf8Path) -> String {
 
 /// Returns the `ProxyCommand` that goes through `jumps`, first hop first, each with its timeout. `-J` would pass
 /// neither `BatchMode` nor the known hosts to the jump hosts, so that a jump host could prompt on the terminal.
-fn proxy(target: &Target, log: &str, jumps: &[(&str, Duration)]) -> Option<String> {
+fn proxy(target: &ConnectionTarget, log: &str, jumps: &[(&str, Duration)]) -> Option<String> {
     let ((last, timeout), before) = jumps.split_last()?;
-    let jump = Jump::parse(last);
+    let jump = JumpHost::parse(last);
     let mut arguments = words(&["ssh", "-E", log]);
     arguments.extend(common(target, *timeout));
     if let Some(identity) = &target.identity {
@@ -112,13 +117,13 @@ fn quoted_shell(word: &str) -> String {
 }
 
 /// `[user@]host[:port]`, with brackets around an IPv6 address.
-pub(super) struct Jump<'a> {
+pub(super) struct JumpHost<'a> {
     pub user: Option<&'a str>,
     pub host: &'a str,
     pub port: Option<&'a str>,
 }
 
-impl<'a> Jump<'a> {
+impl<'a> JumpHost<'a> {
     pub(super) fn parse(text: &'a str) -> Self {
         let text = text.strip_prefix("ssh://").unwrap_or(text);
         let (user, rest) = match text.rsplit_once('@') {
@@ -143,7 +148,7 @@ mod tests {
     #[test]
     fn jumps_are_read() {
         let read = |text| {
-            let Jump { user, host, port } = Jump::parse(text);
+            let JumpHost { user, host, port } = JumpHost::parse(text);
             (user, host, port)
         };
         assert_eq!(read("b"), (None, "b", None));
@@ -155,31 +160,31 @@ mod tests {
     #[test]
     fn a_second_jump_doubles_the_tokens_of_the_first() {
         let way = [("a", Duration::from_secs(7)), ("me@b:2", Duration::from_secs(8))];
-        let proxy = proxy(&Target::default(), "l", &way).unwrap();
+        let proxy = proxy(&ConnectionTarget::default(), "l", &way).unwrap();
         assert!(proxy.ends_with(" -W '[%h]:%p' -- 'b'"), "{proxy}");
         assert!(proxy.contains(r"-W '\''[%%h]:%%p'\'' -- '\''a'\'''"), "{proxy}");
         assert_eq!(proxy.matches("BatchMode=yes").count(), 2);
         assert_eq!((proxy.matches("ConnectTimeout=7").count(), proxy.matches("ConnectTimeout=8").count()), (1, 1));
     }
 
-    fn files() -> Files {
-        Files { socket: "s".into(), log: "l".into(), jump_log: "j".into() }
+    fn files() -> MasterFiles {
+        MasterFiles { socket: "s".into(), log: "l".into(), jump_log: "j".into() }
     }
 
-    fn timeouts(own_keepalive: bool) -> Timeouts {
-        Timeouts { host: Duration::from_secs(9), jumps: Vec::new(), own_keepalive }
+    fn timeouts(own_keepalive: bool) -> ConnectTimeouts {
+        ConnectTimeouts { host: Duration::from_secs(9), jumps: Vec::new(), own_keepalive }
     }
 
     #[test]
     fn a_keepalive_of_the_user_is_not_overridden() {
-        let given = |own| master(&Target::default(), &files(), &timeouts(own), 60).join(" ");
+        let given = |own| master(&ConnectionTarget::default(), &files(), &timeouts(own), 60).join(" ");
         assert!(given(false).contains(" ConnectTimeout=9 ") && given(false).contains(" ServerAliveInterval=15 "));
         assert!(given(true).contains(" ConnectTimeout=9 ") && !given(true).contains("ServerAlive"));
     }
 
     #[test]
     fn an_address_cannot_be_an_option() {
-        let target = Target { address: "-oProxyCommand=x".into(), ..Target::default() };
+        let target = ConnectionTarget { address: "-oProxyCommand=x".into(), ..ConnectionTarget::default() };
         let arguments = master(&target, &files(), &timeouts(false), 60);
         assert_eq!(arguments[arguments.len() - 2..], ["--".to_owned(), "-oProxyCommand=x".to_owned()]);
     }

@@ -6,27 +6,27 @@
 
 use super::target::HostPaths;
 use crate::model::SecretStore;
-use crate::script::{Fragment, FragmentError, Token};
+use crate::script::{FragmentError, ScriptToken, ShellFragment};
 use secrecy::ExposeSecret;
 
 /// What the started shell does.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Boot<'a> {
+pub(super) enum ShellWrapper<'a> {
     /// Runs the script on stdin.
     Reading,
     /// Runs the script on stdin if the writer lock still carries `token`, and holds the act lock meanwhile.
-    Acting { token: &'a Token },
+    Acting { token: &'a ScriptToken },
     /// Like [`Acting`](Self::Acting), with a file after the script: the first line on stdin is the script in base64,
     /// and the script reads the rest as its descriptor 7.
-    Receiving { token: &'a Token },
+    Receiving { token: &'a ScriptToken },
     /// Takes the writer lock and holds it until its stdin ends. A unit named `ours` does not block it, nor does a
     /// holder whose token is `earlier` or whose process is `ended`; each may be empty.
-    Locking { token: &'a Token, owner: &'a str, ours: &'a str, earlier: &'a str, ended: &'a str },
+    Locking { token: &'a ScriptToken, owner: &'a str, ours: &'a str, earlier: &'a str, ended: &'a str },
 }
 
 /// How to become root, with the prompt that asks for a password.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Via<'a> {
+pub(super) enum RootAccess<'a> {
     Direct,
     SudoNoPassword,
     SudoPrompt(&'a str),
@@ -127,16 +127,23 @@ pub fn is_own_shell(words: &[String]) -> bool {
     program.rsplit('/').next() == Some("sh") && option == "-c" && begins
 }
 
-impl Boot<'_> {
+impl ShellWrapper<'_> {
     /// Returns the command for a login shell. `mark` frames the script's output.
     ///
     /// # Errors
     /// The owner text contains a NUL byte.
-    pub(super) fn command(&self, mark: &Token, via: Via<'_>, paths: &HostPaths) -> Result<String, FragmentError> {
+    pub(super) fn command(
+        &self,
+        mark: &ScriptToken,
+        via: RootAccess<'_>,
+        paths: &HostPaths,
+    ) -> Result<String, FragmentError> {
         let start = match via {
-            Via::Direct => Fragment::new().code("exec /bin/sh -c"),
-            Via::SudoNoPassword => Fragment::new().code(SUDO).code(" -n -- /bin/sh -c"),
-            Via::SudoPrompt(prompt) => Fragment::new().code(SUDO).code(" -S -p").word(prompt).code(" -- /bin/sh -c"),
+            RootAccess::Direct => ShellFragment::new().code("exec /bin/sh -c"),
+            RootAccess::SudoNoPassword => ShellFragment::new().code(SUDO).code(" -n -- /bin/sh -c"),
+            RootAccess::SudoPrompt(prompt) => {
+                ShellFragment::new().code(SUDO).code(" -S -p").word(prompt).code(" -- /bin/sh -c")
+            }
         };
         let whole = start.word(self.code()).word("forge").word(mark.as_str()).then(self.arguments(paths));
         Ok(whole.render(&SecretStore::default())?.expose_secret().to_owned())
@@ -144,19 +151,21 @@ impl Boot<'_> {
 
     fn code(&self) -> &'static str {
         match self {
-            Boot::Reading => READING,
-            Boot::Acting { .. } => ACTING,
-            Boot::Receiving { .. } => RECEIVING,
-            Boot::Locking { .. } => LOCKING,
+            ShellWrapper::Reading => READING,
+            ShellWrapper::Acting { .. } => ACTING,
+            ShellWrapper::Receiving { .. } => RECEIVING,
+            ShellWrapper::Locking { .. } => LOCKING,
         }
     }
 
-    fn arguments(&self, paths: &HostPaths) -> Fragment {
-        let none = Fragment::new();
+    fn arguments(&self, paths: &HostPaths) -> ShellFragment {
+        let none = ShellFragment::new();
         match self {
-            Boot::Reading => none,
-            Boot::Acting { token } | Boot::Receiving { token } => none.word(token.as_str()).word(&paths.lock),
-            Boot::Locking { token, owner, ours, earlier, ended } => none
+            ShellWrapper::Reading => none,
+            ShellWrapper::Acting { token } | ShellWrapper::Receiving { token } => {
+                none.word(token.as_str()).word(&paths.lock)
+            }
+            ShellWrapper::Locking { token, owner, ours, earlier, ended } => none
                 .word(token.as_str())
                 .word(&paths.lock)
                 .word(escape_for_printf(owner))
@@ -174,11 +183,16 @@ mod tests {
 
     /// Returns every command, with an owner text that contains all characters that a shell may interpret.
     fn commands() -> Vec<String> {
-        let (mark, token) = (Token::new("MK"), Token::new("TK"));
+        let (mark, token) = (ScriptToken::new("MK"), ScriptToken::new("TK"));
         let owner = "by: eve`id`@c1!! \\ $x 'q' \"é%\n";
-        let locking = Boot::Locking { token: &token, owner, ours: "", earlier: "", ended: "h b n 1 2" };
-        let boots = [Boot::Reading, Boot::Acting { token: &token }, Boot::Receiving { token: &token }, locking];
-        let vias = [Via::Direct, Via::SudoNoPassword, Via::SudoPrompt("forge-t:")];
+        let locking = ShellWrapper::Locking { token: &token, owner, ours: "", earlier: "", ended: "h b n 1 2" };
+        let boots = [
+            ShellWrapper::Reading,
+            ShellWrapper::Acting { token: &token },
+            ShellWrapper::Receiving { token: &token },
+            locking,
+        ];
+        let vias = [RootAccess::Direct, RootAccess::SudoNoPassword, RootAccess::SudoPrompt("forge-t:")];
         let all = boots.iter().flat_map(|boot| vias.iter().map(|via| boot.command(&mark, *via, &HostPaths::default())));
         all.map(Result::unwrap).collect()
     }
@@ -221,8 +235,9 @@ mod tests {
 
     #[test]
     fn sudo_gets_its_prompt_as_one_word() {
-        let mark = Token::new("MK");
-        let command = Boot::Reading.command(&mark, Via::SudoPrompt("forge-t:"), &HostPaths::default()).unwrap();
+        let mark = ScriptToken::new("MK");
+        let command =
+            ShellWrapper::Reading.command(&mark, RootAccess::SudoPrompt("forge-t:"), &HostPaths::default()).unwrap();
         let (env, sudo) = command.split_once(" sudo ").unwrap();
         assert!(env.starts_with("exec /usr/bin/env LC_ALL=C PATH=/usr/local/sbin:"), "{command}");
         assert!(sudo.starts_with("-H -S -p 'forge-t:' -- /bin/sh -c 'm=$1;"), "{command}");

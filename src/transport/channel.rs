@@ -1,6 +1,6 @@
 //! A started command on a host: three pipes and the handle that keeps them open.
 
-use super::{ErrorKind, Surroundings, TransportError};
+use super::{ProgramEnvironment, TransportError, TransportErrorKind};
 use std::process::Stdio;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -8,23 +8,23 @@ use tokio::sync::OwnedSemaphorePermit;
 
 /// A running command. Dropping it closes its pipes, and for ssh the channel. This does not kill the processes on the
 /// host; they only find their pipes closed.
-pub(super) struct Channel {
+pub(super) struct CommandChannel {
     pub stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
     pub stderr: Box<dyn AsyncRead + Send + Unpin>,
     /// Input that the shell must read before it starts the wrapper, if the command could not be passed as an argument.
     pub preface: Option<String>,
-    owner: Owner,
+    owner: ChannelProcess,
     /// Permit for one of the session's few channels, released on drop.
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
-enum Owner {
+enum ChannelProcess {
     Ssh(#[allow(dead_code, reason = "keeps the channel open")] openssh::Child<Arc<openssh::Session>>),
     Process(tokio::process::Child),
 }
 
-impl Channel {
+impl CommandChannel {
     /// Starts `command` on the master connection.
     pub(super) async fn ssh(master: Arc<openssh::Session>, command: &str) -> Result<Self, openssh::Error> {
         let mut child = master
@@ -43,7 +43,7 @@ impl Channel {
             stdout: Box::new(stdout),
             stderr: Box::new(stderr),
             preface: None,
-            owner: Owner::Ssh(child),
+            owner: ChannelProcess::Ssh(child),
             permit: None,
         })
     }
@@ -64,9 +64,16 @@ impl Channel {
     }
 
     /// Starts a program that runs a shell on its stdin; `command` is the first line it reads.
-    pub(super) fn program(argv: &[String], command: &str, surroundings: &Surroundings) -> Result<Self, TransportError> {
+    pub(super) fn program(
+        argv: &[String],
+        command: &str,
+        surroundings: &ProgramEnvironment,
+    ) -> Result<Self, TransportError> {
         let [name, arguments @ ..] = argv else {
-            return Err(TransportError::new(ErrorKind::Controller, "the command transport does not name a program"));
+            return Err(TransportError::new(
+                TransportErrorKind::Controller,
+                "the command transport does not name a program",
+            ));
         };
         let mut start = tokio::process::Command::new(name);
         start.args(arguments);
@@ -82,8 +89,9 @@ impl Channel {
         // Its own process group: Ctrl-C in forge's terminal must not stop a step halfway.
         let spawned =
             start.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let failed =
-            |error: std::io::Error| TransportError::new(ErrorKind::Controller, format!("cannot run `{name}`: {error}"));
+        let failed = |error: std::io::Error| {
+            TransportError::new(TransportErrorKind::Controller, format!("cannot run `{name}`: {error}"))
+        };
         let mut child = spawned.map_err(failed)?;
         let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
@@ -94,14 +102,14 @@ impl Channel {
             stdout: Box::new(stdout),
             stderr: Box::new(stderr),
             preface,
-            owner: Owner::Process(child),
+            owner: ChannelProcess::Process(child),
             permit: None,
         })
     }
 
     /// Kills the process group of a process on this machine; remote processes cannot be killed from here.
     pub(super) fn kill(&mut self) {
-        let Owner::Process(child) = &self.owner else { return };
+        let ChannelProcess::Process(child) = &self.owner else { return };
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid {
             // The process may be gone already; then nothing is left to kill.
@@ -111,7 +119,7 @@ impl Channel {
 
     /// Waits until the process on this machine has exited, so that it leaves no zombie; does nothing for ssh.
     pub(super) async fn reap(&mut self) {
-        if let Owner::Process(child) = &mut self.owner {
+        if let ChannelProcess::Process(child) = &mut self.owner {
             let _ = tokio::time::timeout(std::time::Duration::from_millis(500), child.wait()).await;
         }
     }

@@ -1,6 +1,6 @@
 //! The folder of control sockets on this machine: private, with a short path, and cleaned of leftovers of killed runs.
 
-use super::{ErrorKind, Target, TransportError};
+use super::{ConnectionTarget, TransportError, TransportErrorKind};
 use camino::{Utf8Path, Utf8PathBuf};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -57,7 +57,7 @@ pub fn check_control_dir(dir: &Utf8Path) -> Result<(), TransportError> {
 }
 
 fn unusable(dir: &Utf8Path, why: &str) -> TransportError {
-    TransportError::new(ErrorKind::Controller, format!("cannot keep control sockets in `{dir}`: {why}"))
+    TransportError::new(TransportErrorKind::Controller, format!("cannot keep control sockets in `{dir}`: {why}"))
         .hint(format!("remove `{dir}`, or set XDG_RUNTIME_DIR to a directory that belongs to you"))
 }
 
@@ -108,8 +108,8 @@ fn is_old(path: &std::path::Path) -> bool {
 }
 
 /// Returns the socket path of a persistent connection to `target`; the same target gives the same path.
-pub(super) fn kept_socket(target: &Target) -> Utf8PathBuf {
-    let Target { address, user, port, identity, config, known_hosts, jump, host_key, .. } = target;
+pub(super) fn kept_socket(target: &ConnectionTarget) -> Utf8PathBuf {
+    let ConnectionTarget { address, user, port, identity, config, known_hosts, jump, host_key, .. } = target;
     let text = format!("{:?}", (address, user, port, identity, config, known_hosts, jump, host_key));
     let digest = Sha256::digest(text.as_bytes());
     let name: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
@@ -165,7 +165,11 @@ mod tests {
     #[test]
     fn sockets_of_kept_connections_that_died_go() {
         let (_folder, path) = temporary();
-        let target = |address: &str| Target { address: address.into(), control_dir: path.clone(), ..Target::default() };
+        let target = |address: &str| ConnectionTarget {
+            address: address.into(),
+            control_dir: path.clone(),
+            ..ConnectionTarget::default()
+        };
         let (dead, live) = (kept_socket(&target("a")), kept_socket(&target("b")));
         let (foreign, file) = (path.join("keys"), path.join("k0123456789ab"));
         let bind = |at: &Utf8PathBuf| std::os::unix::net::UnixListener::bind(at).unwrap();

@@ -1,11 +1,11 @@
 //! Classifies the error output of an `ssh` that could not connect.
 
-use super::arguments::Jump;
-use super::{ErrorKind, Target, TransportError};
+use super::arguments::JumpHost;
+use super::{ConnectionTarget, TransportError, TransportErrorKind};
 use std::borrow::Cow;
 
 /// The logs of a failed `ssh`.
-pub(super) struct Failure<'a> {
+pub(super) struct SshFailureLogs<'a> {
     /// Its own log (`-E`).
     pub log: &'a str,
     /// The log of the jump hosts that forge put before it.
@@ -14,17 +14,19 @@ pub(super) struct Failure<'a> {
 
 /// Returns why `ssh` did not connect. Errors of a jump host take precedence over those of the connection through it,
 /// which only sees that no data arrives.
-pub(super) fn explain(failure: &Failure<'_>, target: &Target) -> TransportError {
+pub(super) fn explain(failure: &SshFailureLogs<'_>, target: &ConnectionTarget) -> TransportError {
     TransportError { address: Some(target.address.clone()), ..told(failure, target) }
 }
 
-fn told(failure: &Failure<'_>, target: &Target) -> TransportError {
+fn told(failure: &SshFailureLogs<'_>, target: &ConnectionTarget) -> TransportError {
     let said = failure.log;
-    match find(said).unwrap_or(ErrorKind::Connect) {
-        ErrorKind::Dropped | ErrorKind::ConnectTimeout | ErrorKind::Connect if !failure.jumps.trim().is_empty() => {
+    match find(said).unwrap_or(TransportErrorKind::Connect) {
+        TransportErrorKind::Dropped | TransportErrorKind::ConnectTimeout | TransportErrorKind::Connect
+            if !failure.jumps.trim().is_empty() =>
+        {
             jump(failure.jumps, target)
         }
-        ErrorKind::Dropped if said.contains(NO_PEER) => proxy(target).said(said.as_bytes()),
+        TransportErrorKind::Dropped if said.contains(NO_PEER) => proxy(target).said(said.as_bytes()),
         kind => worded(kind, said, target).said(said.as_bytes()),
     }
 }
@@ -32,115 +34,118 @@ fn told(failure: &Failure<'_>, target: &Target) -> TransportError {
 /// ssh's name for the peer when it connects through a proxy command.
 const NO_PEER: &str = "UNKNOWN port 65535";
 
-fn jump(said: &str, target: &Target) -> TransportError {
-    let inner = find(said).unwrap_or(ErrorKind::Connect);
+fn jump(said: &str, target: &ConnectionTarget) -> TransportError {
+    let inner = find(said).unwrap_or(TransportErrorKind::Connect);
     let words = worded(inner, said, target);
     let why = match inner {
-        ErrorKind::HostKeyUnknown | ErrorKind::HostKeyChanged => words.message,
-        ErrorKind::Auth => "no key was accepted".to_owned(),
-        ErrorKind::Dns => "a host name on the way does not resolve".to_owned(),
-        ErrorKind::Refused => "a connection on the way was refused".to_owned(),
-        ErrorKind::NoRoute => "no route".to_owned(),
-        ErrorKind::ConnectTimeout => "no answer".to_owned(),
+        TransportErrorKind::HostKeyUnknown | TransportErrorKind::HostKeyChanged => words.message,
+        TransportErrorKind::Auth => "no key was accepted".to_owned(),
+        TransportErrorKind::Dns => "a host name on the way does not resolve".to_owned(),
+        TransportErrorKind::Refused => "a connection on the way was refused".to_owned(),
+        TransportErrorKind::NoRoute => "no route".to_owned(),
+        TransportErrorKind::ConnectTimeout => "no answer".to_owned(),
         _ => "the connection was closed".to_owned(),
     };
     let message = format!("the connection through jump host `{}` failed: {why}", target.jump.join(","));
-    let mut error = TransportError::new(ErrorKind::Jump, message);
-    error.hint = words.hint.filter(|_| inner != ErrorKind::Dns && inner != ErrorKind::Refused);
+    let mut error = TransportError::new(TransportErrorKind::Jump, message);
+    error.hint = words.hint.filter(|_| inner != TransportErrorKind::Dns && inner != TransportErrorKind::Refused);
     error.retryable = words.retryable;
     error.said(said.as_bytes())
 }
 
 /// The error of a `ProxyJump` or `ProxyCommand` in the user's configuration, whose output ssh does not pass on.
-fn proxy(target: &Target) -> TransportError {
+fn proxy(target: &ConnectionTarget) -> TransportError {
     let message = format!("the proxy on the way to `{}` closed the connection", target.address);
-    TransportError::new(ErrorKind::Jump, message)
+    TransportError::new(TransportErrorKind::Jump, message)
         .hint(format!("run `ssh {} true` to see its error output", word(&target.address)))
 }
 
 /// Error texts of OpenSSH 7.6 to 10, the most specific first: a log may contain several.
-const SAYINGS: &[(&str, ErrorKind)] = &[
-    ("REMOTE HOST IDENTIFICATION HAS CHANGED", ErrorKind::HostKeyChanged),
-    ("REVOKED HOST KEY DETECTED", ErrorKind::HostKeyChanged),
-    ("host key is known for", ErrorKind::HostKeyUnknown),
-    ("Host key verification failed", ErrorKind::HostKeyUnknown),
-    ("Permission denied (", ErrorKind::Auth),
-    ("Too many authentication failures", ErrorKind::Auth),
-    ("No supported authentication methods", ErrorKind::Auth),
-    ("Could not resolve hostname", ErrorKind::Dns),
-    ("Name or service not known", ErrorKind::Dns),
-    ("Connection refused", ErrorKind::Refused),
-    ("No route to host", ErrorKind::NoRoute),
-    ("Network is unreachable", ErrorKind::NoRoute),
-    ("Host is down", ErrorKind::NoRoute),
-    ("Connection timed out", ErrorKind::ConnectTimeout),
-    ("Operation timed out", ErrorKind::ConnectTimeout),
-    ("Connection to UNKNOWN port 65535 timed out", ErrorKind::ConnectTimeout),
-    (" timed out", ErrorKind::ConnectTimeout),
-    ("Bad configuration option", ErrorKind::SshConfig),
-    ("bad configuration option", ErrorKind::SshConfig),
-    ("Bad owner or permissions on", ErrorKind::SshConfig),
-    ("Can't open user config file", ErrorKind::SshConfig),
-    ("terminating,", ErrorKind::SshConfig),
-    ("hostname contains invalid characters", ErrorKind::SshConfig),
-    ("Unable to negotiate with", ErrorKind::Connect),
-    ("kex_exchange_identification", ErrorKind::Dropped),
-    ("Connection closed by", ErrorKind::Dropped),
-    ("Connection reset by", ErrorKind::Dropped),
-    ("Broken pipe", ErrorKind::Dropped),
+const SAYINGS: &[(&str, TransportErrorKind)] = &[
+    ("REMOTE HOST IDENTIFICATION HAS CHANGED", TransportErrorKind::HostKeyChanged),
+    ("REVOKED HOST KEY DETECTED", TransportErrorKind::HostKeyChanged),
+    ("host key is known for", TransportErrorKind::HostKeyUnknown),
+    ("Host key verification failed", TransportErrorKind::HostKeyUnknown),
+    ("Permission denied (", TransportErrorKind::Auth),
+    ("Too many authentication failures", TransportErrorKind::Auth),
+    ("No supported authentication methods", TransportErrorKind::Auth),
+    ("Could not resolve hostname", TransportErrorKind::Dns),
+    ("Name or service not known", TransportErrorKind::Dns),
+    ("Connection refused", TransportErrorKind::Refused),
+    ("No route to host", TransportErrorKind::NoRoute),
+    ("Network is unreachable", TransportErrorKind::NoRoute),
+    ("Host is down", TransportErrorKind::NoRoute),
+    ("Connection timed out", TransportErrorKind::ConnectTimeout),
+    ("Operation timed out", TransportErrorKind::ConnectTimeout),
+    ("Connection to UNKNOWN port 65535 timed out", TransportErrorKind::ConnectTimeout),
+    (" timed out", TransportErrorKind::ConnectTimeout),
+    ("Bad configuration option", TransportErrorKind::SshConfig),
+    ("bad configuration option", TransportErrorKind::SshConfig),
+    ("Bad owner or permissions on", TransportErrorKind::SshConfig),
+    ("Can't open user config file", TransportErrorKind::SshConfig),
+    ("terminating,", TransportErrorKind::SshConfig),
+    ("hostname contains invalid characters", TransportErrorKind::SshConfig),
+    ("Unable to negotiate with", TransportErrorKind::Connect),
+    ("kex_exchange_identification", TransportErrorKind::Dropped),
+    ("Connection closed by", TransportErrorKind::Dropped),
+    ("Connection reset by", TransportErrorKind::Dropped),
+    ("Broken pipe", TransportErrorKind::Dropped),
 ];
 
-fn find(said: &str) -> Option<ErrorKind> {
+fn find(said: &str) -> Option<TransportErrorKind> {
     SAYINGS.iter().find(|(saying, _)| said.contains(saying)).map(|(_, kind)| *kind)
 }
 
-fn worded(kind: ErrorKind, said: &str, target: &Target) -> TransportError {
+fn worded(kind: TransportErrorKind, said: &str, target: &ConnectionTarget) -> TransportError {
     let new = |message: String| TransportError::new(kind, message);
     let address = &target.address;
     match kind {
-        ErrorKind::HostKeyUnknown => unknown_key(said, target),
-        ErrorKind::HostKeyChanged => changed_key(said, target),
-        ErrorKind::Auth => new(format!("the host accepted no key of {}", target.user_name()))
+        TransportErrorKind::HostKeyUnknown => unknown_key(said, target),
+        TransportErrorKind::HostKeyChanged => changed_key(said, target),
+        TransportErrorKind::Auth => new(format!("the host accepted no key of {}", target.user_name()))
             .hint("add the public key to the user's `authorized_keys`, load the key into the agent, or name it as `connect.identity`"),
-        ErrorKind::Dns => {
+        TransportErrorKind::Dns => {
             let mut error = new(format!("host name `{address}` does not resolve"))
                 .hint("set the host's `address`, or check DNS on this machine");
             error.retryable = said.contains("Temporary failure");
             error
         }
-        ErrorKind::Refused => new(format!("`{address}` refused the connection: nothing listens on port {}", port(target)))
+        TransportErrorKind::Refused => new(format!("`{address}` refused the connection: nothing listens on port {}", port(target)))
             .hint("check that sshd is running there, and check `connect.port`"),
-        ErrorKind::NoRoute => new(format!("no route to `{address}`")),
-        ErrorKind::ConnectTimeout => timed_out(target),
-        ErrorKind::SshConfig => new("`ssh` rejected its configuration".to_owned())
+        TransportErrorKind::NoRoute => new(format!("no route to `{address}`")),
+        TransportErrorKind::ConnectTimeout => timed_out(target),
+        TransportErrorKind::SshConfig => new("`ssh` rejected its configuration".to_owned())
             .hint(format!("run `ssh {address} true` to see its error output")),
-        ErrorKind::Dropped => new(format!("`{address}` closed the connection before the login"))
+        TransportErrorKind::Dropped => new(format!("`{address}` closed the connection before the login"))
             .hint("sshd may be starting, at its connection limit (`MaxStartups`), or blocking this machine"),
         _ => new(format!("`ssh` could not connect to `{address}`")),
     }
 }
 
 /// Returns the error for a connection that timed out.
-pub(super) fn timed_out(target: &Target) -> TransportError {
+pub(super) fn timed_out(target: &ConnectionTarget) -> TransportError {
     let seconds = target.connect_timeout().as_secs_f64();
-    TransportError::new(ErrorKind::ConnectTimeout, format!("`{}` did not answer within {seconds} s", target.address))
+    TransportError::new(
+        TransportErrorKind::ConnectTimeout,
+        format!("`{}` did not answer within {seconds} s", target.address),
+    )
 }
 
-fn port(target: &Target) -> String {
+fn port(target: &ConnectionTarget) -> String {
     target.port.map_or_else(|| "22 (or the one in ~/.ssh/config)".to_owned(), |port| port.to_string())
 }
 
 /// Parses `No ED25519 host key is known for [10.0.0.1]:2222 and you have requested strict checking.`
-fn unknown_key(said: &str, target: &Target) -> TransportError {
+fn unknown_key(said: &str, target: &ConnectionTarget) -> TransportError {
     let name = between(said, "host key is known for ", " and you").unwrap_or(&target.address);
     let file = target.known_hosts.as_ref().map_or("~/.ssh/known_hosts".to_owned(), |file| word(file.as_str()));
     let bare = name.trim_start_matches('[').split(']').next().unwrap_or(name);
-    let behind = target.jump.first().is_some_and(|first| Jump::parse(first).host != bare);
+    let behind = target.jump.first().is_some_and(|first| JumpHost::parse(first).host != bare);
     let add = match behind {
         false => format!("ssh-keyscan {} >> {file}", keyscan_name(name)),
         true => format!("ssh -J {} {}", target.jump.join(","), target.address),
     };
-    TransportError::new(ErrorKind::HostKeyUnknown, format!("unknown host key of `{name}`"))
+    TransportError::new(TransportErrorKind::HostKeyUnknown, format!("unknown host key of `{name}`"))
         .hint(format!("verify its fingerprint and add it with `{add}`, or set `host_key: accept_new`"))
 }
 
@@ -153,9 +158,9 @@ fn keyscan_name(name: &str) -> String {
 }
 
 /// Parses `Offending ED25519 key in /root/.ssh/known_hosts:3` and `Host key for [10.0.0.1]:2222 has changed and …`.
-fn changed_key(said: &str, target: &Target) -> TransportError {
+fn changed_key(said: &str, target: &ConnectionTarget) -> TransportError {
     let name = between(said, "Host key for ", " has changed").unwrap_or(&target.address);
-    let new = |message| TransportError::new(ErrorKind::HostKeyChanged, message);
+    let new = |message| TransportError::new(TransportErrorKind::HostKeyChanged, message);
     let offending = said.lines().find_map(|line| {
         let place = line.strip_prefix("Offending ")?.split_once(" in ")?.1.trim_end();
         place.rsplit_once(':').filter(|(_, number)| number.parse::<u32>().is_ok())
@@ -183,8 +188,9 @@ mod tests {
 
     fn explained(log: &str, jumps: &str) -> TransportError {
         let jump = if jumps.is_empty() { vec![] } else { vec!["me@bastion".to_owned(), "inner".to_owned()] };
-        let target = Target { address: "n1".into(), user: Some("root".into()), jump, ..Target::default() };
-        explain(&Failure { log, jumps }, &target)
+        let target =
+            ConnectionTarget { address: "n1".into(), user: Some("root".into()), jump, ..ConnectionTarget::default() };
+        explain(&SshFailureLogs { log, jumps }, &target)
     }
 
     /// Recorded from OpenSSH 9.2 on Debian 12.
@@ -198,7 +204,7 @@ mod tests {
     #[test]
     fn a_changed_key_names_its_line() {
         let error = explained(CHANGED, "");
-        assert_eq!(error.kind, ErrorKind::HostKeyChanged);
+        assert_eq!(error.kind, TransportErrorKind::HostKeyChanged);
         assert_eq!(
             error.message,
             "the host key of `[10.0.0.1]:2222` has changed: line 3 of `/root/.ssh/known_hosts` has a different key"
@@ -215,7 +221,7 @@ mod tests {
         let log = "No ED25519 host key is known for [10.0.0.1]:2222 and you have requested strict checking.\r\n\
                    Host key verification failed.\r\n";
         let error = explained(log, "");
-        assert_eq!((error.kind, error.retryable), (ErrorKind::HostKeyUnknown, false));
+        assert_eq!((error.kind, error.retryable), (TransportErrorKind::HostKeyUnknown, false));
         assert_eq!(error.message, "unknown host key of `[10.0.0.1]:2222`");
         assert_eq!(
             error.hint.unwrap(),
@@ -226,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_ssh_says_is_told_apart() {
-        use ErrorKind as K;
+        use TransportErrorKind as K;
         let cases = [
             ("root@n1: Permission denied (publickey,password).\r\n", K::Auth, false),
             ("Received disconnect from 10.0.0.1 port 22:2: Too many authentication failures\r\n", K::Auth, false),
@@ -270,7 +276,7 @@ mod tests {
     fn a_jump_speaks_before_the_connection_through_it() {
         let log = "kex_exchange_identification: Connection closed by remote host\r\nConnection closed by UNKNOWN port 65535\r\n";
         let error = explained(log, "me@bastion: Permission denied (publickey).\r\n");
-        assert_eq!((error.kind, error.retryable), (ErrorKind::Jump, false));
+        assert_eq!((error.kind, error.retryable), (TransportErrorKind::Jump, false));
         assert_eq!(error.message, "the connection through jump host `me@bastion,inner` failed: no key was accepted");
         let error =
             explained(log, "No ED25519 host key is known for bastion and you have requested strict checking.\r\n");
@@ -284,6 +290,6 @@ mod tests {
         assert!(error.hint.unwrap().contains("`ssh -J me@bastion,inner n1`"));
         assert_eq!(explained(log, "").message, "the proxy on the way to `n1` closed the connection");
         let refused = "root@n1: Permission denied (publickey).\r\n";
-        assert_eq!(explained(refused, "some warning").kind, ErrorKind::Auth);
+        assert_eq!(explained(refused, "some warning").kind, TransportErrorKind::Auth);
     }
 }

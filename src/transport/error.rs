@@ -1,10 +1,10 @@
 //! Errors of talking to a host, distinguished by the action they require.
 
-use crate::model::Untrusted;
+use crate::model::UntrustedText;
 
 /// Kinds of failure. Each requires a different action from the user or the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ErrorKind {
+pub enum TransportErrorKind {
     /// A program or folder on this machine is missing or unusable.
     Controller,
     /// The host's name does not resolve.
@@ -75,10 +75,10 @@ pub enum ErrorKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TransportError {
-    pub kind: ErrorKind,
+    pub kind: TransportErrorKind,
     pub message: String,
     pub hint: Option<String>,
-    pub said: Option<Untrusted>,
+    pub said: Option<UntrustedText>,
     /// The address that message and hint name, if they name one.
     pub address: Option<String>,
     /// Whether a retry may succeed without user action.
@@ -88,7 +88,7 @@ pub struct TransportError {
 }
 
 impl TransportError {
-    pub(super) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+    pub(super) fn new(kind: TransportErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),
@@ -107,7 +107,7 @@ impl TransportError {
 
     pub(super) fn said(mut self, text: &[u8]) -> Self {
         let text = text.trim_ascii();
-        self.said = (!text.is_empty()).then(|| Untrusted::from_bytes(text));
+        self.said = (!text.is_empty()).then(|| UntrustedText::from_bytes(text));
         self
     }
 
@@ -118,7 +118,7 @@ impl TransportError {
 
     /// Reports whether the host could not be reached at all, as opposed to a script that failed there.
     pub fn is_unreachable(&self) -> bool {
-        use ErrorKind as K;
+        use TransportErrorKind as K;
         matches!(
             self.kind,
             K::Dns
@@ -138,7 +138,7 @@ impl TransportError {
     }
 }
 
-impl ErrorKind {
+impl TransportErrorKind {
     /// Reports whether failures of this kind are transient.
     fn passes(self) -> bool {
         matches!(

@@ -2,15 +2,15 @@
 
 use super::long::{folder, log};
 use super::reader::backoff_for;
-use super::{ErrorKind, LockError, Reader, TransportError, UnitName, Writer, random};
+use super::{HostReader, HostWriter, LockError, TransportError, TransportErrorKind, UnitName, random};
 use crate::model::SecretStore;
-use crate::script::{Fragment, Script};
+use crate::script::{ShellFragment, ShellScript};
 use backon::Retryable;
 use std::time::{Duration, Instant};
 
 /// How a long step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LongEnd {
+pub struct LongStepEnd {
     /// Exit status; 124 if its own limit stopped it.
     pub status: i32,
     /// Size of its log in bytes.
@@ -64,7 +64,7 @@ printf '%s %s %s %s\n' "$a" "$r" "$((n))" "$k"
 
 /// Whether a long step is still running, as the host reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StepLife {
+pub(super) enum LongStepState {
     Running,
     Over,
     /// The host cannot report it: its systemd does not answer.
@@ -73,22 +73,22 @@ pub(super) enum StepLife {
 
 /// One look at a long step.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Look<'a> {
-    pub life: StepLife,
+pub(super) struct LongStepPoll<'a> {
+    pub life: LongStepState,
     pub result: Option<i32>,
     size: u64,
     piece: &'a [u8],
 }
 
-impl<'a> Look<'a> {
+impl<'a> LongStepPoll<'a> {
     pub(super) fn parse(stdout: &'a [u8]) -> Option<Self> {
         let end = stdout.iter().position(|byte| *byte == b'\n')?;
         let mut words = std::str::from_utf8(&stdout[..end]).ok()?.split(' ');
         let (life, result, size, count) = (words.next()?, words.next()?, words.next()?, words.next()?);
         let life = match life {
-            "yes" => StepLife::Running,
-            "no" => StepLife::Over,
-            _ => StepLife::Unknown,
+            "yes" => LongStepState::Running,
+            "no" => LongStepState::Over,
+            _ => LongStepState::Unknown,
         };
         let piece = &stdout[end + 1..];
         let result = match result {
@@ -100,7 +100,7 @@ impl<'a> Look<'a> {
     }
 }
 
-impl Reader {
+impl HostReader {
     /// Follows a long step from offset `from` of its log until it has ended. Reconnects a lost link, for at most five
     /// minutes; the step continues in the meantime. Any forge can follow a step that another one started.
     ///
@@ -114,33 +114,35 @@ impl Reader {
         from: u64,
         secrets: &SecretStore,
         sink: LogSink<'_>,
-    ) -> Result<LongEnd, TransportError> {
+    ) -> Result<LongStepEnd, TransportError> {
         let mut offset = from;
         let mut doubt: Option<Instant> = None;
         loop {
             let once = || self.look(unit, offset, secrets);
             let stdout = once.retry(backoff_for(PATIENCE)).when(may_look_again).await?;
-            let look = Look::parse(&stdout).ok_or_else(garbled)?;
+            let look = LongStepPoll::parse(&stdout).ok_or_else(garbled)?;
             if !look.piece.is_empty() {
                 offset += look.piece.len() as u64;
                 sink(offset, look.piece);
             }
             match look {
-                Look { size, .. } if size > offset => {}
-                Look { result: Some(status), size, .. } => return Ok(LongEnd { status, log_size: size }),
-                Look { life: StepLife::Over, .. } => return Err(gone(unit)),
-                Look { life: StepLife::Running, .. } => doubt = None,
-                Look { life: StepLife::Unknown, .. } if doubt.get_or_insert_with(Instant::now).elapsed() > PATIENCE => {
+                LongStepPoll { size, .. } if size > offset => {}
+                LongStepPoll { result: Some(status), size, .. } => return Ok(LongStepEnd { status, log_size: size }),
+                LongStepPoll { life: LongStepState::Over, .. } => return Err(gone(unit)),
+                LongStepPoll { life: LongStepState::Running, .. } => doubt = None,
+                LongStepPoll { life: LongStepState::Unknown, .. }
+                    if doubt.get_or_insert_with(Instant::now).elapsed() > PATIENCE =>
+                {
                     return Err(undecided(unit));
                 }
-                Look { life: StepLife::Unknown, .. } => tokio::time::sleep(DOUBT_PAUSE).await,
+                LongStepPoll { life: LongStepState::Unknown, .. } => tokio::time::sleep(DOUBT_PAUSE).await,
             }
         }
     }
 
     async fn look(&self, unit: &UnitName, offset: u64, secrets: &SecretStore) -> Result<Vec<u8>, TransportError> {
         let paths = &self.session().target().paths;
-        let body = Fragment::new()
+        let body = ShellFragment::new()
             .code("set --")
             .word(folder(paths, unit))
             .word(log(paths, unit))
@@ -150,11 +152,11 @@ impl Reader {
             .number(TURNS)
             .code("\n")
             .code(LOOK);
-        self.read(&Script { body, token: random::token()?, limit: LOOK_LIMIT }, secrets).await
+        self.read(&ShellScript { body, token: random::token()?, limit: LOOK_LIMIT }, secrets).await
     }
 }
 
-impl Writer {
+impl HostWriter {
     /// Like [`Reader::follow`]; retakes the lock if the connection that held it was lost in the meantime.
     ///
     /// # Errors
@@ -165,7 +167,7 @@ impl Writer {
         from: u64,
         secrets: &SecretStore,
         sink: LogSink<'_>,
-    ) -> Result<LongEnd, LockError> {
+    ) -> Result<LongStepEnd, LockError> {
         let before = self.session().generation();
         let end = self.reader().follow(unit, from, secrets, sink).await?;
         if self.is_lock_lost() || self.session().generation() != before {
@@ -177,20 +179,20 @@ impl Writer {
 
 /// Reports whether to look again. A look that timed out shows that the host is slow; it says nothing about the step.
 fn may_look_again(error: &TransportError) -> bool {
-    error.retryable || error.kind == ErrorKind::Timeout
+    error.retryable || error.kind == TransportErrorKind::Timeout
 }
 
 fn garbled() -> TransportError {
-    TransportError::new(ErrorKind::Garbled, "invalid answer from the host about a long step").sent(true)
+    TransportError::new(TransportErrorKind::Garbled, "invalid answer from the host about a long step").sent(true)
 }
 
 fn undecided(unit: &UnitName) -> TransportError {
     let message = format!("the host does not report whether the unit `{unit}` is running: `systemctl show` failed");
-    TransportError::new(ErrorKind::LongGone, message).hint("check systemd on the host").sent(true)
+    TransportError::new(TransportErrorKind::LongGone, message).hint("check systemd on the host").sent(true)
 }
 
 fn gone(unit: &UnitName) -> TransportError {
-    TransportError::new(ErrorKind::LongGone, format!("the unit `{unit}` ended without a result"))
+    TransportError::new(TransportErrorKind::LongGone, format!("the unit `{unit}` ended without a result"))
         .hint("the host rebooted, or the unit was killed; the step's log is kept on the host")
         .sent(true)
 }
@@ -201,11 +203,11 @@ mod tests {
 
     #[test]
     fn a_look_is_read_whole_or_not_at_all() {
-        let look = Look { life: StepLife::Running, result: None, size: 12, piece: b"a\nb" };
-        assert_eq!(Look::parse(b"yes - 12 3\na\nb"), Some(look));
-        let look = Look { life: StepLife::Over, result: Some(124), size: 0, piece: b"" };
-        assert_eq!(Look::parse(b"no 124 0 0\n"), Some(look));
-        assert_eq!(Look::parse(b"yes - 12 4\na\nb"), None);
-        assert_eq!(Look::parse(b"yes - 12"), None);
+        let look = LongStepPoll { life: LongStepState::Running, result: None, size: 12, piece: b"a\nb" };
+        assert_eq!(LongStepPoll::parse(b"yes - 12 3\na\nb"), Some(look));
+        let look = LongStepPoll { life: LongStepState::Over, result: Some(124), size: 0, piece: b"" };
+        assert_eq!(LongStepPoll::parse(b"no 124 0 0\n"), Some(look));
+        assert_eq!(LongStepPoll::parse(b"yes - 12 4\na\nb"), None);
+        assert_eq!(LongStepPoll::parse(b"yes - 12"), None);
     }
 }

@@ -2,7 +2,7 @@
 
 /// Which part of an output stream to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keep {
+pub(super) enum OutputLimit {
     /// Everything; more bytes than this are an error.
     All(usize),
     /// The last bytes.
@@ -10,22 +10,24 @@ pub(super) enum Keep {
 }
 
 /// The kept bytes of a stream.
-pub(super) struct Kept {
-    keep: Keep,
+pub(super) struct OutputBuffer {
+    keep: OutputLimit,
     bytes: Vec<u8>,
     dropped: u64,
 }
 
-impl Kept {
-    pub(super) fn new(keep: Keep) -> Self {
+impl OutputBuffer {
+    pub(super) fn new(keep: OutputLimit) -> Self {
         Self { keep, bytes: Vec::new(), dropped: 0 }
     }
 
     /// Appends `bytes`; returns false if they exceed the cap.
     pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
         match self.keep {
-            Keep::All(cap) if self.bytes.len() + bytes.len() > cap => return false,
-            Keep::Tail(cap) if self.bytes.len() + bytes.len() > 2 * cap => self.trim(cap.saturating_sub(bytes.len())),
+            OutputLimit::All(cap) if self.bytes.len() + bytes.len() > cap => return false,
+            OutputLimit::Tail(cap) if self.bytes.len() + bytes.len() > 2 * cap => {
+                self.trim(cap.saturating_sub(bytes.len()))
+            }
             _ => {}
         }
         self.bytes.extend_from_slice(bytes);
@@ -44,7 +46,7 @@ impl Kept {
 
     /// Takes the kept bytes and the number of bytes dropped before them.
     pub(super) fn take(&mut self) -> (Vec<u8>, u64) {
-        if let Keep::Tail(cap) = self.keep {
+        if let OutputLimit::Tail(cap) = self.keep {
             self.trim(cap);
         }
         (std::mem::take(&mut self.bytes), std::mem::take(&mut self.dropped))
@@ -57,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_tail_keeps_the_last_bytes_and_counts_the_rest() {
-        let mut kept = Kept::new(Keep::Tail(4));
+        let mut kept = OutputBuffer::new(OutputLimit::Tail(4));
         for part in ["abc", "defghijklmnop", "q", "rs"] {
             assert!(kept.push(part.as_bytes()));
         }
@@ -66,7 +68,7 @@ mod tests {
 
     #[test]
     fn everything_or_nothing() {
-        let mut kept = Kept::new(Keep::All(4));
+        let mut kept = OutputBuffer::new(OutputLimit::All(4));
         assert!(kept.push(b"abcd"));
         assert!(!kept.push(b"e"));
         assert_eq!(kept.take(), (b"abcd".to_vec(), 0));

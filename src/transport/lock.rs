@@ -1,13 +1,13 @@
 //! The writer lock of a host: taken and held by a channel of the session, released with it.
 
-use super::boot::{Boot, LEASE_S};
-use super::kept::Keep;
+use super::boot::{LEASE_S, ShellWrapper};
+use super::kept::OutputLimit;
 use super::long::UnitName;
 use super::process::ProcessMark;
-use super::talk::{Ending, Finished, Talk};
-use super::{ErrorKind, Session, Target, TransportError, random};
-use crate::model::Untrusted;
-use crate::script::Token;
+use super::talk::{ConversationEnd, ScriptOutput, ShellConversation};
+use super::{ConnectionTarget, TransportError, TransportErrorKind, TransportSession, random};
+use crate::model::UntrustedText;
+use crate::script::ScriptToken;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 /// The lock holder, as reported to other runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct LockOwner {
     pub run: String,
     /// The user who started forge.
     pub user: String,
@@ -31,7 +31,7 @@ pub struct Owner {
     pub what: String,
 }
 
-impl Owner {
+impl LockOwner {
     /// Returns one `key: value` per line; control characters become `?`, so that a value cannot forge a line.
     pub fn text(&self) -> String {
         let clean = |text: &str| text.replace(char::is_control, "?");
@@ -43,13 +43,13 @@ impl Owner {
 
     /// Returns the process that an owner text names, if it ran on this machine and has ended: it cannot release the
     /// lock itself.
-    pub fn ended_process(text: &Untrusted) -> Option<ProcessMark> {
+    pub fn ended_process(text: &UntrustedText) -> Option<ProcessMark> {
         let mark = text.raw().lines().find_map(|line| ProcessMark::parse(line.strip_prefix("process: ")?))?;
         mark.has_ended().then_some(mark)
     }
 
     /// Formats the output of [`text`](Self::text) as one line for people; other text is joined into one line unchanged.
-    pub fn told(text: &Untrusted) -> Untrusted {
+    pub fn told(text: &UntrustedText) -> UntrustedText {
         let of = |key: &str| text.raw().lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
         match (of("run"), of("by"), of("since"), of("what")) {
             (Some(run), Some(by), Some(since), Some(what)) => {
@@ -67,13 +67,13 @@ impl Owner {
 pub enum LockError {
     /// Another run holds it. The text is [`Owner::text`] as the other run wrote it.
     #[error("another run holds the writer lock")]
-    Held { owner: Untrusted },
+    Held { owner: UntrustedText },
     /// The lock is free, but a script of an earlier run is still running.
     #[error("a script of an earlier run is still running on the host")]
-    Acting { owner: Untrusted },
+    Acting { owner: UntrustedText },
     /// The lock is free, but long steps of an earlier run are still running: unit names without `.service`.
     #[error("a long step of an earlier run is still running on the host")]
-    Units { units: Vec<Untrusted> },
+    Units { units: Vec<UntrustedText> },
     #[error(transparent)]
     Transport(#[from] TransportError),
 }
@@ -86,24 +86,24 @@ const RELEASE: Duration = Duration::from_secs(3);
 const OWNER_CAP: usize = 64 * 1024;
 
 /// A held lock. Dropping it releases the lock.
-pub(super) struct Hold {
-    pub token: Token,
+pub(super) struct HeldLock {
+    pub token: ScriptToken,
     lost: Arc<AtomicBool>,
     stop: oneshot::Sender<()>,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Hold {
+impl HeldLock {
     /// Takes the lock. `ours` is a long step of this run; `earlier` is the token of a hold that this run lost. A hold
     /// of a run of this machine that has ended is taken over: its host has not noticed yet that the run is gone.
     pub(super) async fn take(
-        session: &Session,
-        owner: &Owner,
+        session: &TransportSession,
+        owner: &LockOwner,
         ours: Option<&UnitName>,
-        earlier: Option<&Token>,
+        earlier: Option<&ScriptToken>,
     ) -> Result<Self, LockError> {
         match Self::ask(session, owner, ours, earlier, None).await {
-            Err(LockError::Held { owner: other }) => match Owner::ended_process(&other) {
+            Err(LockError::Held { owner: other }) => match LockOwner::ended_process(&other) {
                 Some(ended) => Self::ask(session, owner, ours, earlier, Some(ended)).await,
                 None => Err(LockError::Held { owner: other }),
             },
@@ -112,24 +112,24 @@ impl Hold {
     }
 
     async fn ask(
-        session: &Session,
-        owner: &Owner,
+        session: &TransportSession,
+        owner: &LockOwner,
         ours: Option<&UnitName>,
-        earlier: Option<&Token>,
+        earlier: Option<&ScriptToken>,
         ended: Option<ProcessMark>,
     ) -> Result<Self, LockError> {
         let token = random::token()?;
-        let boot = Boot::Locking {
+        let boot = ShellWrapper::Locking {
             token: &token,
             owner: &owner.text(),
             ours: ours.map_or("", UnitName::as_str),
-            earlier: earlier.map_or("", Token::as_str),
+            earlier: earlier.map_or("", ScriptToken::as_str),
             ended: &ended.map(|mark| mark.to_string()).unwrap_or_default(),
         };
-        let mut talk = session.talk(boot, Keep::Tail(OWNER_CAP), None).await?;
+        let mut talk = session.talk(boot, OutputLimit::Tail(OWNER_CAP), None).await?;
         match talk.until(LIMIT, |talk| talk.heard().starts_with(b"got\n")).await {
             None => Ok(Self::keep(token, talk)),
-            Some(Ending::Finished(finished)) => Err(refusal(&finished, session.target())),
+            Some(ConversationEnd::Finished(finished)) => Err(refusal(&finished, session.target())),
             Some(ending) => match session.judge(ending, LIMIT).await {
                 Ok(finished) => Err(refusal(&finished, session.target())),
                 Err(error) => Err(error.into()),
@@ -137,7 +137,7 @@ impl Hold {
         }
     }
 
-    fn keep(token: Token, talk: Talk<'static>) -> Self {
+    fn keep(token: ScriptToken, talk: ShellConversation<'static>) -> Self {
         let lost = Arc::new(AtomicBool::new(false));
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(beat(talk, stopped, lost.clone()));
@@ -158,13 +158,13 @@ impl Hold {
 }
 
 /// Sends heartbeats until stopped, or until the channel ends.
-async fn beat(mut talk: Talk<'static>, mut stopped: oneshot::Receiver<()>, lost: Arc<AtomicBool>) {
+async fn beat(mut talk: ShellConversation<'static>, mut stopped: oneshot::Receiver<()>, lost: Arc<AtomicBool>) {
     let pause = Duration::from_secs(LEASE_S / 4);
     loop {
         tokio::select! {
             _ = &mut stopped => return talk.hang_up(RELEASE).await,
             ending = talk.until(pause, |_| false) => match ending {
-                Some(Ending::TimedOut) | None => talk.beat(),
+                Some(ConversationEnd::TimedOut) | None => talk.beat(),
                 Some(_) => return lost.store(true, Ordering::Relaxed),
             },
         }
@@ -172,15 +172,15 @@ async fn beat(mut talk: Talk<'static>, mut stopped: oneshot::Receiver<()>, lost:
 }
 
 /// Parses the wrapper's `WORD\nTEXT`.
-fn refusal(finished: &Finished, target: &Target) -> LockError {
+fn refusal(finished: &ScriptOutput, target: &ConnectionTarget) -> LockError {
     let text = String::from_utf8_lossy(&finished.stdout);
     let (word, rest) = text.split_once('\n').unwrap_or((&text, ""));
     match word {
         "held" => LockError::Held { owner: rest.into() },
         "acting" => LockError::Acting { owner: rest.into() },
-        "unit" => LockError::Units { units: rest.lines().map(Untrusted::from).collect() },
+        "unit" => LockError::Units { units: rest.lines().map(UntrustedText::from).collect() },
         "foreign" => foreign(rest, &target.paths.lock).into(),
-        _ => TransportError::new(ErrorKind::Garbled, "invalid answer from the host about the writer lock")
+        _ => TransportError::new(TransportErrorKind::Garbled, "invalid answer from the host about the writer lock")
             .said(&finished.stderr)
             .into(),
     }
@@ -195,7 +195,7 @@ fn foreign(found: &str, lock: &str) -> TransportError {
         Some(owner) => (format!("belongs to `{owner}`"), format!(" as `{owner}`")),
         None => ("is not a regular file of the user that forge runs as".to_owned(), String::new()),
     };
-    TransportError::new(ErrorKind::LockForeign, format!("the writer lock `{lock}` on the host {what}"))
+    TransportError::new(TransportErrorKind::LockForeign, format!("the writer lock `{lock}` on the host {what}"))
         .hint(format!("if no forge run is active there{work}, remove it as root: `rm -f {lock} {lock}.act`"))
 }
 
@@ -226,13 +226,13 @@ mod tests {
         let text =
             "run: 20261121T093015-4f2a\nby: root@c1 (pid 7)\nsince: 2026-11-21T09:30:15Z\nwhat: forge apply x.yaml";
         let told = "`forge apply x.yaml` by root@c1 (pid 7), since 2026-11-21T09:30:15Z, run 20261121T093015-4f2a";
-        assert_eq!(Owner::told(&text.into()).raw(), told);
-        assert_eq!(Owner::told(&"made\n\n by hand ".into()).raw(), "made, by hand");
+        assert_eq!(LockOwner::told(&text.into()).raw(), told);
+        assert_eq!(LockOwner::told(&"made\n\n by hand ".into()).raw(), "made, by hand");
     }
 
     #[test]
     fn owner_text_is_lines_that_no_value_can_forge() {
-        let owner = Owner {
+        let owner = LockOwner {
             run: "20261121T093015-4f2a".into(),
             user: "eve\nrun: x".into(),
             controller: "c1".into(),
@@ -245,10 +245,10 @@ mod tests {
             owner.text(),
             "run: 20261121T093015-4f2a\nby: eve?run: x@c1 (pid 7)\nsince: 2026-11-21T09:30:15Z\nwhat: forge apply\n"
         );
-        assert_eq!(Owner::ended_process(&owner.text().into()), None);
+        assert_eq!(LockOwner::ended_process(&owner.text().into()), None);
         let process = ProcessMark::own();
         assert!(process.is_some());
-        let text = Owner { process, ..owner }.text();
-        assert_eq!(Owner::ended_process(&text.as_str().into()), None, "it lives: {text}");
+        let text = LockOwner { process, ..owner }.text();
+        assert_eq!(LockOwner::ended_process(&text.as_str().into()), None, "it lives: {text}");
     }
 }

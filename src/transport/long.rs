@@ -1,8 +1,8 @@
 //! Long steps: processes on the host that outlive the link.
 
-use super::{ErrorKind, HostPaths, TransportError, Writer};
+use super::{HostPaths, HostWriter, TransportError, TransportErrorKind};
 use crate::model::{SecretStore, StepId};
-use crate::script::{Fragment, Script, Token};
+use crate::script::{ScriptToken, ShellFragment, ShellScript};
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::time::Duration;
@@ -57,15 +57,15 @@ impl fmt::Display for UnitName {
 pub struct LongStep {
     pub unit: UnitName,
     /// Shell code as in an acting script: inside a function, with `$FORGE_T` set.
-    pub body: Fragment,
-    pub token: Token,
+    pub body: ShellFragment,
+    pub token: ScriptToken,
     /// Timeout: the host stops the step after this time; its status is 124 then. Whole seconds.
     pub limit: Duration,
 }
 
 /// The result of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Started {
+pub enum LongStepStart {
     /// It is running now.
     New,
     /// It was started before under this name, and is running or has ended: follow it.
@@ -129,15 +129,15 @@ const PRELUDE: &str = "exec </dev/null\nset -u\numask 077\n\
 
 impl LongStep {
     /// Returns the acting script that starts the step.
-    fn start(&self, paths: &HostPaths) -> Script {
-        let step = Fragment::new()
+    fn start(&self, paths: &HostPaths) -> ShellScript {
+        let step = ShellFragment::new()
             .code("forge_main() {\n")
             .code(PRELUDE)
             .then(self.body.clone())
             .code("\n}\nforge_main")
             .word(self.token.as_str())
             .code("\n");
-        let body = Fragment::new()
+        let body = ShellFragment::new()
             .code("set --")
             .word(folder(paths, &self.unit))
             .word(log(paths, &self.unit))
@@ -147,7 +147,7 @@ impl LongStep {
             .word(RUNNER)
             .code("\n")
             .code(START);
-        Script { body, token: self.token.clone(), limit: START_LIMIT }
+        ShellScript { body, token: self.token.clone(), limit: START_LIMIT }
     }
 }
 
@@ -159,20 +159,20 @@ pub(super) fn log(paths: &HostPaths, unit: &UnitName) -> String {
     format!("{}/{unit}.log", paths.log)
 }
 
-impl Writer {
+impl HostWriter {
     /// Starts a long step as a transient systemd unit, or as a detached process if systemd is not running. The step
     /// continues if the link or forge is gone. Starting it twice under one name starts it once.
     ///
     /// # Errors
     /// Those of [`Writer::act`], and [`LongStart`](ErrorKind::LongStart) if the host cannot start it.
-    pub async fn start_long(&self, step: &LongStep, secrets: &SecretStore) -> Result<Started, TransportError> {
+    pub async fn start_long(&self, step: &LongStep, secrets: &SecretStore) -> Result<LongStepStart, TransportError> {
         let script = step.start(&self.session().target().paths);
         let done = self.act(&script, secrets, None).await?;
         match (done.status, done.stdout == ALREADY.as_bytes()) {
-            (0, true) => Ok(Started::Already),
-            (0, false) => Ok(Started::New),
+            (0, true) => Ok(LongStepStart::Already),
+            (0, false) => Ok(LongStepStart::New),
             (status, _) => Err(TransportError::new(
-                ErrorKind::LongStart,
+                TransportErrorKind::LongStart,
                 format!("the host could not start the unit `{}`: exit status {status}", step.unit),
             )
             .said(&done.stderr)
@@ -187,12 +187,12 @@ impl Writer {
     pub async fn forget_long(
         &self,
         unit: &UnitName,
-        token: &Token,
+        token: &ScriptToken,
         secrets: &SecretStore,
     ) -> Result<(), TransportError> {
         let folder = folder(&self.session().target().paths, unit);
-        let body = Fragment::new().code("set --").word(folder).code("\n[ ! -e \"$1/result\" ] || rm -rf \"$1\"\n");
-        let script = Script { body, token: token.clone(), limit: START_LIMIT };
+        let body = ShellFragment::new().code("set --").word(folder).code("\n[ ! -e \"$1/result\" ] || rm -rf \"$1\"\n");
+        let script = ShellScript { body, token: token.clone(), limit: START_LIMIT };
         self.act(&script, secrets, None).await.map(drop)
     }
 }

@@ -6,7 +6,7 @@
 
 /// A part of a marked stream.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum StreamPiece {
     /// Bytes before the begin marker.
     Noise(Vec<u8>),
     Begin,
@@ -19,7 +19,7 @@ pub(super) enum Piece {
 }
 
 /// Splits a stream at its markers. Bytes after the end marker are dropped.
-pub(super) struct Scanner {
+pub(super) struct MarkerScanner {
     mark: Vec<u8>,
     held: Vec<u8>,
     begun: bool,
@@ -29,16 +29,16 @@ pub(super) struct Scanner {
 /// Maximum length in bytes of the text between a marker's tag and its full stop.
 const TEXT_CAP: usize = 32;
 
-enum Found {
+enum MarkerMatch {
     /// The buffered bytes contain no start of a marker.
     Nothing,
     /// A marker may be incomplete from here on.
     Maybe(usize),
     /// A marker from the first index up to the second.
-    Mark(usize, usize, Piece),
+    Mark(usize, usize, StreamPiece),
 }
 
-impl Scanner {
+impl MarkerScanner {
     pub(super) fn new(mark: &str) -> Self {
         let mark = [b"\x01", mark.as_bytes()].concat();
         Self { mark, held: Vec::new(), begun: false, ended: false }
@@ -53,21 +53,21 @@ impl Scanner {
     }
 
     /// Appends the next bytes of the stream and returns the completed pieces.
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<Piece> {
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<StreamPiece> {
         let mut pieces = Vec::new();
         self.held.extend_from_slice(bytes);
         while !self.ended && !self.held.is_empty() {
             match self.find() {
-                Found::Nothing => self.emit(self.held.len(), &mut pieces),
-                Found::Maybe(at) => {
+                MarkerMatch::Nothing => self.emit(self.held.len(), &mut pieces),
+                MarkerMatch::Maybe(at) => {
                     self.emit(at, &mut pieces);
                     break;
                 }
-                Found::Mark(start, end, piece) => {
+                MarkerMatch::Mark(start, end, piece) => {
                     self.emit(start, &mut pieces);
                     self.held.drain(..end - start);
-                    self.begun |= piece == Piece::Begin;
-                    self.ended = piece != Piece::Begin;
+                    self.begun |= piece == StreamPiece::Begin;
+                    self.ended = piece != StreamPiece::Begin;
                     pieces.push(piece);
                 }
             }
@@ -76,7 +76,7 @@ impl Scanner {
     }
 
     /// Returns the buffered rest at the end of the stream.
-    pub(super) fn finish(&mut self) -> Vec<Piece> {
+    pub(super) fn finish(&mut self) -> Vec<StreamPiece> {
         let mut pieces = Vec::new();
         if !self.ended {
             self.emit(self.held.len(), &mut pieces);
@@ -84,53 +84,55 @@ impl Scanner {
         pieces
     }
 
-    fn emit(&mut self, count: usize, pieces: &mut Vec<Piece>) {
+    fn emit(&mut self, count: usize, pieces: &mut Vec<StreamPiece>) {
         if count > 0 {
             let bytes = self.held.drain(..count).collect();
-            pieces.push(if self.begun { Piece::Data(bytes) } else { Piece::Noise(bytes) });
+            pieces.push(if self.begun { StreamPiece::Data(bytes) } else { StreamPiece::Noise(bytes) });
         }
     }
 
-    fn find(&self) -> Found {
+    fn find(&self) -> MarkerMatch {
         let mut from = 0;
         while let Some(offset) = self.held[from..].iter().position(|byte| *byte == 1) {
             let at = from + offset;
             let rest = &self.held[at..];
             match rest.strip_prefix(self.mark.as_slice()) {
-                None if self.mark.starts_with(rest) => return Found::Maybe(at),
+                None if self.mark.starts_with(rest) => return MarkerMatch::Maybe(at),
                 None => {}
                 Some(tag) => match read_tag(tag) {
-                    Tag::Incomplete => return Found::Maybe(at),
-                    Tag::Bad => {}
-                    Tag::Read(length, piece) => return Found::Mark(at, at + self.mark.len() + length, piece),
+                    MarkerTag::Incomplete => return MarkerMatch::Maybe(at),
+                    MarkerTag::Bad => {}
+                    MarkerTag::Read(length, piece) => {
+                        return MarkerMatch::Mark(at, at + self.mark.len() + length, piece);
+                    }
                 },
             }
             from = at + 1;
         }
-        Found::Nothing
+        MarkerMatch::Nothing
     }
 }
 
-enum Tag {
+enum MarkerTag {
     Incomplete,
     Bad,
-    Read(usize, Piece),
+    Read(usize, StreamPiece),
 }
 
 /// Parses the tag after a mark: `<`, `>STATUS.` or `!WORD.`.
-fn read_tag(bytes: &[u8]) -> Tag {
-    let Some(kind) = bytes.first() else { return Tag::Incomplete };
+fn read_tag(bytes: &[u8]) -> MarkerTag {
+    let Some(kind) = bytes.first() else { return MarkerTag::Incomplete };
     if *kind == b'<' {
-        return Tag::Read(1, Piece::Begin);
+        return MarkerTag::Read(1, StreamPiece::Begin);
     }
     let Some(stop) = bytes.iter().take(TEXT_CAP).position(|byte| *byte == b'.') else {
-        return if bytes.len() < TEXT_CAP { Tag::Incomplete } else { Tag::Bad };
+        return if bytes.len() < TEXT_CAP { MarkerTag::Incomplete } else { MarkerTag::Bad };
     };
-    let Ok(text) = std::str::from_utf8(&bytes[1..stop]) else { return Tag::Bad };
+    let Ok(text) = std::str::from_utf8(&bytes[1..stop]) else { return MarkerTag::Bad };
     match kind {
-        b'>' => text.parse().map_or(Tag::Bad, |status| Tag::Read(stop + 1, Piece::End(status))),
-        b'!' => Tag::Read(stop + 1, Piece::Refused(text.to_owned())),
-        _ => Tag::Bad,
+        b'>' => text.parse().map_or(MarkerTag::Bad, |status| MarkerTag::Read(stop + 1, StreamPiece::End(status))),
+        b'!' => MarkerTag::Read(stop + 1, StreamPiece::Refused(text.to_owned())),
+        _ => MarkerTag::Bad,
     }
 }
 
@@ -140,23 +142,24 @@ mod tests {
 
     const STREAM: &[u8] = b"motd\x01\x01M\x01MK<a\x01b\x01MKc\0\xff\x01MK>12.junk";
 
-    fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
-        let mut out: Vec<Piece> = Vec::new();
+    fn joined(pieces: Vec<StreamPiece>) -> Vec<StreamPiece> {
+        let mut out: Vec<StreamPiece> = Vec::new();
         for piece in pieces {
             match (out.last_mut(), piece) {
-                (Some(Piece::Noise(a)), Piece::Noise(b)) | (Some(Piece::Data(a)), Piece::Data(b)) => a.extend(b),
+                (Some(StreamPiece::Noise(a)), StreamPiece::Noise(b))
+                | (Some(StreamPiece::Data(a)), StreamPiece::Data(b)) => a.extend(b),
                 (_, piece) => out.push(piece),
             }
         }
         out
     }
 
-    fn expected() -> Vec<Piece> {
+    fn expected() -> Vec<StreamPiece> {
         vec![
-            Piece::Noise(b"motd\x01\x01M".to_vec()),
-            Piece::Begin,
-            Piece::Data(b"a\x01b\x01MKc\0\xff".to_vec()),
-            Piece::End(12),
+            StreamPiece::Noise(b"motd\x01\x01M".to_vec()),
+            StreamPiece::Begin,
+            StreamPiece::Data(b"a\x01b\x01MKc\0\xff".to_vec()),
+            StreamPiece::End(12),
         ]
     }
 
@@ -164,7 +167,7 @@ mod tests {
     fn cuts_at_every_place_give_the_same_pieces() {
         for cut in 0..STREAM.len() {
             for second in cut..STREAM.len() {
-                let mut scanner = Scanner::new("MK");
+                let mut scanner = MarkerScanner::new("MK");
                 let mut pieces = scanner.feed(&STREAM[..cut]);
                 pieces.extend(scanner.feed(&STREAM[cut..second]));
                 pieces.extend(scanner.feed(&STREAM[second..]));
@@ -176,16 +179,16 @@ mod tests {
 
     #[test]
     fn a_stream_without_end_keeps_its_last_bytes() {
-        let mut scanner = Scanner::new("MK");
+        let mut scanner = MarkerScanner::new("MK");
         let mut pieces = scanner.feed(b"\x01MK<data\x01MK>1");
         assert!(scanner.begun() && !scanner.ended());
         pieces.extend(scanner.finish());
-        assert_eq!(joined(pieces), vec![Piece::Begin, Piece::Data(b"data\x01MK>1".to_vec())]);
+        assert_eq!(joined(pieces), vec![StreamPiece::Begin, StreamPiece::Data(b"data\x01MK>1".to_vec())]);
     }
 
     #[test]
     fn a_refusal_carries_its_word() {
-        let mut scanner = Scanner::new("MK");
-        assert_eq!(scanner.feed(b"\x01MK!lost."), vec![Piece::Refused("lost".to_owned())]);
+        let mut scanner = MarkerScanner::new("MK");
+        assert_eq!(scanner.feed(b"\x01MK!lost."), vec![StreamPiece::Refused("lost".to_owned())]);
     }
 }

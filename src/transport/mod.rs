@@ -39,21 +39,21 @@ mod tests;
 
 pub use boot::is_own_shell;
 pub use control::{check_control_dir, control_dir};
-pub use error::{ErrorKind, TransportError};
-pub use follow::{LogSink, LongEnd};
-pub use lock::{LockError, Owner};
-pub use long::{LongStep, Started, UnitName};
-pub use payload::{Payload, Sent};
+pub use error::{TransportError, TransportErrorKind};
+pub use follow::{LogSink, LongStepEnd};
+pub use lock::{LockError, LockOwner};
+pub use long::{LongStep, LongStepStart, UnitName};
+pub use payload::{FilePayload, PayloadProgress};
 pub use process::ProcessMark;
 pub use random::token;
-pub use reader::{Onlooker, Reader};
+pub use reader::{HostReader, ProbeSession};
 pub use sandbox::{
-    BOARDS, Board, Sandbox, enter as enter_sandbox, folder as sandbox_folder, reset as reset_sandbox, sandboxes,
+    BOARDS, HardwareBoard, Sandbox, enter as enter_sandbox, folder as sandbox_folder, reset as reset_sandbox, sandboxes,
 };
-pub use session::{Session, open};
+pub use session::{TransportSession, open};
 pub use signature::{NAMESPACE, SignatureError, sign, verify};
 pub use ssh::ssh_version;
-pub use surroundings::{SSH_VARIABLES, Surroundings};
-pub use talk::{Chunk, Finished, Sink};
-pub use target::{HostKey, HostPaths, Kind, Sudo, Target};
-pub use writer::Writer;
+pub use surroundings::{ProgramEnvironment, SSH_VARIABLES};
+pub use talk::{OutputChunk, OutputSink, ScriptOutput};
+pub use target::{ConnectionKind, ConnectionSudo, ConnectionTarget, HostKeyCheck, HostPaths};
+pub use writer::HostWriter;

@@ -1,6 +1,6 @@
 //! Data still to be written to a channel's stdin.
 
-use super::payload::Payload;
+use super::payload::FilePayload;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::VecDeque;
 use std::io;
@@ -8,16 +8,16 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 /// A queue of texts for a stdin, each possibly secret, followed by an optional file.
 #[derive(Default)]
-pub(super) struct Outbox {
+pub(super) struct StdinQueue {
     parts: VecDeque<(SecretString, bool)>,
-    payload: Option<Payload>,
+    payload: Option<FilePayload>,
     /// Bytes of the first part that are already written.
     at: usize,
     close: bool,
     sent_script: bool,
 }
 
-impl Outbox {
+impl StdinQueue {
     /// Queues data other than the script: the wrapper's command, a password.
     pub(super) fn push(&mut self, text: SecretString) {
         self.parts.push_back((text, false));
@@ -30,7 +30,7 @@ impl Outbox {
     }
 
     /// Queues the file that follows the script.
-    pub(super) fn push_payload(&mut self, payload: Payload) {
+    pub(super) fn push_payload(&mut self, payload: FilePayload) {
         self.payload = Some(payload);
     }
 

@@ -6,28 +6,28 @@ use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt};
 
 /// Callback that receives the number of bytes of the file that are sent or were already on the other side.
-pub type Sent = Box<dyn FnMut(u64) + Send>;
+pub type PayloadProgress = Box<dyn FnMut(u64) + Send>;
 
 /// Bytes per read.
 const CHUNK: usize = 128 * 1024;
 
 /// The rest of a file, from a byte offset on.
-pub struct Payload {
+pub struct FilePayload {
     file: File,
     buffer: Vec<u8>,
     /// Bytes of the buffer that are written.
     at: usize,
     /// Bytes of the file that are written.
     done: u64,
-    sent: Sent,
+    sent: PayloadProgress,
 }
 
-impl Payload {
+impl FilePayload {
     /// Opens a file at byte `from`; `sent` receives the progress.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub async fn open(path: &Utf8Path, from: u64, sent: Sent) -> io::Result<Self> {
+    pub async fn open(path: &Utf8Path, from: u64, sent: PayloadProgress) -> io::Result<Self> {
         let mut file = fs_err::tokio::File::open(path).await?.into_parts().0;
         file.seek(SeekFrom::Start(from)).await?;
         Ok(Self { file, buffer: Vec::new(), at: 0, done: from, sent })

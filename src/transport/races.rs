@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "a test may start programs and wait")]
 
 use super::boot::LOCKING;
-use super::follow::{LOOK, Look, StepLife};
+use super::follow::{LOOK, LongStepPoll, LongStepState};
 use super::long::{RUNNER, START};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
@@ -57,10 +57,10 @@ impl SlowHost {
     }
 
     /// Looks once, without waiting for news.
-    fn look(&self) -> (StepLife, Option<i32>) {
+    fn look(&self) -> (LongStepState, Option<i32>) {
         let (run, log) = (self.path(&format!("run/{UNIT}")), self.path("log/x.log"));
         let done = self.sh(LOOK, &[&run, &log, "999", UNIT, "999", "0"]);
-        let look = Look::parse(&done.stdout).unwrap_or_else(|| panic!("{done:?}"));
+        let look = LongStepPoll::parse(&done.stdout).unwrap_or_else(|| panic!("{done:?}"));
         (look.life, look.result)
     }
 
@@ -71,7 +71,7 @@ impl SlowHost {
         while began.elapsed() < Duration::from_secs(20) {
             match self.look() {
                 (_, Some(status)) => return status,
-                (StepLife::Over, None) => panic!("gone without a result after {:?}", began.elapsed()),
+                (LongStepState::Over, None) => panic!("gone without a result after {:?}", began.elapsed()),
                 _ => std::thread::sleep(Duration::from_millis(20)),
             }
         }
@@ -91,7 +91,7 @@ const HELD_BY_STEP: &str = "\u{1}MARK<unit\nforge-r1-test\u{1}MARK>0.";
 fn a_step_whose_process_is_late_is_running() {
     let host = SlowHost::new(false, &[("setsid", "sleep 1; exec /usr/bin/setsid \"$@\"")]);
     host.started("exit 3");
-    assert_eq!(host.look(), (StepLife::Running, None));
+    assert_eq!(host.look(), (LongStepState::Running, None));
     assert_eq!(host.lock(), HELD_BY_STEP);
     assert_eq!(host.ended(), 3);
     assert!(host.lock().contains("<got\n"));
@@ -110,10 +110,10 @@ fn a_step_that_was_killed_is_gone_though_its_child_lives() {
     let host = SlowHost::new(false, &[]);
     host.started("sleep 2 & kill -9 \"$(cat \"${0%/*}/pid\")\"; sleep 2");
     let began = Instant::now();
-    while host.look() == (StepLife::Running, None) {
+    while host.look() == (LongStepState::Running, None) {
         assert!(began.elapsed() < Duration::from_secs(2), "its children hold the lock");
     }
-    assert_eq!(host.look(), (StepLife::Over, None));
+    assert_eq!(host.look(), (LongStepState::Over, None));
 }
 
 /// `systemd-run` returns once the unit is active; the runner is scheduled later.
@@ -130,7 +130,7 @@ const ALIVE: (&str, &str) = (
 fn a_unit_whose_runner_is_late_is_running() {
     let host = SlowHost::new(true, &[LATE_UNIT, ALIVE]);
     host.started("exit 5");
-    assert_eq!(host.look(), (StepLife::Running, None));
+    assert_eq!(host.look(), (LongStepState::Running, None));
     assert_eq!(host.ended(), 5);
 }
 
@@ -138,7 +138,7 @@ fn a_unit_whose_runner_is_late_is_running() {
 fn a_systemctl_that_fails_says_nothing_of_the_step() {
     let host = SlowHost::new(true, &[LATE_UNIT, ("systemctl", "echo 'Failed to connect to bus' >&2; exit 1")]);
     host.started("exit 6");
-    assert_eq!(host.look(), (StepLife::Unknown, None));
+    assert_eq!(host.look(), (LongStepState::Unknown, None));
     fs_err::create_dir(host.path("transient")).unwrap();
     fs_err::write(host.path(&format!("transient/{UNIT}.service")), "").unwrap();
     assert_eq!(host.lock(), HELD_BY_STEP);

@@ -1,17 +1,18 @@
 //! Random tokens from the operating system.
 
-use super::{ErrorKind, TransportError};
-use crate::script::Token;
+use super::{TransportError, TransportErrorKind};
+use crate::script::ScriptToken;
 
 /// Returns a fresh token of 128 random bits.
 ///
 /// # Errors
 /// The operating system does not provide random bytes.
-pub fn token() -> Result<Token, TransportError> {
+pub fn token() -> Result<ScriptToken, TransportError> {
     let mut bytes = [0u8; 16];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| TransportError::new(ErrorKind::Controller, format!("cannot read random bytes: {error}")))?;
-    Ok(Token::new(bytes.map(|byte| format!("{byte:02x}")).concat()))
+    getrandom::fill(&mut bytes).map_err(|error| {
+        TransportError::new(TransportErrorKind::Controller, format!("cannot read random bytes: {error}"))
+    })?;
+    Ok(ScriptToken::new(bytes.map(|byte| format!("{byte:02x}")).concat()))
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! The reading half: accepts only scripts made of probes, and may therefore retry.
 
-use super::boot::Boot;
-use super::kept::Keep;
-use super::session::Ask;
-use super::talk::Chunk;
-use super::{ErrorKind, Session, TransportError, session};
+use super::boot::ShellWrapper;
+use super::kept::OutputLimit;
+use super::session::ScriptRequest;
+use super::talk::OutputChunk;
+use super::{TransportError, TransportErrorKind, TransportSession, session};
 use crate::model::SecretStore;
-use crate::probe::{self, Compiled, FrameError, Observation};
-use crate::script::Script;
+use crate::probe::{self, CompiledProbes, FrameError, Observation};
+use crate::script::ShellScript;
 use backon::{ExponentialBuilder, Retryable};
 use std::time::Duration;
 
@@ -19,18 +19,18 @@ const RETRIES: usize = 2;
 /// A session that accepts only probes, used by plan, verify, facts and drift. It cannot be converted into one that
 /// acts.
 #[derive(Debug)]
-pub struct Onlooker(Reader);
+pub struct ProbeSession(HostReader);
 
-impl Onlooker {
-    pub fn new(session: Session) -> Self {
-        Self(Reader::new(session))
+impl ProbeSession {
+    pub fn new(session: TransportSession) -> Self {
+        Self(HostReader::new(session))
     }
 
     /// Runs the compiled probes on the host, like [`Reader::observe`].
     ///
     /// # Errors
     /// Those of [`Reader::observe`].
-    pub async fn observe(&self, asked: &Compiled, secrets: &SecretStore) -> Result<Observation, TransportError> {
+    pub async fn observe(&self, asked: &CompiledProbes, secrets: &SecretStore) -> Result<Observation, TransportError> {
         self.0.observe(asked, secrets).await
     }
 
@@ -41,14 +41,14 @@ impl Onlooker {
 
 /// The reading end of a session that may take the writer lock later: apply uses it until then.
 #[derive(Clone, Debug)]
-pub struct Reader(Session);
+pub struct HostReader(TransportSession);
 
-impl Reader {
-    pub fn new(session: Session) -> Self {
+impl HostReader {
+    pub fn new(session: TransportSession) -> Self {
         Self(session)
     }
 
-    pub fn session(&self) -> &Session {
+    pub fn session(&self) -> &TransportSession {
         &self.0
     }
 
@@ -57,36 +57,38 @@ impl Reader {
     ///
     /// # Errors
     /// The transport failed each time, or permanently; the answer is garbled or too large.
-    pub async fn observe(&self, asked: &Compiled, secrets: &SecretStore) -> Result<Observation, TransportError> {
+    pub async fn observe(&self, asked: &CompiledProbes, secrets: &SecretStore) -> Result<Observation, TransportError> {
         let once = || self.observe_once(asked, secrets);
         once.retry(backoff(RETRIES)).when(|error: &TransportError| error.retryable).await
     }
 
-    async fn observe_once(&self, asked: &Compiled, secrets: &SecretStore) -> Result<Observation, TransportError> {
+    async fn observe_once(&self, asked: &CompiledProbes, secrets: &SecretStore) -> Result<Observation, TransportError> {
         let device = async { Ok::<_, TransportError>(self.device(asked.device.as_ref(), secrets).await) };
         let (stdout, device) = tokio::try_join!(self.read(&asked.script, secrets), device)?;
         probe::parse(asked, &stdout, device.as_deref()).map_err(|error| match error {
             FrameError::Cut => session::lost().sent(true),
-            FrameError::Malformed(_) => TransportError::new(ErrorKind::Garbled, error.to_string()).sent(true),
+            FrameError::Malformed(_) => TransportError::new(TransportErrorKind::Garbled, error.to_string()).sent(true),
         })
     }
 
     /// Runs a read-only script and returns its stdout.
-    pub(super) async fn read(&self, script: &Script, secrets: &SecretStore) -> Result<Vec<u8>, TransportError> {
-        let ask = Ask { boot: Boot::Reading, keep: Keep::All(ANSWER_CAP), limit: script.limit };
+    pub(super) async fn read(&self, script: &ShellScript, secrets: &SecretStore) -> Result<Vec<u8>, TransportError> {
+        let ask =
+            ScriptRequest { boot: ShellWrapper::Reading, keep: OutputLimit::All(ANSWER_CAP), limit: script.limit };
         Ok(self.0.ask(ask, script, secrets, None).await?.stdout)
     }
 
     /// Runs the device script and returns its output, complete or not.
-    async fn device(&self, script: Option<&Script>, secrets: &SecretStore) -> Option<Vec<u8>> {
+    async fn device(&self, script: Option<&ShellScript>, secrets: &SecretStore) -> Option<Vec<u8>> {
         let script = script?;
         let mut heard = Vec::new();
-        let mut sink = |chunk: Chunk<'_>| {
-            if let Chunk::Stdout(bytes) = chunk {
+        let mut sink = |chunk: OutputChunk<'_>| {
+            if let OutputChunk::Stdout(bytes) = chunk {
                 heard.extend_from_slice(bytes);
             }
         };
-        let ask = Ask { boot: Boot::Reading, keep: Keep::All(ANSWER_CAP), limit: script.limit };
+        let ask =
+            ScriptRequest { boot: ShellWrapper::Reading, keep: OutputLimit::All(ANSWER_CAP), limit: script.limit };
         if let Err(error) = self.0.ask(ask, script, secrets, Some(&mut sink)).await {
             tracing::debug!(host = %self.0.host(), kind = ?error.kind, "device probes broke off");
         }

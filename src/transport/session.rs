@@ -1,15 +1,17 @@
 //! A session: one host, one connection, a few concurrent channels, scripts on the stdin of `sh`.
 
-use super::boot::{Boot, Via};
-use super::channel::Channel;
-use super::kept::Keep;
-use super::payload::Payload;
-use super::sandbox::Holder;
-use super::ssh::Link;
-use super::talk::{Answer, Cut, Ending, Finished, START_LIMIT, Sink, Talk};
-use super::{ErrorKind, Kind, Sudo, Target, TransportError, random, sudo};
+use super::boot::{RootAccess, ShellWrapper};
+use super::channel::CommandChannel;
+use super::kept::OutputLimit;
+use super::payload::FilePayload;
+use super::sandbox::SandboxProcess;
+use super::ssh::SshConnection;
+use super::talk::{
+    BrokenConversation, ConversationEnd, OutputSink, PromptAnswer, START_LIMIT, ScriptOutput, ShellConversation,
+};
+use super::{ConnectionKind, ConnectionSudo, ConnectionTarget, TransportError, TransportErrorKind, random, sudo};
 use crate::model::{HostName, SecretStore};
-use crate::script::Script;
+use crate::script::ShellScript;
 use base64::Engine as _;
 use secrecy::{ExposeSecret, SecretString};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -25,36 +27,36 @@ const TAIL: usize = 1024 * 1024;
 
 /// A connection to one host. Cheap to clone; all clones share the connection.
 #[derive(Clone)]
-pub struct Session(Arc<Inner>);
+pub struct TransportSession(Arc<SessionInner>);
 
-struct Inner {
+struct SessionInner {
     host: HostName,
-    target: Target,
+    target: ConnectionTarget,
     password: Option<SecretString>,
-    proof: Mutex<Proof>,
+    proof: Mutex<SudoPasswordState>,
     channels: Arc<Semaphore>,
-    carrier: Carrier,
+    carrier: SessionCarrier,
 }
 
-enum Carrier {
-    Ssh(Link),
+enum SessionCarrier {
+    Ssh(SshConnection),
     Local,
     Command(Vec<String>),
-    Sandbox(Holder),
+    Sandbox(SandboxProcess),
 }
 
 /// Whether the sudo password works. It is tried on one channel first: several failed attempts at once could lock the
 /// account.
-enum Proof {
+enum SudoPasswordState {
     Untried,
     Good,
     Bad(TransportError),
 }
 
 /// How to run a script.
-pub(super) struct Ask<'a> {
-    pub boot: Boot<'a>,
-    pub keep: Keep,
+pub(super) struct ScriptRequest<'a> {
+    pub boot: ShellWrapper<'a>,
+    pub keep: OutputLimit,
     pub limit: Duration,
 }
 
@@ -63,28 +65,41 @@ pub(super) struct Ask<'a> {
 ///
 /// # Errors
 /// Every way in which a login fails, distinguished by [`ErrorKind`]. Nothing was run on the host.
-pub async fn open(host: &HostName, target: &Target, secrets: &SecretStore) -> Result<Session, TransportError> {
+pub async fn open(
+    host: &HostName,
+    target: &ConnectionTarget,
+    secrets: &SecretStore,
+) -> Result<TransportSession, TransportError> {
     let carrier = match &target.kind {
-        Kind::Ssh => Carrier::Ssh(Link::connect(host, target).await?),
-        Kind::Local => Carrier::Local,
-        Kind::Command(argv) => Carrier::Command(argv.clone()),
-        Kind::Sandbox(dir, board) => Carrier::Sandbox(Holder::find_or_start(dir, host, *board).await?),
+        ConnectionKind::Ssh => SessionCarrier::Ssh(SshConnection::connect(host, target).await?),
+        ConnectionKind::Local => SessionCarrier::Local,
+        ConnectionKind::Command(argv) => SessionCarrier::Command(argv.clone()),
+        ConnectionKind::Sandbox(dir, board) => {
+            SessionCarrier::Sandbox(SandboxProcess::find_or_start(dir, host, *board).await?)
+        }
     };
     let password = match &target.sudo {
-        Sudo::Password(placeholder) => Some(secrets.reveal(placeholder)),
-        Sudo::None | Sudo::NoPassword => None,
+        ConnectionSudo::Password(placeholder) => Some(secrets.reveal(placeholder)),
+        ConnectionSudo::None | ConnectionSudo::NoPassword => None,
     };
     let channels = Arc::new(Semaphore::new(CHANNELS));
-    let proof = Mutex::new(Proof::Untried);
-    Ok(Session(Arc::new(Inner { host: host.clone(), target: target.clone(), password, proof, channels, carrier })))
+    let proof = Mutex::new(SudoPasswordState::Untried);
+    Ok(TransportSession(Arc::new(SessionInner {
+        host: host.clone(),
+        target: target.clone(),
+        password,
+        proof,
+        channels,
+        carrier,
+    })))
 }
 
-impl Session {
+impl TransportSession {
     pub fn host(&self) -> &HostName {
         &self.0.host
     }
 
-    pub fn target(&self) -> &Target {
+    pub fn target(&self) -> &ConnectionTarget {
         &self.0.target
     }
 
@@ -95,25 +110,25 @@ impl Session {
     /// status.
     pub async fn run(
         &self,
-        script: &Script,
+        script: &ShellScript,
         secrets: &SecretStore,
-        sink: Option<Sink<'_>>,
-    ) -> Result<Finished, TransportError> {
-        let ask = Ask { boot: Boot::Reading, keep: Keep::Tail(TAIL), limit: script.limit };
+        sink: Option<OutputSink<'_>>,
+    ) -> Result<ScriptOutput, TransportError> {
+        let ask = ScriptRequest { boot: ShellWrapper::Reading, keep: OutputLimit::Tail(TAIL), limit: script.limit };
         self.ask(ask, script, secrets, sink).await
     }
 
     /// Runs a script with the options in `ask`.
     pub(super) async fn ask(
         &self,
-        ask: Ask<'_>,
-        script: &Script,
+        ask: ScriptRequest<'_>,
+        script: &ShellScript,
         secrets: &SecretStore,
-        sink: Option<Sink<'_>>,
-    ) -> Result<Finished, TransportError> {
+        sink: Option<OutputSink<'_>>,
+    ) -> Result<ScriptOutput, TransportError> {
         let text = script.text(secrets).map_err(unsendable)?;
         let mut talk = self.talk(ask.boot, ask.keep, sink).await?;
-        talk.send(text, self.0.target.sudo != Sudo::None);
+        talk.send(text, self.0.target.sudo != ConnectionSudo::None);
         let (ending, sent) = talk.finish(ask.limit).await;
         self.judge(ending, ask.limit).await.map_err(|error| error.sent(sent))
     }
@@ -121,11 +136,11 @@ impl Session {
     /// Runs a script with the options in `ask`, followed by a file.
     pub(super) async fn ask_with(
         &self,
-        ask: Ask<'_>,
-        script: &Script,
-        payload: Payload,
+        ask: ScriptRequest<'_>,
+        script: &ShellScript,
+        payload: FilePayload,
         secrets: &SecretStore,
-    ) -> Result<Finished, TransportError> {
+    ) -> Result<ScriptOutput, TransportError> {
         let text = script.text(secrets).map_err(unsendable)?;
         let line = base64::engine::general_purpose::STANDARD.encode(text.expose_secret());
         let mut talk = self.talk(ask.boot, ask.keep, None).await?;
@@ -138,118 +153,129 @@ impl Session {
     /// Starts the wrapper of a script.
     pub(super) async fn talk<'s>(
         &self,
-        boot: Boot<'_>,
-        keep: Keep,
-        sink: Option<Sink<'s>>,
-    ) -> Result<Talk<'s>, TransportError> {
+        boot: ShellWrapper<'_>,
+        keep: OutputLimit,
+        sink: Option<OutputSink<'s>>,
+    ) -> Result<ShellConversation<'s>, TransportError> {
         if self.0.password.is_none() {
             return self.start(boot, keep, sink).await;
         }
         let mut proof = self.0.proof.lock().await;
         match &*proof {
-            Proof::Good => {
+            SudoPasswordState::Good => {
                 drop(proof);
                 self.start(boot, keep, sink).await
             }
-            Proof::Bad(error) => Err(error.clone()),
-            Proof::Untried => {
+            SudoPasswordState::Bad(error) => Err(error.clone()),
+            SudoPasswordState::Untried => {
                 let mut talk = self.start(boot, keep, sink).await?;
                 *proof = self.prove(&mut talk).await?;
                 match &*proof {
-                    Proof::Bad(error) => Err(error.clone()),
-                    Proof::Good | Proof::Untried => Ok(talk),
+                    SudoPasswordState::Bad(error) => Err(error.clone()),
+                    SudoPasswordState::Good | SudoPasswordState::Untried => Ok(talk),
                 }
             }
         }
     }
 
     /// Waits until the sudo password is accepted or rejected. Failures unrelated to the password are errors.
-    async fn prove(&self, talk: &mut Talk<'_>) -> Result<Proof, TransportError> {
-        let Some(ending) = talk.until(START_LIMIT, Talk::begun).await else { return Ok(Proof::Good) };
+    async fn prove(&self, talk: &mut ShellConversation<'_>) -> Result<SudoPasswordState, TransportError> {
+        let Some(ending) = talk.until(START_LIMIT, ShellConversation::begun).await else {
+            return Ok(SudoPasswordState::Good);
+        };
         match self.judge(ending, START_LIMIT).await {
-            Err(error) if error.kind == ErrorKind::SudoPassword => Ok(Proof::Bad(error)),
+            Err(error) if error.kind == TransportErrorKind::SudoPassword => Ok(SudoPasswordState::Bad(error)),
             Err(error) => Err(error),
-            Ok(_) => Err(TransportError::new(ErrorKind::Garbled, "the host's shell exited before the script started")),
+            Ok(_) => Err(TransportError::new(
+                TransportErrorKind::Garbled,
+                "the host's shell exited before the script started",
+            )),
         }
     }
 
-    async fn start<'s>(&self, boot: Boot<'_>, keep: Keep, sink: Option<Sink<'s>>) -> Result<Talk<'s>, TransportError> {
+    async fn start<'s>(
+        &self,
+        boot: ShellWrapper<'_>,
+        keep: OutputLimit,
+        sink: Option<OutputSink<'s>>,
+    ) -> Result<ShellConversation<'s>, TransportError> {
         let mark = random::token()?;
         let answer = match &self.0.password {
             Some(password) => {
                 let prompt = format!("forge-{}:", random::token()?.as_str());
-                Some(Answer { prompt, password: password.clone() })
+                Some(PromptAnswer { prompt, password: password.clone() })
             }
             None => None,
         };
         let via = match (&self.0.target.sudo, &answer) {
-            (_, Some(answer)) => Via::SudoPrompt(&answer.prompt),
-            (Sudo::NoPassword, None) => Via::SudoNoPassword,
-            (Sudo::None | Sudo::Password(_), None) => Via::Direct,
+            (_, Some(answer)) => RootAccess::SudoPrompt(&answer.prompt),
+            (ConnectionSudo::NoPassword, None) => RootAccess::SudoNoPassword,
+            (ConnectionSudo::None | ConnectionSudo::Password(_), None) => RootAccess::Direct,
         };
         let command = boot.command(&mark, via, &self.0.target.paths).map_err(unsendable)?;
         let channel = self.channel(&command).await?;
-        let mut talk = Talk::new(channel, &mark, keep, sink);
+        let mut talk = ShellConversation::new(channel, &mark, keep, sink);
         talk.answer(answer);
         Ok(talk)
     }
 
-    async fn channel(&self, command: &str) -> Result<Channel, TransportError> {
+    async fn channel(&self, command: &str) -> Result<CommandChannel, TransportError> {
         // The semaphore is never closed, so acquiring it cannot fail.
         let permit = self.0.channels.clone().acquire_owned().await.ok();
         let mut channel = match &self.0.carrier {
-            Carrier::Ssh(link) => link.channel(&self.0.host, &self.0.target, command).await?,
-            Carrier::Local => Channel::local(command)?,
-            Carrier::Command(argv) => Channel::program(argv, command, &self.0.target.surroundings)?,
-            Carrier::Sandbox(holder) => holder.channel(command)?,
+            SessionCarrier::Ssh(link) => link.channel(&self.0.host, &self.0.target, command).await?,
+            SessionCarrier::Local => CommandChannel::local(command)?,
+            SessionCarrier::Command(argv) => CommandChannel::program(argv, command, &self.0.target.surroundings)?,
+            SessionCarrier::Sandbox(holder) => holder.channel(command)?,
         };
         channel.permit = permit;
         Ok(channel)
     }
 
     /// Converts an ending into a result.
-    pub(super) async fn judge(&self, ending: Ending, limit: Duration) -> Result<Finished, TransportError> {
+    pub(super) async fn judge(&self, ending: ConversationEnd, limit: Duration) -> Result<ScriptOutput, TransportError> {
         if let Some(error) = ending.plain_error(limit) {
             return Err(error);
         }
         match ending {
-            Ending::Finished(finished) => Ok(finished),
-            Ending::Refused(word) => Err(refused(&word, &self.0.target)),
-            Ending::Prompted => Err(sudo::wrong_password(&self.0.target)),
-            Ending::NoStart(cut) => Err(self.no_shell(&cut)),
-            Ending::Cut(cut) => Err(self.cut(&cut).await),
-            Ending::TimedOut | Ending::TooLarge => unreachable!("has a plain error"),
+            ConversationEnd::Finished(finished) => Ok(finished),
+            ConversationEnd::Refused(word) => Err(refused(&word, &self.0.target)),
+            ConversationEnd::Prompted => Err(sudo::wrong_password(&self.0.target)),
+            ConversationEnd::NoStart(cut) => Err(self.no_shell(&cut)),
+            ConversationEnd::Cut(cut) => Err(self.cut(&cut).await),
+            ConversationEnd::TimedOut | ConversationEnd::TooLarge => unreachable!("has a plain error"),
         }
     }
 
-    async fn cut(&self, cut: &Cut) -> TransportError {
-        if let Carrier::Ssh(link) = &self.0.carrier
+    async fn cut(&self, cut: &BrokenConversation) -> TransportError {
+        if let SessionCarrier::Ssh(link) = &self.0.carrier
             && !link.is_alive().await
         {
             return lost().said(&cut.said);
         }
         match cut.begun {
-            true => TransportError::new(ErrorKind::Killed, "the script's shell was killed on the host").said(&cut.said),
+            true => TransportError::new(TransportErrorKind::Killed, "the script's shell was killed on the host")
+                .said(&cut.said),
             false => self.no_shell(cut),
         }
     }
 
-    fn no_shell(&self, cut: &Cut) -> TransportError {
+    fn no_shell(&self, cut: &BrokenConversation) -> TransportError {
         let (why, hint) = match &self.0.carrier {
-            Carrier::Ssh(_) | Carrier::Local => (
+            SessionCarrier::Ssh(_) | SessionCarrier::Local => (
                 format!("no shell started for {}", self.0.target.user_name()),
                 "the login shell must run `sh` without prompting",
             ),
-            Carrier::Command(argv) => (
+            SessionCarrier::Command(argv) => (
                 format!("`{}` did not start a shell", argv.join(" ")),
                 "the program must run a shell on its stdin, for example `docker exec -i NAME sh`",
             ),
-            Carrier::Sandbox(_) => {
+            SessionCarrier::Sandbox(_) => {
                 ("cannot enter the sandbox".to_owned(), "run `forge sandbox reset`; the next run creates it again")
             }
         };
         sudo::refusal(&cut.said, &self.0.target)
-            .unwrap_or_else(|| TransportError::new(ErrorKind::Shell, why).hint(hint).said(&cut.said))
+            .unwrap_or_else(|| TransportError::new(TransportErrorKind::Shell, why).hint(hint).said(&cut.said))
     }
 
     /// Reconnects if the connection is lost.
@@ -258,8 +284,8 @@ impl Session {
     /// As [`open`].
     pub async fn reconnect(&self) -> Result<(), TransportError> {
         match &self.0.carrier {
-            Carrier::Ssh(link) => link.reconnect(&self.0.host, &self.0.target).await,
-            Carrier::Local | Carrier::Command(_) | Carrier::Sandbox(_) => Ok(()),
+            SessionCarrier::Ssh(link) => link.reconnect(&self.0.host, &self.0.target).await,
+            SessionCarrier::Local | SessionCarrier::Command(_) | SessionCarrier::Sandbox(_) => Ok(()),
         }
     }
 
@@ -271,15 +297,17 @@ impl Session {
     /// forwarding.
     pub async fn forward(&self, to: (&str, u16)) -> Result<Option<SocketAddr>, TransportError> {
         match &self.0.carrier {
-            Carrier::Local => Ok(None),
-            Carrier::Ssh(link) => {
+            SessionCarrier::Local => Ok(None),
+            SessionCarrier::Ssh(link) => {
                 let here = free_port()?;
                 link.forward(&self.0.host, &self.0.target, here, to).await?;
                 Ok(Some(here))
             }
-            Carrier::Command(_) | Carrier::Sandbox(_) => {
-                let error =
-                    TransportError::new(ErrorKind::Channel, "port forwarding requires a host with the ssh transport");
+            SessionCarrier::Command(_) | SessionCarrier::Sandbox(_) => {
+                let error = TransportError::new(
+                    TransportErrorKind::Channel,
+                    "port forwarding requires a host with the ssh transport",
+                );
                 Err(error.hint("name a host with the ssh transport, or this machine"))
             }
         }
@@ -288,21 +316,21 @@ impl Session {
     /// Returns how many connections this session has made so far: a changed number means that one was lost in between.
     pub fn generation(&self) -> u64 {
         match &self.0.carrier {
-            Carrier::Ssh(link) => link.generation(),
-            Carrier::Local | Carrier::Command(_) | Carrier::Sandbox(_) => 1,
+            SessionCarrier::Ssh(link) => link.generation(),
+            SessionCarrier::Local | SessionCarrier::Command(_) | SessionCarrier::Sandbox(_) => 1,
         }
     }
 
     /// Closes the connection, unless it is to be kept for the next run. Dropping the last clone does the same without
     /// waiting.
     pub async fn close(self) {
-        if let Carrier::Ssh(link) = &self.0.carrier {
+        if let SessionCarrier::Ssh(link) = &self.0.carrier {
             link.close(&self.0.target).await;
         }
     }
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for TransportSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Session").field(&self.0.host).finish()
     }
@@ -311,34 +339,38 @@ impl std::fmt::Debug for Session {
 /// Returns a free port of this machine's loopback address.
 fn free_port() -> Result<SocketAddr, TransportError> {
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    bound.map_err(|error| TransportError::new(ErrorKind::Controller, format!("no free port on this machine: {error}")))
+    bound.map_err(|error| {
+        TransportError::new(TransportErrorKind::Controller, format!("no free port on this machine: {error}"))
+    })
 }
 
 pub(super) fn lost() -> TransportError {
-    TransportError::new(ErrorKind::LinkLost, "the connection to the host was lost")
+    TransportError::new(TransportErrorKind::LinkLost, "the connection to the host was lost")
 }
 
 fn unsendable(error: crate::script::FragmentError) -> TransportError {
-    TransportError::new(ErrorKind::Script, error.to_string())
+    TransportError::new(TransportErrorKind::Script, error.to_string())
 }
 
 /// Converts the wrapper's refusal into an error.
-fn refused(word: &str, target: &Target) -> TransportError {
+fn refused(word: &str, target: &ConnectionTarget) -> TransportError {
     let lock = &target.paths.lock;
     match word {
-        "acting" => {
-            TransportError::new(ErrorKind::StillActing, "an earlier script of this run is still running on the host")
-        }
+        "acting" => TransportError::new(
+            TransportErrorKind::StillActing,
+            "an earlier script of this run is still running on the host",
+        ),
         "lost" => TransportError::new(
-            ErrorKind::LockLost,
+            TransportErrorKind::LockLost,
             format!("this run no longer holds the writer lock `{lock}` on the host"),
         ),
-        "root" => {
-            TransportError::new(ErrorKind::NotRoot, format!("runs as {}, but root is required", target.user_name()))
-                .hint("set `connect: { sudo: … }` or log in as root")
-        }
-        "flock" => TransportError::new(ErrorKind::Shell, "`flock` not found on the host")
+        "root" => TransportError::new(
+            TransportErrorKind::NotRoot,
+            format!("runs as {}, but root is required", target.user_name()),
+        )
+        .hint("set `connect: { sudo: … }` or log in as root"),
+        "flock" => TransportError::new(TransportErrorKind::Shell, "`flock` not found on the host")
             .hint("install util-linux on the host"),
-        _ => TransportError::new(ErrorKind::Garbled, "the host refused the script for an unknown reason"),
+        _ => TransportError::new(TransportErrorKind::Garbled, "the host refused the script for an unknown reason"),
     }
 }

@@ -1,7 +1,7 @@
 //! Detached signatures with SSH keys, made by `ssh-keygen -Y`: a reviewer signs a file, and the signature is verified
 //! against a list of allowed signers.
 
-use super::Surroundings;
+use super::ProgramEnvironment;
 use camino::Utf8Path;
 use std::process::{ExitStatus, Stdio};
 use tokio::io::AsyncWriteExt;
@@ -62,13 +62,13 @@ pub async fn verify(bytes: &[u8], signature: &Utf8Path, allowed: &Utf8Path) -> R
 }
 
 /// The output of `ssh-keygen`.
-struct Said {
+struct KeygenOutput {
     status: ExitStatus,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
 
-impl Said {
+impl KeygenOutput {
     /// Returns the last non-empty line; `ssh-keygen` reports a failed verification on stdout.
     fn why(&self) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
@@ -78,13 +78,13 @@ impl Said {
     }
 }
 
-async fn keygen(arguments: &[&str], input: &[u8]) -> Result<Said, SignatureError> {
+async fn keygen(arguments: &[&str], input: &[u8]) -> Result<KeygenOutput, SignatureError> {
     let failed = |error: std::io::Error| SignatureError {
         why: format!("cannot run `ssh-keygen`: {error}"),
         hint: "install the OpenSSH client, version 8.2 or later".to_owned(),
     };
     let mut command = Command::new("ssh-keygen");
-    Surroundings::default().give_ssh(&mut command);
+    ProgramEnvironment::default().give_ssh(&mut command);
     command.arg("-Y").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.kill_on_drop(true).spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
@@ -92,5 +92,5 @@ async fn keygen(arguments: &[&str], input: &[u8]) -> Result<Said, SignatureError
         let _ = stdin.write_all(input).await;
     }
     let output = child.wait_with_output().await.map_err(failed)?;
-    Ok(Said { status: output.status, stdout: output.stdout, stderr: output.stderr })
+    Ok(KeygenOutput { status: output.status, stdout: output.stdout, stderr: output.stderr })
 }

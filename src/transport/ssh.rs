@@ -1,11 +1,11 @@
 //! The ssh carrier: one master process per host; channels go through its control socket.
 
-use super::arguments::{self, Files};
-use super::channel::Channel;
-use super::diagnose::{Failure, explain, timed_out};
+use super::arguments::{self, MasterFiles};
+use super::channel::CommandChannel;
+use super::diagnose::{SshFailureLogs, explain, timed_out};
 use super::reader::backoff;
 use super::user_config::find_timeouts;
-use super::{ErrorKind, Target, TransportError, control};
+use super::{ConnectionTarget, TransportError, TransportErrorKind, control};
 use crate::model::HostName;
 use backon::Retryable;
 use camino::Utf8Path;
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
-type Master = Arc<openssh::Session>;
+type SshMaster = Arc<openssh::Session>;
 
 /// Idle timeout in seconds of a master without channels, for a run that was killed.
 const IDLE_S: u64 = 60;
@@ -33,15 +33,15 @@ const DROP_RETRIES: usize = 3;
 const LOG_CAP: u64 = 64 * 1024;
 
 /// A connection that is re-established when it is lost.
-pub(super) struct Link {
-    master: Mutex<Option<Master>>,
+pub(super) struct SshConnection {
+    master: Mutex<Option<SshMaster>>,
     /// Number of connections made so far.
     generation: AtomicU64,
 }
 
-impl Link {
+impl SshConnection {
     /// Logs in, or reuses a persistent connection.
-    pub(super) async fn connect(host: &HostName, target: &Target) -> Result<Self, TransportError> {
+    pub(super) async fn connect(host: &HostName, target: &ConnectionTarget) -> Result<Self, TransportError> {
         control::prepare(&target.sockets())?;
         control::clean_once(&target.sockets());
         let link = Self { master: Mutex::new(None), generation: AtomicU64::new(0) };
@@ -55,14 +55,14 @@ impl Link {
     }
 
     /// Returns the connection; connects if there is none.
-    async fn master(&self, host: &HostName, target: &Target) -> Result<Master, TransportError> {
+    async fn master(&self, host: &HostName, target: &ConnectionTarget) -> Result<SshMaster, TransportError> {
         let mut slot = self.master.lock().await;
         if let Some(master) = slot.as_ref() {
             return Ok(master.clone());
         }
         let started = std::time::Instant::now();
         let once = || connect(target);
-        let dropped = |error: &TransportError| error.kind == ErrorKind::Dropped;
+        let dropped = |error: &TransportError| error.kind == TransportErrorKind::Dropped;
         let master = once.retry(backoff(DROP_RETRIES)).when(dropped).await?;
         tracing::debug!(%host, ms = started.elapsed().as_millis(), "connected");
         self.generation.fetch_add(1, Ordering::Relaxed);
@@ -71,7 +71,7 @@ impl Link {
     }
 
     /// Drops a lost connection, unless another task has replaced it in the meantime.
-    async fn forget(&self, gone: &Master) {
+    async fn forget(&self, gone: &SshMaster) {
         let mut slot = self.master.lock().await;
         if slot.as_ref().is_some_and(|master| Arc::ptr_eq(master, gone)) {
             *slot = None;
@@ -82,13 +82,16 @@ impl Link {
     pub(super) async fn channel(
         &self,
         host: &HostName,
-        target: &Target,
+        target: &ConnectionTarget,
         command: &str,
-    ) -> Result<Channel, TransportError> {
+    ) -> Result<CommandChannel, TransportError> {
         for _ in 0..2 {
             let master = self.master(host, target).await?;
-            match tokio::time::timeout(target.connect_timeout() + SOCKET_LIMIT, Channel::ssh(master.clone(), command))
-                .await
+            match tokio::time::timeout(
+                target.connect_timeout() + SOCKET_LIMIT,
+                CommandChannel::ssh(master.clone(), command),
+            )
+            .await
             {
                 Ok(Ok(channel)) => return Ok(channel),
                 Ok(Err(openssh::Error::Disconnected)) => self.forget(&master).await,
@@ -104,7 +107,7 @@ impl Link {
     pub(super) async fn forward(
         &self,
         host: &HostName,
-        target: &Target,
+        target: &ConnectionTarget,
         here: SocketAddr,
         to: (&str, u16),
     ) -> Result<(), TransportError> {
@@ -127,7 +130,7 @@ impl Link {
     }
 
     /// Reconnects if the connection is lost.
-    pub(super) async fn reconnect(&self, host: &HostName, target: &Target) -> Result<(), TransportError> {
+    pub(super) async fn reconnect(&self, host: &HostName, target: &ConnectionTarget) -> Result<(), TransportError> {
         let master = self.master(host, target).await?;
         if !alive(&master).await {
             self.forget(&master).await;
@@ -137,7 +140,7 @@ impl Link {
     }
 
     /// Closes the connection and everything that hangs on its channels, unless it is to be kept.
-    pub(super) async fn close(&self, target: &Target) {
+    pub(super) async fn close(&self, target: &ConnectionTarget) {
         let Some(master) = self.master.lock().await.take() else { return };
         if target.keep.is_zero() {
             // `ssh -O exit` also closes channels on which a probe hangs; openssh's own close waits for them.
@@ -156,18 +159,18 @@ impl Link {
     }
 }
 
-async fn alive(master: &Master) -> bool {
+async fn alive(master: &SshMaster) -> bool {
     tokio::time::timeout(SOCKET_LIMIT, master.check()).await.is_ok_and(|checked| checked.is_ok())
 }
 
 fn no_channel(error: &openssh::Error) -> TransportError {
-    TransportError::new(ErrorKind::Channel, "the host refused to open another channel on the connection")
+    TransportError::new(TransportErrorKind::Channel, "the host refused to open another channel on the connection")
         .hint("set `MaxSessions` in the host's sshd_config to 5 or more")
         .said(source_text(error).as_bytes())
 }
 
 fn no_forward(error: &openssh::Error) -> TransportError {
-    TransportError::new(ErrorKind::Channel, "ssh could not forward a port of this machine")
+    TransportError::new(TransportErrorKind::Channel, "ssh could not forward a port of this machine")
         .said(source_text(error).as_bytes())
 }
 
@@ -179,7 +182,7 @@ fn source_text(error: &dyn std::error::Error) -> String {
 }
 
 /// Reuses a persistent connection, or makes one.
-async fn connect(target: &Target) -> Result<Master, TransportError> {
+async fn connect(target: &ConnectionTarget) -> Result<SshMaster, TransportError> {
     if target.keep.is_zero() {
         let folder = launch(target, IDLE_S).await?;
         return Ok(Arc::new(openssh::Session::new_native_mux(folder)));
@@ -192,20 +195,20 @@ async fn connect(target: &Target) -> Result<Master, TransportError> {
     let folder = launch(target, target.keep.as_secs().max(1)).await?;
     // A socket works under a new name too; the folder is removed with the log.
     fs_err::rename(folder.path().join("master"), &kept).map_err(|error| {
-        TransportError::new(ErrorKind::Controller, format!("cannot keep the connection as `{kept}`: {error}"))
+        TransportError::new(TransportErrorKind::Controller, format!("cannot keep the connection as `{kept}`: {error}"))
     })?;
     Ok(resume(&kept))
 }
 
-fn resume(socket: &Utf8Path) -> Master {
+fn resume(socket: &Utf8Path) -> SshMaster {
     Arc::new(openssh::Session::resume_mux(socket.as_std_path().into(), None))
 }
 
 /// Starts a master. When this returns, the master has logged in and runs in the background.
-async fn launch(target: &Target, idle_s: u64) -> Result<TempDir, TransportError> {
+async fn launch(target: &ConnectionTarget, idle_s: u64) -> Result<TempDir, TransportError> {
     let folder = control::fresh(&target.sockets())?;
     let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
-    let files = Files { socket: at("master"), log: at("log"), jump_log: at("jump") };
+    let files = MasterFiles { socket: at("master"), log: at("log"), jump_log: at("jump") };
     let timeouts = find_timeouts(target).await;
     let mut ssh = ssh_program("ssh", target);
     // Its own process group: Ctrl-C in forge's terminal must not cut connections.
@@ -229,12 +232,12 @@ async fn launch(target: &Target, idle_s: u64) -> Result<TempDir, TransportError>
 }
 
 /// Returns `target` with the effective timeout, for errors that name it.
-fn limited(target: &Target, timeout: Duration) -> Target {
-    Target { timeout, ..target.clone() }
+fn limited(target: &ConnectionTarget, timeout: Duration) -> ConnectionTarget {
+    ConnectionTarget { timeout, ..target.clone() }
 }
 
 /// Returns a command for a program of OpenSSH.
-pub(super) fn ssh_program(name: &str, target: &Target) -> Command {
+pub(super) fn ssh_program(name: &str, target: &ConnectionTarget) -> Command {
     let mut command = Command::new(name);
     target.surroundings.give_ssh(&mut command);
     command
@@ -245,30 +248,31 @@ pub(super) fn ssh_program(name: &str, target: &Target) -> Command {
 /// # Errors
 /// `ssh` is not installed or does not answer.
 pub async fn ssh_version() -> Result<String, TransportError> {
-    let mut ssh = ssh_program("ssh", &Target::default());
+    let mut ssh = ssh_program("ssh", &ConnectionTarget::default());
     ssh.arg("-V").stdin(Stdio::null()).kill_on_drop(true);
     let answer = tokio::time::timeout(SOCKET_LIMIT, ssh.output()).await;
-    let silent = |_| TransportError::new(ErrorKind::Controller, "`ssh -V` did not answer");
+    let silent = |_| TransportError::new(TransportErrorKind::Controller, "`ssh -V` did not answer");
     let output = answer.map_err(silent)?.map_err(|error| no_ssh(&error))?;
     let said = [output.stderr, output.stdout].concat();
     Ok(String::from_utf8_lossy(&said).lines().next().unwrap_or_default().trim().to_owned())
 }
 
 fn unwritable(path: &str, error: &std::io::Error) -> TransportError {
-    TransportError::new(ErrorKind::Controller, format!("cannot write `{path}`: {error}"))
+    TransportError::new(TransportErrorKind::Controller, format!("cannot write `{path}`: {error}"))
 }
 
 fn no_ssh(error: &std::io::Error) -> TransportError {
-    TransportError::new(ErrorKind::Controller, format!("cannot run `ssh`: {error}")).hint("install the OpenSSH client")
+    TransportError::new(TransportErrorKind::Controller, format!("cannot run `ssh`: {error}"))
+        .hint("install the OpenSSH client")
 }
 
-async fn failed(status: ExitStatus, files: &Files, target: &Target) -> TransportError {
+async fn failed(status: ExitStatus, files: &MasterFiles, target: &ConnectionTarget) -> TransportError {
     let (log, jumps) = (read(&files.log), read(&files.jump_log));
-    let error = explain(&Failure { log: &log, jumps: &jumps }, target);
+    let error = explain(&SshFailureLogs { log: &log, jumps: &jumps }, target);
     match error.kind {
-        ErrorKind::Auth => key_trouble(target).await.unwrap_or(error),
-        ErrorKind::Connect if status.signal().is_some() => {
-            TransportError::new(ErrorKind::Connect, "`ssh` was killed before it connected")
+        TransportErrorKind::Auth => key_trouble(target).await.unwrap_or(error),
+        TransportErrorKind::Connect if status.signal().is_some() => {
+            TransportError::new(TransportErrorKind::Connect, "`ssh` was killed before it connected")
         }
         _ => error,
     }
@@ -284,11 +288,11 @@ fn read(path: &str) -> String {
 }
 
 /// Finds a local reason for a refused login: a key that is missing, unreadable or encrypted.
-async fn key_trouble(target: &Target) -> Option<TransportError> {
+async fn key_trouble(target: &ConnectionTarget) -> Option<TransportError> {
     let identity = target.identity.as_ref()?;
     if let Err(error) = std::fs::OpenOptions::new().read(true).open(identity) {
         let words = format!("the key `{identity}` cannot be read: {error}");
-        return Some(TransportError::new(ErrorKind::Auth, words).hint("check `connect.identity`"));
+        return Some(TransportError::new(TransportErrorKind::Auth, words).hint("check `connect.identity`"));
     }
     let mut test = ssh_program("ssh-keygen", target);
     test.args(["-y", "-P", "", "-f", identity.as_str()]).stdin(Stdio::null());
@@ -296,10 +300,10 @@ async fn key_trouble(target: &Target) -> Option<TransportError> {
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     let new = |kind, words| Some(TransportError::new(kind, words));
     if said.contains("incorrect passphrase") {
-        new(ErrorKind::KeyLocked, format!("the key `{identity}` is protected by a passphrase"))
+        new(TransportErrorKind::KeyLocked, format!("the key `{identity}` is protected by a passphrase"))
             .map(|error| error.hint(format!("add it to the ssh agent with `ssh-add {identity}`")))
     } else if said.contains("UNPROTECTED PRIVATE KEY FILE") {
-        new(ErrorKind::Auth, format!("ssh ignores the key `{identity}`: other users can read it"))
+        new(TransportErrorKind::Auth, format!("ssh ignores the key `{identity}`: other users can read it"))
             .map(|error| error.hint(format!("run `chmod 600 {identity}`")))
     } else {
         None

@@ -1,11 +1,11 @@
 //! Classifies the error output of a sudo that did not start a shell.
 
-use super::{ErrorKind, Sudo, Target, TransportError};
+use super::{ConnectionSudo, ConnectionTarget, TransportError, TransportErrorKind};
 
 /// Returns why sudo did not start a shell, from the output before one would have started; `None` if the output does not
 /// look like sudo's.
-pub(super) fn refusal(said: &[u8], target: &Target) -> Option<TransportError> {
-    if target.sudo == Sudo::None {
+pub(super) fn refusal(said: &[u8], target: &ConnectionTarget) -> Option<TransportError> {
+    if target.sudo == ConnectionSudo::None {
         return None;
     }
     let text = String::from_utf8_lossy(said);
@@ -14,12 +14,12 @@ pub(super) fn refusal(said: &[u8], target: &Target) -> Option<TransportError> {
 }
 
 /// Returns the error for a password that was requested twice.
-pub(super) fn wrong_password(target: &Target) -> TransportError {
-    error(Why::WrongPassword, target)
+pub(super) fn wrong_password(target: &ConnectionTarget) -> TransportError {
+    error(SudoRefusal::WrongPassword, target)
 }
 
 #[derive(Clone, Copy)]
-enum Why {
+enum SudoRefusal {
     WrongPassword,
     NeedsPassword,
     NeedsTerminal,
@@ -29,62 +29,62 @@ enum Why {
 }
 
 /// Error texts of sudo 1.8 to 1.9 and sudo-rs 0.2 under `LC_ALL=C`, the most specific first.
-const SAYINGS: &[(&str, Why)] = &[
-    ("incorrect password attempt", Why::WrongPassword),
-    ("incorrect authentication attempt", Why::WrongPassword),
-    ("Sorry, try again", Why::WrongPassword),
-    ("Authentication failed, try again", Why::WrongPassword),
-    ("is not in the sudoers file", Why::Denied),
-    ("may not run sudo", Why::Denied),
-    ("is not allowed to", Why::Denied),
-    ("I'm afraid I can't do that", Why::Denied),
-    ("interactive authentication is required", Why::NeedsPassword),
-    ("account validation failure", Why::Expired),
-    ("account or password is expired", Why::Expired),
-    ("Account expired", Why::Expired),
-    ("must have a tty", Why::NeedsTerminal),
-    ("a password is required", Why::NeedsPassword),
-    ("a terminal is required", Why::NeedsPassword),
-    ("no password was provided", Why::NeedsPassword),
-    ("sudo: not found", Why::Missing),
-    ("sudo: command not found", Why::Missing),
-    ("'sudo': No such file", Why::Missing),
-    ("sudo: No such file", Why::Missing),
-    ("sudo’: No such file", Why::Missing),
-    ("must be owned by uid 0", Why::Missing),
-    ("effective uid is not 0", Why::Missing),
+const SAYINGS: &[(&str, SudoRefusal)] = &[
+    ("incorrect password attempt", SudoRefusal::WrongPassword),
+    ("incorrect authentication attempt", SudoRefusal::WrongPassword),
+    ("Sorry, try again", SudoRefusal::WrongPassword),
+    ("Authentication failed, try again", SudoRefusal::WrongPassword),
+    ("is not in the sudoers file", SudoRefusal::Denied),
+    ("may not run sudo", SudoRefusal::Denied),
+    ("is not allowed to", SudoRefusal::Denied),
+    ("I'm afraid I can't do that", SudoRefusal::Denied),
+    ("interactive authentication is required", SudoRefusal::NeedsPassword),
+    ("account validation failure", SudoRefusal::Expired),
+    ("account or password is expired", SudoRefusal::Expired),
+    ("Account expired", SudoRefusal::Expired),
+    ("must have a tty", SudoRefusal::NeedsTerminal),
+    ("a password is required", SudoRefusal::NeedsPassword),
+    ("a terminal is required", SudoRefusal::NeedsPassword),
+    ("no password was provided", SudoRefusal::NeedsPassword),
+    ("sudo: not found", SudoRefusal::Missing),
+    ("sudo: command not found", SudoRefusal::Missing),
+    ("'sudo': No such file", SudoRefusal::Missing),
+    ("sudo: No such file", SudoRefusal::Missing),
+    ("sudo’: No such file", SudoRefusal::Missing),
+    ("must be owned by uid 0", SudoRefusal::Missing),
+    ("effective uid is not 0", SudoRefusal::Missing),
 ];
 
-fn error(why: Why, target: &Target) -> TransportError {
+fn error(why: SudoRefusal, target: &ConnectionTarget) -> TransportError {
     let user = target.user_name();
     let (kind, message, hint) = match why {
-        Why::WrongPassword => (
-            ErrorKind::SudoPassword,
+        SudoRefusal::WrongPassword => (
+            TransportErrorKind::SudoPassword,
             format!("sudo refused the password for {user}"),
             "check the secret that `connect.sudo` names",
         ),
-        Why::NeedsPassword => (
-            ErrorKind::SudoNeedsPassword,
+        SudoRefusal::NeedsPassword => (
+            TransportErrorKind::SudoNeedsPassword,
             format!("sudo requires a password for {user}"),
             "set `sudo: { password: … }` in `connect`, or allow NOPASSWD in sudoers",
         ),
-        Why::NeedsTerminal => (
-            ErrorKind::SudoDenied,
+        SudoRefusal::NeedsTerminal => (
+            TransportErrorKind::SudoDenied,
             format!("sudo requires a terminal for {user}"),
             "remove `Defaults requiretty` from sudoers for this user",
         ),
-        Why::Denied => (
-            ErrorKind::SudoDenied,
+        SudoRefusal::Denied => (
+            TransportErrorKind::SudoDenied,
             format!("sudo does not allow {user} to become root"),
             "allow the user to run any command as root in sudoers, or connect as another user",
         ),
-        Why::Expired => (
-            ErrorKind::SudoDenied,
+        SudoRefusal::Expired => (
+            TransportErrorKind::SudoDenied,
             format!("the account or password of {user} has expired on the host"),
             "renew it on the host",
         ),
-        Why::Missing => (
-            ErrorKind::SudoMissing,
+        SudoRefusal::Missing => (
+            TransportErrorKind::SudoMissing,
             "the host has no working sudo".to_owned(),
             "install sudo, or connect as root without `sudo`",
         ),
@@ -96,14 +96,18 @@ fn error(why: Why, target: &Target) -> TransportError {
 mod tests {
     use super::*;
 
-    fn kind_of(said: &str) -> Option<(ErrorKind, String)> {
-        let target = Target { user: Some("admin".into()), sudo: Sudo::NoPassword, ..Target::default() };
+    fn kind_of(said: &str) -> Option<(TransportErrorKind, String)> {
+        let target = ConnectionTarget {
+            user: Some("admin".into()),
+            sudo: ConnectionSudo::NoPassword,
+            ..ConnectionTarget::default()
+        };
         refusal(said.as_bytes(), &target).map(|error| (error.kind, error.message))
     }
 
     #[test]
     fn sudo_is_understood() {
-        use ErrorKind as K;
+        use TransportErrorKind as K;
         let cases = [
             ("sudo: a password is required\n", K::SudoNeedsPassword, "sudo requires a password for `admin`"),
             (
@@ -138,6 +142,6 @@ mod tests {
 
     #[test]
     fn without_sudo_nothing_is_sudos_fault() {
-        assert_eq!(refusal(b"sudo: a password is required", &Target::default()), None);
+        assert_eq!(refusal(b"sudo: a password is required", &ConnectionTarget::default()), None);
     }
 }

@@ -35,14 +35,14 @@ pub const SSH_VARIABLES: &[&str] = &[
 
 /// Selects the variables that are passed to programs on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct ProgramEnvironment {
     /// Names of variables for ssh in addition to [`SSH_VARIABLES`].
     pub more: Arc<[String]>,
     /// Variables that hold secrets of the inventory: they are passed to no program.
     pub withheld: Arc<BTreeSet<String>>,
 }
 
-impl Surroundings {
+impl ProgramEnvironment {
     /// Passes to a program of OpenSSH only the variables that it needs. A persistent master outlives forge, and every
     /// user who may inspect it can read its environment.
     pub(super) fn give_ssh(&self, command: &mut Command) {
@@ -79,7 +79,7 @@ mod tests {
     fn ssh_gets_what_is_named_and_no_secret() {
         let more = ["AWS_*", "ROLE"].map(str::to_owned).into();
         let withheld = BTreeSet::from(["AWS_SECRET".to_owned(), "LC_PIN".to_owned()]).into();
-        let surroundings = Surroundings { more, withheld };
+        let surroundings = ProgramEnvironment { more, withheld };
         for name in ["PATH", "SSH_AUTH_SOCK", "SSH_ASKPASS_REQUIRE", "LC_ALL", "AWS_PROFILE", "ROLE"] {
             assert!(surroundings.is_for_ssh(name), "{name}");
         }

@@ -1,12 +1,12 @@
 //! The dialogue with a started command: prompt, readiness, script, output, end.
 
-use super::channel::Channel;
-use super::kept::{Keep, Kept};
-use super::marker::{Piece, Scanner};
-use super::outbox::Outbox;
-use super::payload::Payload;
-use super::{ErrorKind, TransportError};
-use crate::script::Token;
+use super::channel::CommandChannel;
+use super::kept::{OutputBuffer, OutputLimit};
+use super::marker::{MarkerScanner, StreamPiece};
+use super::outbox::StdinQueue;
+use super::payload::FilePayload;
+use super::{TransportError, TransportErrorKind};
+use crate::script::ScriptToken;
 use secrecy::SecretString;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -14,17 +14,17 @@ use tokio::time::Instant;
 
 /// A piece of a script's output, as it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chunk<'a> {
+pub enum OutputChunk<'a> {
     Stdout(&'a [u8]),
     Stderr(&'a [u8]),
 }
 
 /// Receives output as it arrives. The bytes may contain secrets that the host printed.
-pub type Sink<'a> = &'a mut (dyn FnMut(Chunk<'_>) + Send);
+pub type OutputSink<'a> = &'a mut (dyn FnMut(OutputChunk<'_>) + Send);
 
 /// Output and status of a script that ran to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Finished {
+pub struct ScriptOutput {
     /// Exit status; 128 + n for signal n.
     pub status: i32,
     pub stdout: Vec<u8>,
@@ -34,22 +34,22 @@ pub struct Finished {
 }
 
 /// How a dialogue ended.
-pub(super) enum Ending {
-    Finished(Finished),
+pub(super) enum ConversationEnd {
+    Finished(ScriptOutput),
     /// The wrapper refused to run the script and gave this word as the reason.
     Refused(String),
     /// The streams ended without an end marker.
-    Cut(Cut),
+    Cut(BrokenConversation),
     /// A second prompt: the password was wrong.
     Prompted,
     /// No shell started within [`START_LIMIT`].
-    NoStart(Cut),
+    NoStart(BrokenConversation),
     TimedOut,
     TooLarge,
 }
 
 /// The state of a dialogue that broke off.
-pub(super) struct Cut {
+pub(super) struct BrokenConversation {
     pub begun: bool,
     /// Output before the script started, or the script's stderr.
     pub said: Vec<u8>,
@@ -65,43 +65,43 @@ const NOISE_CAP: usize = 16 * 1024;
 const READ_SIZE: usize = 64 * 1024;
 
 /// The password that answers a prompt.
-pub(super) struct Answer {
+pub(super) struct PromptAnswer {
     pub prompt: String,
     pub password: SecretString,
 }
 
 /// One dialogue.
-pub(super) struct Talk<'s> {
-    channel: Channel,
-    outbox: Outbox,
+pub(super) struct ShellConversation<'s> {
+    channel: CommandChannel,
+    outbox: StdinQueue,
     script: Option<SecretString>,
-    answer: Option<Answer>,
+    answer: Option<PromptAnswer>,
     prompts: usize,
-    out: Side,
-    err: Side,
-    sink: Option<Sink<'s>>,
-    ending: Option<Ending>,
+    out: OutputStream,
+    err: OutputStream,
+    sink: Option<OutputSink<'s>>,
+    ending: Option<ConversationEnd>,
     status: Option<i32>,
 }
 
 /// One output stream.
-struct Side {
-    scanner: Scanner,
-    noise: Kept,
+struct OutputStream {
+    scanner: MarkerScanner,
+    noise: OutputBuffer,
     /// The start of the same noise, searched for prompts.
     heard: Vec<u8>,
-    kept: Kept,
+    kept: OutputBuffer,
     buffer: Vec<u8>,
     eof: bool,
 }
 
-impl Side {
-    fn new(mark: &Token, keep: Keep) -> Self {
+impl OutputStream {
+    fn new(mark: &ScriptToken, keep: OutputLimit) -> Self {
         Self {
-            scanner: Scanner::new(mark.as_str()),
-            noise: Kept::new(Keep::Tail(NOISE_CAP)),
+            scanner: MarkerScanner::new(mark.as_str()),
+            noise: OutputBuffer::new(OutputLimit::Tail(NOISE_CAP)),
             heard: Vec::new(),
-            kept: Kept::new(keep),
+            kept: OutputBuffer::new(keep),
             buffer: vec![0; READ_SIZE],
             eof: false,
         }
@@ -113,9 +113,14 @@ impl Side {
     }
 }
 
-impl<'s> Talk<'s> {
-    pub(super) fn new(mut channel: Channel, mark: &Token, keep: Keep, sink: Option<Sink<'s>>) -> Self {
-        let mut outbox = Outbox::default();
+impl<'s> ShellConversation<'s> {
+    pub(super) fn new(
+        mut channel: CommandChannel,
+        mark: &ScriptToken,
+        keep: OutputLimit,
+        sink: Option<OutputSink<'s>>,
+    ) -> Self {
+        let mut outbox = StdinQueue::default();
         if let Some(preface) = channel.preface.take() {
             outbox.push(SecretString::from(preface));
         }
@@ -125,8 +130,8 @@ impl<'s> Talk<'s> {
             script: None,
             answer: None,
             prompts: 0,
-            out: Side::new(mark, keep),
-            err: Side::new(mark, keep),
+            out: OutputStream::new(mark, keep),
+            err: OutputStream::new(mark, keep),
             sink,
             ending: None,
             status: None,
@@ -142,19 +147,19 @@ impl<'s> Talk<'s> {
     }
 
     /// Sends a file after the script.
-    pub(super) fn send_behind(&mut self, payload: Payload) {
+    pub(super) fn send_behind(&mut self, payload: FilePayload) {
         self.outbox.push_payload(payload);
     }
 
     /// Answers the first prompt.
-    pub(super) fn answer(&mut self, answer: Option<Answer>) {
+    pub(super) fn answer(&mut self, answer: Option<PromptAnswer>) {
         self.answer = answer;
     }
 
     /// Runs the dialogue to its end, for at most `limit`.
-    pub(super) async fn finish(mut self, limit: Duration) -> (Ending, bool) {
-        let ending = self.until(limit, |_| false).await.unwrap_or(Ending::TimedOut);
-        if matches!(ending, Ending::TimedOut | Ending::TooLarge) {
+    pub(super) async fn finish(mut self, limit: Duration) -> (ConversationEnd, bool) {
+        let ending = self.until(limit, |_| false).await.unwrap_or(ConversationEnd::TimedOut);
+        if matches!(ending, ConversationEnd::TimedOut | ConversationEnd::TooLarge) {
             self.channel.kill();
         }
         self.channel.reap().await;
@@ -185,7 +190,7 @@ impl<'s> Talk<'s> {
     }
 
     /// Runs the dialogue until `enough` returns true; returns `None` then, or how the dialogue ended before that.
-    pub(super) async fn until(&mut self, limit: Duration, enough: impl Fn(&Self) -> bool) -> Option<Ending> {
+    pub(super) async fn until(&mut self, limit: Duration, enough: impl Fn(&Self) -> bool) -> Option<ConversationEnd> {
         let started = Instant::now();
         let mut lag = None;
         loop {
@@ -214,11 +219,11 @@ impl<'s> Talk<'s> {
     }
 
     /// Returns the ending for a deadline that passed without data.
-    fn late(&mut self, lagging: bool) -> Ending {
+    fn late(&mut self, lagging: bool) -> ConversationEnd {
         match (lagging, self.out.scanner.begun()) {
             (true, _) => self.conclude(),
-            (false, true) => Ending::TimedOut,
-            (false, false) => Ending::NoStart(self.cut()),
+            (false, true) => ConversationEnd::TimedOut,
+            (false, false) => ConversationEnd::NoStart(self.cut()),
         }
     }
 
@@ -245,11 +250,11 @@ impl<'s> Talk<'s> {
         };
         for piece in pieces {
             match piece {
-                Piece::Noise(bytes) => drop(self.out.noise.push(&bytes)),
-                Piece::Begin => self.release(),
-                Piece::Data(bytes) => self.keep_out(&bytes),
-                Piece::End(status) => self.status = Some(status),
-                Piece::Refused(word) => self.ending = Some(Ending::Refused(word)),
+                StreamPiece::Noise(bytes) => drop(self.out.noise.push(&bytes)),
+                StreamPiece::Begin => self.release(),
+                StreamPiece::Data(bytes) => self.keep_out(&bytes),
+                StreamPiece::End(status) => self.status = Some(status),
+                StreamPiece::Refused(word) => self.ending = Some(ConversationEnd::Refused(word)),
             }
         }
     }
@@ -262,9 +267,9 @@ impl<'s> Talk<'s> {
         };
         for piece in pieces {
             match piece {
-                Piece::Noise(bytes) => self.noise_err(&bytes),
-                Piece::Data(bytes) => self.keep_err(&bytes),
-                Piece::Begin | Piece::End(_) | Piece::Refused(_) => {}
+                StreamPiece::Noise(bytes) => self.noise_err(&bytes),
+                StreamPiece::Data(bytes) => self.keep_err(&bytes),
+                StreamPiece::Begin | StreamPiece::End(_) | StreamPiece::Refused(_) => {}
             }
         }
     }
@@ -278,19 +283,19 @@ impl<'s> Talk<'s> {
 
     fn keep_out(&mut self, bytes: &[u8]) {
         if let Some(sink) = &mut self.sink {
-            sink(Chunk::Stdout(bytes));
+            sink(OutputChunk::Stdout(bytes));
         }
         if !self.out.kept.push(bytes) {
-            self.ending = Some(Ending::TooLarge);
+            self.ending = Some(ConversationEnd::TooLarge);
         }
     }
 
     fn keep_err(&mut self, bytes: &[u8]) {
         if let Some(sink) = &mut self.sink {
-            sink(Chunk::Stderr(bytes));
+            sink(OutputChunk::Stderr(bytes));
         }
         if !self.err.kept.push(bytes) {
-            self.ending = Some(Ending::TooLarge);
+            self.ending = Some(ConversationEnd::TooLarge);
         }
     }
 
@@ -307,29 +312,29 @@ impl<'s> Talk<'s> {
         if self.prompts == 0 && seen > 0 {
             self.outbox.push(line(&answer.password));
         } else if seen > 1 {
-            self.ending = Some(Ending::Prompted);
+            self.ending = Some(ConversationEnd::Prompted);
         }
         self.prompts = seen;
     }
 
-    fn conclude(&mut self) -> Ending {
+    fn conclude(&mut self) -> ConversationEnd {
         match self.status {
-            None => Ending::Cut(self.cut()),
+            None => ConversationEnd::Cut(self.cut()),
             Some(status) => {
                 let (stdout, dropped_out) = self.out.kept.take();
                 let (stderr, dropped_err) = self.err.kept.take();
-                Ending::Finished(Finished { status, stdout, stderr, dropped: dropped_out + dropped_err })
+                ConversationEnd::Finished(ScriptOutput { status, stdout, stderr, dropped: dropped_out + dropped_err })
             }
         }
     }
 
-    fn cut(&mut self) -> Cut {
+    fn cut(&mut self) -> BrokenConversation {
         let begun = self.out.scanner.begun();
         let said = match begun {
             true => self.err.kept.take().0,
             false => [self.out.noise.take().0, self.err.noise.take().0].concat(),
         };
-        Cut { begun, said }
+        BrokenConversation { begun, said }
     }
 }
 
@@ -343,16 +348,16 @@ fn line(password: &SecretString) -> SecretString {
     SecretString::from(format!("{}\n", password.expose_secret()))
 }
 
-impl Ending {
+impl ConversationEnd {
     /// Returns the error of an ending that does not depend on the link or on sudo.
     pub(super) fn plain_error(&self, limit: Duration) -> Option<TransportError> {
         match self {
-            Ending::TimedOut => Some(TransportError::new(
-                ErrorKind::Timeout,
+            ConversationEnd::TimedOut => Some(TransportError::new(
+                TransportErrorKind::Timeout,
                 format!("the script timed out after {} s", limit.as_secs_f64()),
             )),
-            Ending::TooLarge => {
-                Some(TransportError::new(ErrorKind::TooLarge, "the host's output exceeds forge's limit"))
+            ConversationEnd::TooLarge => {
+                Some(TransportError::new(TransportErrorKind::TooLarge, "the host's output exceeds forge's limit"))
             }
             _ => None,
         }

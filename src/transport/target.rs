@@ -1,14 +1,14 @@
 //! Where a host is and how to reach it.
 
-use super::Surroundings;
-use super::sandbox::Board;
+use super::ProgramEnvironment;
+use super::sandbox::HardwareBoard;
 use camino::Utf8PathBuf;
 use std::time::Duration;
 
 /// How to reach one host. The configuration's `connect:` is converted into this.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Target {
-    pub kind: Kind,
+pub struct ConnectionTarget {
+    pub kind: ConnectionKind,
     /// Host name, address or alias of an ssh configuration file.
     pub address: String,
     pub user: Option<String>,
@@ -20,8 +20,8 @@ pub struct Target {
     pub known_hosts: Option<Utf8PathBuf>,
     /// Jump hosts, first hop first, each `[user@]host[:port]`.
     pub jump: Vec<String>,
-    pub host_key: HostKey,
-    pub sudo: Sudo,
+    pub host_key: HostKeyCheck,
+    pub sudo: ConnectionSudo,
     /// Timeout of connecting, from the first packet to the login. Zero if none is declared: then the user's ssh
     /// configuration decides, or else [`Target::CONNECT_TIMEOUT`].
     pub timeout: Duration,
@@ -30,7 +30,7 @@ pub struct Target {
     /// Folder of control sockets, from [`control_dir`](super::control_dir); empty for the default.
     pub control_dir: Utf8PathBuf,
     /// Which of forge's environment variables are passed to programs on this machine.
-    pub surroundings: Surroundings,
+    pub surroundings: ProgramEnvironment,
     pub paths: HostPaths,
 }
 
@@ -51,7 +51,7 @@ impl Default for HostPaths {
     }
 }
 
-impl Target {
+impl ConnectionTarget {
     /// Connect timeout if neither the inventory nor the user's ssh configuration sets one.
     pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -76,7 +76,7 @@ impl Target {
 
 /// The transport that carries bytes to a host.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Kind {
+pub enum ConnectionKind {
     /// This machine's `ssh`.
     #[default]
     Ssh,
@@ -86,12 +86,12 @@ pub enum Kind {
     Command(Vec<String>),
     /// A view of this machine, kept by a process that is recorded in this folder. Created if it does not exist, with
     /// the cards of a board if one is named.
-    Sandbox(Utf8PathBuf, Option<Board>),
+    Sandbox(Utf8PathBuf, Option<HardwareBoard>),
 }
 
 /// How to treat an unknown host key. A changed key is always refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HostKey {
+pub enum HostKeyCheck {
     /// Refused, with a hint.
     #[default]
     Strict,
@@ -101,7 +101,7 @@ pub enum HostKey {
 
 /// How to become root.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Sudo {
+pub enum ConnectionSudo {
     /// The login user is root or does not need root.
     #[default]
     None,
@@ -117,8 +117,10 @@ mod tests {
 
     #[test]
     fn the_default_timeout_is_the_documented_one() {
-        let documented =
-            format!("`ConnectTimeout` of your ssh configuration, else `{}s`)", Target::CONNECT_TIMEOUT.as_secs());
+        let documented = format!(
+            "`ConnectTimeout` of your ssh configuration, else `{}s`)",
+            ConnectionTarget::CONNECT_TIMEOUT.as_secs()
+        );
         assert!(include_str!("../../docs/recipe-reference.md").contains(&documented), "{documented}");
     }
 }

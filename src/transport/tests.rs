@@ -2,20 +2,24 @@
 
 use super::*;
 use crate::model::{HostName, SecretStore};
-use crate::script::{Fragment, Script, Token};
+use crate::script::{ScriptToken, ShellFragment, ShellScript};
 use std::time::Duration;
 
-fn script(code: &'static str) -> Script {
-    Script { body: Fragment::new().code(code), token: Token::new("tok"), limit: Duration::from_secs(20) }
+fn script(code: &'static str) -> ShellScript {
+    ShellScript {
+        body: ShellFragment::new().code(code),
+        token: ScriptToken::new("tok"),
+        limit: Duration::from_secs(20),
+    }
 }
 
 /// A target with its own lock and folders.
-fn target(folder: &tempfile::TempDir) -> Target {
+fn target(folder: &tempfile::TempDir) -> ConnectionTarget {
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    Target {
-        kind: Kind::Local,
+    ConnectionTarget {
+        kind: ConnectionKind::Local,
         paths: HostPaths { lock: at("lock/forge"), run: at("run"), log: at("log") },
-        ..Target::default()
+        ..ConnectionTarget::default()
     }
 }
 
@@ -30,16 +34,16 @@ fn alone() -> Option<std::fs::File> {
     })
 }
 
-async fn session(target: &Target) -> Session {
+async fn session(target: &ConnectionTarget) -> TransportSession {
     open(&HostName::new("here"), target, &SecretStore::default()).await.unwrap()
 }
 
-async fn run(target: &Target, code: &'static str) -> Result<Finished, TransportError> {
+async fn run(target: &ConnectionTarget, code: &'static str) -> Result<ScriptOutput, TransportError> {
     session(target).await.run(&script(code), &SecretStore::default(), None).await
 }
 
-fn owner(run: &str) -> Owner {
-    Owner {
+fn owner(run: &str) -> LockOwner {
+    LockOwner {
         run: run.into(),
         user: "me".into(),
         controller: "c1".into(),
@@ -50,9 +54,9 @@ fn owner(run: &str) -> Owner {
     }
 }
 
-fn carriers(folder: &tempfile::TempDir) -> [Target; 2] {
-    let command = Kind::Command(vec!["env".into(), "sh".into()]);
-    [target(folder), Target { kind: command, ..target(folder) }]
+fn carriers(folder: &tempfile::TempDir) -> [ConnectionTarget; 2] {
+    let command = ConnectionKind::Command(vec!["env".into(), "sh".into()]);
+    [target(folder), ConnectionTarget { kind: command, ..target(folder) }]
 }
 
 #[tokio::test]
@@ -60,7 +64,10 @@ async fn output_and_status_are_exact() {
     let folder = tempfile::tempdir().unwrap();
     for target in carriers(&folder) {
         let done = run(&target, r"printf 'a\001\000\377'; printf err >&2; exit 7").await.unwrap();
-        assert_eq!(done, Finished { status: 7, stdout: b"a\x01\0\xff".to_vec(), stderr: b"err".to_vec(), dropped: 0 });
+        assert_eq!(
+            done,
+            ScriptOutput { status: 7, stdout: b"a\x01\0\xff".to_vec(), stderr: b"err".to_vec(), dropped: 0 }
+        );
     }
 }
 
@@ -69,8 +76,8 @@ async fn a_script_of_5_mb_arrives_whole() {
     let folder = tempfile::tempdir().unwrap();
     let bytes: Vec<u8> = (0..5_000_000u32).map(|i| (i * 7 % 251) as u8).collect();
     for target in carriers(&folder) {
-        let body = Fragment::new().code("printf %s").data(bytes.clone()).code(" | base64 -d | sha256sum");
-        let script = Script { body, ..script("") };
+        let body = ShellFragment::new().code("printf %s").data(bytes.clone()).code(" | base64 -d | sha256sum");
+        let script = ShellScript { body, ..script("") };
         let done = session(&target).await.run(&script, &SecretStore::default(), None).await.unwrap();
         let digest = <sha2::Sha256 as sha2::Digest>::digest(&bytes);
         let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -90,9 +97,9 @@ async fn a_background_process_that_keeps_stdout_open_does_not_hold_the_script_up
 #[tokio::test]
 async fn a_script_that_does_not_end_is_a_timeout() {
     let folder = tempfile::tempdir().unwrap();
-    let slow = Script { limit: Duration::from_millis(300), ..script("sleep 30") };
+    let slow = ShellScript { limit: Duration::from_millis(300), ..script("sleep 30") };
     let error = session(&target(&folder)).await.run(&slow, &SecretStore::default(), None).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Timeout);
+    assert_eq!(error.kind, TransportErrorKind::Timeout);
     assert_eq!(error.message, "the script timed out after 0.3 s");
     assert!(error.sent_anything && !error.retryable);
 }
@@ -101,7 +108,7 @@ async fn a_script_that_does_not_end_is_a_timeout() {
 async fn a_killed_wrapper_is_not_a_status() {
     let folder = tempfile::tempdir().unwrap();
     let error = run(&target(&folder), "echo why >&2; kill -9 $PPID; sleep 1").await.unwrap_err();
-    assert_eq!((error.kind, error.sent_anything), (ErrorKind::Killed, true));
+    assert_eq!((error.kind, error.sent_anything), (TransportErrorKind::Killed, true));
     let done = run(&target(&folder), "kill -9 $$").await.unwrap();
     assert_eq!(done.status, 137);
 }
@@ -109,12 +116,14 @@ async fn a_killed_wrapper_is_not_a_status() {
 #[tokio::test]
 async fn a_program_that_gives_no_shell_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let with =
-        |argv: &[&str]| Target { kind: Kind::Command(argv.iter().map(|a| (*a).into()).collect()), ..target(&folder) };
+    let with = |argv: &[&str]| ConnectionTarget {
+        kind: ConnectionKind::Command(argv.iter().map(|a| (*a).into()).collect()),
+        ..target(&folder)
+    };
     let error = run(&with(&["/nonexistent/x"]), "true").await.unwrap_err();
     assert_eq!(error.message, "cannot run `/nonexistent/x`: No such file or directory (os error 2)");
     let error = run(&with(&["sh", "-c", "echo no such container >&2"]), "true").await.unwrap_err();
-    assert_eq!((error.kind, error.sent_anything), (ErrorKind::Shell, false));
+    assert_eq!((error.kind, error.sent_anything), (TransportErrorKind::Shell, false));
     assert_eq!(error.said.unwrap().raw(), "no such container");
 }
 
@@ -122,9 +131,9 @@ async fn a_program_that_gives_no_shell_is_named() {
 async fn the_lock_is_one_writers() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
-    let reader = Reader::new(session(&target(&folder)).await);
+    let reader = HostReader::new(session(&target(&folder)).await);
     let first = reader.lock(&owner("r1"), None).await.unwrap();
-    let other = Reader::new(session(&target(&folder)).await);
+    let other = HostReader::new(session(&target(&folder)).await);
     match other.lock(&owner("r2"), None).await {
         Err(LockError::Held { owner: text }) => assert_eq!(text.raw(), owner("r1").text().trim_end()),
         other => panic!("the lock was given twice: {:?}", other.err()),
@@ -140,12 +149,12 @@ async fn a_lock_of_a_run_that_ended_on_this_machine_is_taken_over() {
     let folder = tempfile::tempdir().unwrap();
     let own = ProcessMark::own().unwrap();
     let ended = ProcessMark::parse(&format!("{} 1", own.to_string().rsplit_once(' ').unwrap().0));
-    let left = Reader::new(session(&target(&folder)).await);
-    let next = Reader::new(session(&target(&folder)).await);
-    let first = left.lock(&Owner { process: ended, ..owner("r1") }, None).await.unwrap();
-    let second = next.lock(&Owner { process: Some(own), ..owner("r2") }, None).await.unwrap();
+    let left = HostReader::new(session(&target(&folder)).await);
+    let next = HostReader::new(session(&target(&folder)).await);
+    let first = left.lock(&LockOwner { process: ended, ..owner("r1") }, None).await.unwrap();
+    let second = next.lock(&LockOwner { process: Some(own), ..owner("r2") }, None).await.unwrap();
     let error = first.act(&script("echo did"), &SecretStore::default(), None).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::LockLost);
+    assert_eq!(error.kind, TransportErrorKind::LockLost);
     assert_eq!(second.act(&script("echo did"), &SecretStore::default(), None).await.unwrap().stdout, b"did\n");
     match left.lock(&owner("r3"), None).await {
         Err(LockError::Held { owner }) => assert!(owner.raw().starts_with("run: r2\n"), "{owner:?}"),
@@ -158,12 +167,13 @@ async fn acting_without_the_lock_runs_nothing() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let target = target(&folder);
-    let reader = Reader::new(session(&target).await);
+    let reader = HostReader::new(session(&target).await);
     let writer = reader.lock(&owner("r1"), None).await.unwrap();
     std::fs::write(&target.paths.lock, "somebody else\n1\n").unwrap();
-    let touch = Fragment::new().code("touch").word(folder.path().join("touched").to_str().unwrap());
-    let error = writer.act(&Script { body: touch, ..script("") }, &SecretStore::default(), None).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::LockLost);
+    let touch = ShellFragment::new().code("touch").word(folder.path().join("touched").to_str().unwrap());
+    let error =
+        writer.act(&ShellScript { body: touch, ..script("") }, &SecretStore::default(), None).await.unwrap_err();
+    assert_eq!(error.kind, TransportErrorKind::LockLost);
     assert!(!folder.path().join("touched").exists());
 }
 
@@ -172,11 +182,11 @@ async fn a_script_at_work_keeps_others_out_after_its_writer_is_gone() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let target = target(&folder);
-    let reader = Reader::new(session(&target).await);
+    let reader = HostReader::new(session(&target).await);
     let writer = reader.lock(&owner("r1"), None).await.unwrap();
-    let slow = Script { limit: Duration::from_secs(1), ..script("trap '' TERM; sleep 2") };
+    let slow = ShellScript { limit: Duration::from_secs(1), ..script("trap '' TERM; sleep 2") };
     let error = writer.act(&slow, &SecretStore::default(), None).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Timeout);
+    assert_eq!(error.kind, TransportErrorKind::Timeout);
     drop(writer);
 }
 
@@ -188,10 +198,10 @@ async fn a_lock_that_is_a_link_is_refused() {
     std::fs::create_dir(folder.path().join("lock")).unwrap();
     std::fs::write(folder.path().join("victim"), "precious").unwrap();
     std::os::unix::fs::symlink(folder.path().join("victim"), &target.paths.lock).unwrap();
-    let reader = Reader::new(session(&target).await);
+    let reader = HostReader::new(session(&target).await);
     match reader.lock(&owner("r1"), None).await {
         Err(LockError::Transport(error)) => {
-            assert_eq!(error.kind, ErrorKind::LockForeign);
+            assert_eq!(error.kind, TransportErrorKind::LockForeign);
             let what = "on the host is not a regular file of the user that forge runs as";
             assert!(error.message.ends_with(what), "{error}");
         }
@@ -202,7 +212,7 @@ async fn a_lock_that_is_a_link_is_refused() {
 
 #[tokio::test]
 async fn a_hanging_device_leaves_the_rest_known() {
-    use crate::probe::{FactSnippet, Probe, Reading, compile};
+    use crate::probe::{FactSnippet, Probe, ProbeReading, compile};
     let folder = tempfile::tempdir().unwrap();
     let snippet = |name, snippet, device| FactSnippet { name, snippet, timeout_s: 1, device, quick: false };
     let facts = [
@@ -212,10 +222,10 @@ async fn a_hanging_device_leaves_the_rest_known() {
     ];
     let probes = facts.iter().map(|fact| Probe::Fact { name: fact.name.into() }).collect();
     let asked = compile(&probes, &facts, token().unwrap(), None);
-    let reader = Reader::new(session(&target(&folder)).await);
+    let reader = HostReader::new(session(&target(&folder)).await);
     let seen = reader.observe(&asked, &SecretStore::default()).await.unwrap();
     let said = |name: &str| match seen.get(&Probe::Fact { name: name.into() }) {
-        Ok(Reading::Output(output)) => Ok(output.stdout.raw().to_owned()),
+        Ok(ProbeReading::Output(output)) => Ok(output.stdout.raw().to_owned()),
         Ok(_) => panic!("another reading"),
         Err(unknown) => Err(unknown.why),
     };
@@ -227,14 +237,14 @@ async fn a_hanging_device_leaves_the_rest_known() {
 fn long(code: &'static str, step: &str) -> LongStep {
     LongStep {
         unit: UnitName::new("r1", &crate::model::StepId::new("test", step)),
-        body: Fragment::new().code(code),
-        token: Token::new("tok"),
+        body: ShellFragment::new().code(code),
+        token: ScriptToken::new("tok"),
         limit: Duration::from_secs(20),
     }
 }
 
 /// Follows a step; returns its log and how it ended.
-async fn follow(reader: &Reader, unit: &UnitName, from: u64) -> (Vec<u8>, Result<LongEnd, TransportError>) {
+async fn follow(reader: &HostReader, unit: &UnitName, from: u64) -> (Vec<u8>, Result<LongStepEnd, TransportError>) {
     let mut heard = Vec::new();
     let mut sink = |_: u64, bytes: &[u8]| heard.extend_from_slice(bytes);
     let end = reader.follow(unit, from, &SecretStore::default(), &mut sink).await;
@@ -246,17 +256,17 @@ async fn a_long_step_outlives_its_writer() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let target = target(&folder);
-    let writer = Reader::new(session(&target).await).lock(&owner("r1"), None).await.unwrap();
+    let writer = HostReader::new(session(&target).await).lock(&owner("r1"), None).await.unwrap();
     let mut secrets = SecretStore::default();
     let placeholder = secrets.insert("p", "hunter2".to_owned().into());
     let mut step = long("echo one; sleep 4; echo two >&2; return 3", "sleep");
-    step.body = Fragment::new().code(":").word(placeholder.0).code("\n").then(step.body);
-    assert_eq!(writer.start_long(&step, &secrets).await.unwrap(), Started::New);
-    assert_eq!(writer.start_long(&step, &secrets).await.unwrap(), Started::Already);
+    step.body = ShellFragment::new().code(":").word(placeholder.0).code("\n").then(step.body);
+    assert_eq!(writer.start_long(&step, &secrets).await.unwrap(), LongStepStart::New);
+    assert_eq!(writer.start_long(&step, &secrets).await.unwrap(), LongStepStart::Already);
     let kept = folder.path().join("run").join(step.unit.as_str());
     drop(writer);
 
-    let reader = Reader::new(session(&target).await);
+    let reader = HostReader::new(session(&target).await);
     for _ in 0..20 {
         match reader.lock(&owner("r2"), None).await {
             Err(LockError::Units { units }) => {
@@ -269,10 +279,10 @@ async fn a_long_step_outlives_its_writer() {
     }
     let mut writer = reader.lock(&owner("r2"), Some(&step.unit)).await.unwrap();
     let (heard, end) = follow(&reader, &step.unit, 2).await;
-    assert_eq!((heard.as_slice(), end.unwrap()), (&b"e\ntwo\n"[..], LongEnd { status: 3, log_size: 8 }));
+    assert_eq!((heard.as_slice(), end.unwrap()), (&b"e\ntwo\n"[..], LongStepEnd { status: 3, log_size: 8 }));
     assert!(!kept.join("script").exists(), "the script with its secret is gone");
     writer.relock(None).await.unwrap();
-    writer.forget_long(&step.unit, &Token::new("tok"), &secrets).await.unwrap();
+    writer.forget_long(&step.unit, &ScriptToken::new("tok"), &secrets).await.unwrap();
     assert!(!kept.exists());
 }
 
@@ -281,13 +291,13 @@ async fn a_long_step_without_result_is_gone() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let target = target(&folder);
-    let writer = Reader::new(session(&target).await).lock(&owner("r1"), None).await.unwrap();
+    let writer = HostReader::new(session(&target).await).lock(&owner("r1"), None).await.unwrap();
     let step = long("echo dying; kill -9 $(cat \"${0%/*}/pid\"); sleep 5", "dies");
     writer.start_long(&step, &SecretStore::default()).await.unwrap();
     let (heard, end) = follow(writer.reader(), &step.unit, 0).await;
     assert_eq!(heard, b"dying\n");
     let error = end.unwrap_err();
-    assert_eq!((error.kind, error.retryable), (ErrorKind::LongGone, false));
+    assert_eq!((error.kind, error.retryable), (TransportErrorKind::LongGone, false));
     assert_eq!(error.message, format!("the unit `{}` ended without a result", step.unit));
 }
 
@@ -295,7 +305,7 @@ async fn a_long_step_without_result_is_gone() {
 async fn a_long_step_that_outlives_its_limit_is_stopped() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
-    let writer = Reader::new(session(&target(&folder)).await).lock(&owner("r1"), None).await.unwrap();
+    let writer = HostReader::new(session(&target(&folder)).await).lock(&owner("r1"), None).await.unwrap();
     let step = LongStep { limit: Duration::from_secs(1), ..long("sleep 60", "slow") };
     writer.start_long(&step, &SecretStore::default()).await.unwrap();
     let (_, end) = follow(writer.reader(), &step.unit, 0).await;

@@ -1,7 +1,7 @@
 //! Timeouts from the user's own ssh configuration, used if the inventory sets none.
 
-use super::Target;
-use super::arguments::Jump;
+use super::ConnectionTarget;
+use super::arguments::JumpHost;
 use super::ssh::ssh_program;
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,7 +11,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Connect timeouts, and whether the user sets the keepalive.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Timeouts {
+pub(super) struct ConnectTimeouts {
     /// For the host itself.
     pub host: Duration,
     /// For each declared jump host, first hop first.
@@ -20,7 +20,7 @@ pub(super) struct Timeouts {
     pub own_keepalive: bool,
 }
 
-impl Timeouts {
+impl ConnectTimeouts {
     /// Returns the longest of the timeouts.
     pub(super) fn longest(&self) -> Duration {
         self.jumps.iter().copied().fold(self.host, Duration::max)
@@ -40,16 +40,16 @@ struct UserSettings {
 /// file has a value. Nor can it follow in a file of forge's that includes the user's: ssh refuses to include a file
 /// that users other than its owner may write (`/dev/null`, say), though not as `-F`, and resolves relative paths of the
 /// system's file in `~/.ssh`. So forge queries ssh.
-pub(super) async fn find_timeouts(target: &Target) -> Timeouts {
+pub(super) async fn find_timeouts(target: &ConnectionTarget) -> ConnectTimeouts {
     let host = ask(target, target.user.as_deref(), target.port.map(|port| port.to_string()), &target.address).await;
     let mut jumps = Vec::new();
     for jump in &target.jump {
-        jumps.push(find_jump_timeout(target, &Jump::parse(jump)).await);
+        jumps.push(find_jump_timeout(target, &JumpHost::parse(jump)).await);
     }
-    Timeouts { host: effective(target, host), jumps, own_keepalive: host.keepalive.is_some() }
+    ConnectTimeouts { host: effective(target, host), jumps, own_keepalive: host.keepalive.is_some() }
 }
 
-async fn find_jump_timeout(target: &Target, jump: &Jump<'_>) -> Duration {
+async fn find_jump_timeout(target: &ConnectionTarget, jump: &JumpHost<'_>) -> Duration {
     // A declared timeout applies to the whole way: nothing is left to query.
     if !target.timeout.is_zero() {
         return target.timeout;
@@ -57,7 +57,7 @@ async fn find_jump_timeout(target: &Target, jump: &Jump<'_>) -> Duration {
     effective(target, ask(target, jump.user, jump.port.map(str::to_owned), jump.host).await)
 }
 
-fn effective(target: &Target, user: UserSettings) -> Duration {
+fn effective(target: &ConnectionTarget, user: UserSettings) -> Duration {
     match (target.timeout.is_zero(), user.connect) {
         (true, Some(own)) => own,
         _ => target.connect_timeout(),
@@ -66,7 +66,7 @@ fn effective(target: &Target, user: UserSettings) -> Duration {
 
 /// Queries ssh for its effective configuration. No answer counts as unset: the login that follows uses the same
 /// configuration and reports its errors.
-async fn ask(target: &Target, user: Option<&str>, port: Option<String>, address: &str) -> UserSettings {
+async fn ask(target: &ConnectionTarget, user: Option<&str>, port: Option<String>, address: &str) -> UserSettings {
     let mut ssh = ssh_program("ssh", target);
     if let Some(config) = &target.config {
         ssh.arg("-F").arg(config);
@@ -125,25 +125,38 @@ mod tests {
         let text = "Host slow\n  ConnectTimeout 77\n  ServerAliveInterval 5\nMatch user me\n  ConnectTimeout 33\n";
         std::fs::write(&config, text).unwrap();
         std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o666)).unwrap();
-        let target =
-            |address: &str| Target { address: address.into(), config: Some(config.clone()), ..Target::default() };
+        let target = |address: &str| ConnectionTarget {
+            address: address.into(),
+            config: Some(config.clone()),
+            ..ConnectionTarget::default()
+        };
         let seconds = Duration::from_secs;
         let times = |host, jumps: &[u64], own_keepalive| {
             let jumps = jumps.iter().copied().map(seconds).collect();
-            Timeouts { host: seconds(host), jumps, own_keepalive }
+            ConnectTimeouts { host: seconds(host), jumps, own_keepalive }
         };
 
         assert_eq!(find_timeouts(&target("slow")).await, times(77, &[], true));
         assert_eq!(find_timeouts(&target("plain")).await, times(15, &[], false));
-        assert_eq!(find_timeouts(&Target { user: Some("me".into()), ..target("plain") }).await, times(33, &[], false));
-        assert_eq!(find_timeouts(&Target { timeout: seconds(4), ..target("slow") }).await, times(4, &[], true));
+        assert_eq!(
+            find_timeouts(&ConnectionTarget { user: Some("me".into()), ..target("plain") }).await,
+            times(33, &[], false)
+        );
+        assert_eq!(
+            find_timeouts(&ConnectionTarget { timeout: seconds(4), ..target("slow") }).await,
+            times(4, &[], true)
+        );
 
-        let through = Target { jump: vec!["a".into(), "me@b:2".into(), "slow".into()], ..target("plain") };
+        let through = ConnectionTarget { jump: vec!["a".into(), "me@b:2".into(), "slow".into()], ..target("plain") };
         let found = find_timeouts(&through).await;
         assert_eq!(found, times(15, &[15, 33, 77], false));
         assert_eq!(found.longest(), seconds(77));
-        assert_eq!(find_timeouts(&Target { timeout: seconds(4), ..through }).await, times(4, &[4, 4, 4], false));
-        let broken = Target { config: Some(folder.path().join("none").to_str().unwrap().into()), ..target("plain") };
+        assert_eq!(
+            find_timeouts(&ConnectionTarget { timeout: seconds(4), ..through }).await,
+            times(4, &[4, 4, 4], false)
+        );
+        let broken =
+            ConnectionTarget { config: Some(folder.path().join("none").to_str().unwrap().into()), ..target("plain") };
         assert_eq!(find_timeouts(&broken).await, times(15, &[], false));
     }
 }

@@ -1,44 +1,44 @@
 //! The acting half: a session that holds the host's writer lock.
 
-use super::boot::Boot;
-use super::kept::Keep;
-use super::lock::{Hold, LockError, Owner};
+use super::boot::ShellWrapper;
+use super::kept::OutputLimit;
+use super::lock::{HeldLock, LockError, LockOwner};
 use super::long::UnitName;
-use super::session::Ask;
-use super::talk::{Finished, Sink};
-use super::{Payload, Reader, Session, TransportError};
+use super::session::ScriptRequest;
+use super::talk::{OutputSink, ScriptOutput};
+use super::{FilePayload, HostReader, TransportError, TransportSession};
 use crate::model::SecretStore;
-use crate::probe::{Compiled, Observation};
-use crate::script::Script;
+use crate::probe::{CompiledProbes, Observation};
+use crate::script::ShellScript;
 
 /// Bytes kept of each output stream of an acting script.
 const TAIL: usize = 1024 * 1024;
 
 /// A [`Reader`] that took the host's writer lock. Only it runs acting scripts.
-pub struct Writer {
-    reader: Reader,
-    owner: Owner,
-    hold: Hold,
+pub struct HostWriter {
+    reader: HostReader,
+    owner: LockOwner,
+    hold: HeldLock,
 }
 
-impl Reader {
+impl HostReader {
     /// Takes the host's writer lock. A running long step named `ours` does not count as another writer.
     ///
     /// # Errors
     /// Another run holds the lock, or a script or long step of an earlier run is still running; or the transport
     /// failed.
-    pub async fn lock(&self, owner: &Owner, ours: Option<&UnitName>) -> Result<Writer, LockError> {
-        let hold = Hold::take(self.session(), owner, ours, None).await?;
-        Ok(Writer { reader: self.clone(), owner: owner.clone(), hold })
+    pub async fn lock(&self, owner: &LockOwner, ours: Option<&UnitName>) -> Result<HostWriter, LockError> {
+        let hold = HeldLock::take(self.session(), owner, ours, None).await?;
+        Ok(HostWriter { reader: self.clone(), owner: owner.clone(), hold })
     }
 }
 
-impl Writer {
-    pub fn reader(&self) -> &Reader {
+impl HostWriter {
+    pub fn reader(&self) -> &HostReader {
         &self.reader
     }
 
-    pub fn session(&self) -> &Session {
+    pub fn session(&self) -> &TransportSession {
         self.reader.session()
     }
 
@@ -46,7 +46,7 @@ impl Writer {
     ///
     /// # Errors
     /// Those of [`Reader::observe`].
-    pub async fn observe(&self, asked: &Compiled, secrets: &SecretStore) -> Result<Observation, TransportError> {
+    pub async fn observe(&self, asked: &CompiledProbes, secrets: &SecretStore) -> Result<Observation, TransportError> {
         self.reader.observe(asked, secrets).await
     }
 
@@ -59,12 +59,12 @@ impl Writer {
     /// set, only a new observation shows how far the script got.
     pub async fn act(
         &self,
-        script: &Script,
+        script: &ShellScript,
         secrets: &SecretStore,
-        sink: Option<Sink<'_>>,
-    ) -> Result<Finished, TransportError> {
-        let boot = Boot::Acting { token: &self.hold.token };
-        let ask = Ask { boot, keep: Keep::Tail(TAIL), limit: script.limit };
+        sink: Option<OutputSink<'_>>,
+    ) -> Result<ScriptOutput, TransportError> {
+        let boot = ShellWrapper::Acting { token: &self.hold.token };
+        let ask = ScriptRequest { boot, keep: OutputLimit::Tail(TAIL), limit: script.limit };
         self.session().ask(ask, script, secrets, sink).await
     }
 
@@ -74,12 +74,12 @@ impl Writer {
     /// Those of [`act`](Self::act).
     pub async fn send(
         &self,
-        script: &Script,
-        payload: Payload,
+        script: &ShellScript,
+        payload: FilePayload,
         secrets: &SecretStore,
-    ) -> Result<Finished, TransportError> {
-        let boot = Boot::Receiving { token: &self.hold.token };
-        let ask = Ask { boot, keep: Keep::Tail(TAIL), limit: script.limit };
+    ) -> Result<ScriptOutput, TransportError> {
+        let boot = ShellWrapper::Receiving { token: &self.hold.token };
+        let ask = ScriptRequest { boot, keep: OutputLimit::Tail(TAIL), limit: script.limit };
         self.session().ask_with(ask, script, payload, secrets).await
     }
 
@@ -93,12 +93,12 @@ impl Writer {
     /// # Errors
     /// Those of [`Reader::lock`]. Changes on the host in the meantime must be observed.
     pub async fn relock(&mut self, ours: Option<&UnitName>) -> Result<(), LockError> {
-        self.hold = Hold::take(self.session(), &self.owner, ours, Some(&self.hold.token)).await?;
+        self.hold = HeldLock::take(self.session(), &self.owner, ours, Some(&self.hold.token)).await?;
         Ok(())
     }
 
     /// Releases the lock.
-    pub async fn unlock(self) -> Reader {
+    pub async fn unlock(self) -> HostReader {
         self.hold.release().await;
         self.reader
     }

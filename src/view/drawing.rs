@@ -1,11 +1,11 @@
 //! The dependency graph as DOT and Mermaid, with labels escaped for each grammar.
 
 use super::escape;
-use crate::config::{Chart, ChartEdge, ChartEnd, ChartStep};
+use crate::config::{ChartEdge, ChartEndpoint, ChartStep, DependencyChart};
 use std::io::{self, Write};
 
 /// Writes the chart for Graphviz. Edges between whole recipes connect their boxes.
-pub fn dot(chart: &Chart, out: &mut dyn Write) -> io::Result<()> {
+pub fn dot(chart: &DependencyChart, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "digraph {} {{", dot_text(&chart.cluster))?;
     writeln!(out, "  compound=true; rankdir=LR; node [shape=box];")?;
     for (at, recipe) in recipes(chart).iter().enumerate() {
@@ -19,7 +19,7 @@ pub fn dot(chart: &Chart, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "}}")
 }
 
-fn dot_edge(chart: &Chart, edge: &ChartEdge, out: &mut dyn Write) -> io::Result<()> {
+fn dot_edge(chart: &DependencyChart, edge: &ChartEdge, out: &mut dyn Write) -> io::Result<()> {
     let (Some(from), Some(to)) = (last(chart, &edge.from), first(chart, &edge.to)) else { return Ok(()) };
     let mut attributes = match edge.why {
         "order" => vec!["style=dotted".to_owned()],
@@ -39,7 +39,7 @@ fn dot_text(text: &str) -> String {
 }
 
 /// Writes the chart as a Mermaid flowchart.
-pub fn mermaid(chart: &Chart, out: &mut dyn Write) -> io::Result<()> {
+pub fn mermaid(chart: &DependencyChart, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "flowchart LR")?;
     for (at, recipe) in recipes(chart).iter().enumerate() {
         writeln!(out, "  subgraph r{at}[\"{}\"]", mermaid_text(recipe))?;
@@ -52,8 +52,8 @@ pub fn mermaid(chart: &Chart, out: &mut dyn Write) -> io::Result<()> {
     chart.edges.iter().try_for_each(|edge| mermaid_edge(chart, edge, out))
 }
 
-fn mermaid_edge(chart: &Chart, edge: &ChartEdge, out: &mut dyn Write) -> io::Result<()> {
-    let end = |end: &ChartEnd, step: Option<usize>| match cluster(chart, end) {
+fn mermaid_edge(chart: &DependencyChart, edge: &ChartEdge, out: &mut dyn Write) -> io::Result<()> {
+    let end = |end: &ChartEndpoint, step: Option<usize>| match cluster(chart, end) {
         Some(at) => Some(format!("r{at}")),
         None => step.map(|at| format!("s{at}")),
     };
@@ -74,7 +74,7 @@ fn mermaid_text(text: &str) -> String {
     escape::line(text).chars().map(one).collect()
 }
 
-fn recipes(chart: &Chart) -> Vec<&str> {
+fn recipes(chart: &DependencyChart) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for step in &chart.steps {
         if !names.contains(&step.recipe.as_str()) {
@@ -84,7 +84,7 @@ fn recipes(chart: &Chart) -> Vec<&str> {
     names
 }
 
-fn of_recipe<'c>(chart: &'c Chart, recipe: &'c str) -> impl Iterator<Item = (usize, &'c ChartStep)> {
+fn of_recipe<'c>(chart: &'c DependencyChart, recipe: &'c str) -> impl Iterator<Item = (usize, &'c ChartStep)> {
     chart.steps.iter().enumerate().filter(move |(_, step)| step.recipe == recipe)
 }
 
@@ -104,15 +104,15 @@ fn words(edge: &ChartEdge) -> String {
 }
 
 /// Returns the box of an end that is a whole recipe.
-fn cluster(chart: &Chart, end: &ChartEnd) -> Option<usize> {
+fn cluster(chart: &DependencyChart, end: &ChartEndpoint) -> Option<usize> {
     end.step.is_none().then(|| recipes(chart).iter().position(|recipe| *recipe == end.recipe)).flatten()
 }
 
-fn first(chart: &Chart, end: &ChartEnd) -> Option<usize> {
+fn first(chart: &DependencyChart, end: &ChartEndpoint) -> Option<usize> {
     chart.steps.iter().position(|step| end.holds(step))
 }
 
-fn last(chart: &Chart, end: &ChartEnd) -> Option<usize> {
+fn last(chart: &DependencyChart, end: &ChartEndpoint) -> Option<usize> {
     chart.steps.iter().rposition(|step| end.holds(step))
 }
 

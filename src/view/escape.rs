@@ -3,7 +3,7 @@
 //! Backslashes are not escaped, so that paths and expressions stay readable. An escape typed in the text and one added
 //! here look alike; both are inert.
 
-use crate::model::{SecretStore, Untrusted};
+use crate::model::{SecretStore, UntrustedText};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
@@ -47,7 +47,7 @@ pub fn value(text: &str, limit: usize) -> String {
 pub const EMPTY: &str = "(empty)";
 
 /// Escapes untrusted text for a single line.
-pub fn text(text: &Untrusted) -> Cow<'_, str> {
+pub fn text(text: &UntrustedText) -> Cow<'_, str> {
     line(text.raw())
 }
 

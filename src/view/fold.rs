@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 /// A name, split at its numbers.
-type Tokens = Vec<Token>;
+type NameTokens = Vec<NameToken>;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Token {
+enum NameToken {
     Text(String),
     Number(String),
     Range(String, String),
@@ -15,7 +15,7 @@ enum Token {
 /// Returns `names` folded: `gpu[02:10],gpu15`. Ranges keep the order of their first names, duplicates are listed
 /// once, and the ranges contain only the given names.
 pub fn fold<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    let mut items: Vec<Tokens> = Vec::new();
+    let mut items: Vec<NameTokens> = Vec::new();
     for name in names {
         items.push(tokens(name));
     }
@@ -30,29 +30,29 @@ pub fn fold<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// Splits a name at its runs of digits. A name with brackets stays whole, because it would look like a range.
-fn tokens(name: &str) -> Tokens {
+fn tokens(name: &str) -> NameTokens {
     if name.contains(['[', ']']) {
-        return vec![Token::Text(name.to_owned())];
+        return vec![NameToken::Text(name.to_owned())];
     }
-    let mut out = Tokens::new();
+    let mut out = NameTokens::new();
     for c in name.chars() {
         match (out.last_mut(), c.is_ascii_digit()) {
-            (Some(Token::Number(run)), true) | (Some(Token::Text(run)), false) => run.push(c),
-            (_, true) => out.push(Token::Number(c.to_string())),
-            (_, false) => out.push(Token::Text(c.to_string())),
+            (Some(NameToken::Number(run)), true) | (Some(NameToken::Text(run)), false) => run.push(c),
+            (_, true) => out.push(NameToken::Number(c.to_string())),
+            (_, false) => out.push(NameToken::Text(c.to_string())),
         }
     }
     out
 }
 
 /// Returns the positions of numbers and folded ranges.
-fn numbers(item: &[Token]) -> impl DoubleEndedIterator<Item = usize> + '_ {
-    item.iter().enumerate().filter(|(_, token)| !matches!(token, Token::Text(_))).map(|(at, _)| at)
+fn numbers(item: &[NameToken]) -> impl DoubleEndedIterator<Item = usize> + '_ {
+    item.iter().enumerate().filter(|(_, token)| !matches!(token, NameToken::Text(_))).map(|(at, _)| at)
 }
 
 /// Folds the number at one position among names that are otherwise equal.
-fn fold_at(items: Vec<Tokens>, from_the_right: usize) -> Vec<Tokens> {
-    let mut groups: BTreeMap<(Tokens, usize), Group> = BTreeMap::new();
+fn fold_at(items: Vec<NameTokens>, from_the_right: usize) -> Vec<NameTokens> {
+    let mut groups: BTreeMap<(NameTokens, usize), NumberGroup> = BTreeMap::new();
     let mut whole = Vec::new();
     for (order, item) in items.into_iter().enumerate() {
         match hole(&item, from_the_right) {
@@ -73,9 +73,9 @@ fn fold_at(items: Vec<Tokens>, from_the_right: usize) -> Vec<Tokens> {
 }
 
 /// Removes the number at a position. Returns `None` if there is none or it is too long for `u64`.
-fn hole(item: &[Token], from_the_right: usize) -> Option<(Tokens, usize, String)> {
+fn hole(item: &[NameToken], from_the_right: usize) -> Option<(NameTokens, usize, String)> {
     let at = numbers(item).rev().nth(from_the_right)?;
-    let Token::Number(number) = &item[at] else { return None };
+    let NameToken::Number(number) = &item[at] else { return None };
     if number.len() > 18 {
         return None;
     }
@@ -87,12 +87,12 @@ fn hole(item: &[Token], from_the_right: usize) -> Option<(Tokens, usize, String)
 
 /// The numbers at one position, with their input order.
 #[derive(Default)]
-struct Group {
+struct NumberGroup {
     /// Input order by value and text. A padded number only continues a run of the same length.
     numbers: BTreeMap<(u64, String), usize>,
 }
 
-impl Group {
+impl NumberGroup {
     fn push(&mut self, order: usize, number: String) {
         let value = number.parse().unwrap_or(u64::MAX);
         let first = self.numbers.entry((value, number)).or_insert(order);
@@ -100,20 +100,20 @@ impl Group {
     }
 
     /// Returns runs of consecutive numbers, each with the lowest input order in it.
-    fn runs(self) -> Vec<(usize, Token)> {
-        let mut runs: Vec<Run> = Vec::new();
+    fn runs(self) -> Vec<(usize, NameToken)> {
+        let mut runs: Vec<NumberRun> = Vec::new();
         for ((_, number), order) in self.numbers {
             // Equal values differ only in padding, so the run to extend is among the latest few.
             match runs.iter_mut().rev().take(20).find(|run| run.next == number && run.fits(&number)) {
                 Some(run) => run.extend(number, order),
-                None => runs.push(Run::new(number, order)),
+                None => runs.push(NumberRun::new(number, order)),
             }
         }
-        runs.into_iter().map(Run::token).collect()
+        runs.into_iter().map(NumberRun::token).collect()
     }
 }
 
-struct Run {
+struct NumberRun {
     first: String,
     last: String,
     /// The next number of the run, with padding.
@@ -121,7 +121,7 @@ struct Run {
     order: usize,
 }
 
-impl Run {
+impl NumberRun {
     fn new(number: String, order: usize) -> Self {
         Self { next: next(&number, number.len()), last: number.clone(), first: number, order }
     }
@@ -137,10 +137,10 @@ impl Run {
         self.order = self.order.min(order);
     }
 
-    fn token(self) -> (usize, Token) {
+    fn token(self) -> (usize, NameToken) {
         match self.first == self.last {
-            true => (self.order, Token::Number(self.first)),
-            false => (self.order, Token::Range(self.first, self.last)),
+            true => (self.order, NameToken::Number(self.first)),
+            false => (self.order, NameToken::Range(self.first, self.last)),
         }
     }
 }
@@ -153,11 +153,11 @@ fn next(number: &str, width: usize) -> String {
     format!("{:0width$}", number.parse::<u64>().map_or(0, |value| value.saturating_add(1)))
 }
 
-fn show(item: &[Token]) -> String {
+fn show(item: &[NameToken]) -> String {
     item.iter()
         .map(|token| match token {
-            Token::Text(text) | Token::Number(text) => text.clone(),
-            Token::Range(first, last) => format!("[{first}:{last}]"),
+            NameToken::Text(text) | NameToken::Number(text) => text.clone(),
+            NameToken::Range(first, last) => format!("[{first}:{last}]"),
         })
         .collect()
 }

@@ -1,7 +1,7 @@
 //! Formats outlier facts. Nothing is escaped here: each writer escapes for its own grammar.
 
 use super::{count, fold, words};
-use crate::facts::outliers::{LEAST, Odd, Outliers};
+use crate::facts::outliers::{FactOutlier, LEAST, OutlierReport};
 use crate::model::{HostName, Value};
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ pub fn folded(hosts: &[HostName]) -> String {
 }
 
 /// Returns how many hosts have the common value, and on how many it is unknown: `4 hosts; unknown on 1`.
-pub fn having(odd: &Odd) -> String {
+pub fn having(odd: &FactOutlier) -> String {
     match odd.unknown {
         0 => count(odd.hosts, "host"),
         some => format!("{}; unknown on {some}", count(odd.hosts, "host")),
@@ -38,12 +38,12 @@ pub fn having(odd: &Odd) -> String {
 }
 
 /// Returns the number of compared hosts.
-pub fn compared(outliers: &Outliers) -> usize {
+pub fn compared(outliers: &OutlierReport) -> usize {
     outliers.classes.iter().map(|class| class.hosts.len()).sum()
 }
 
 /// Returns the summary line of a comparison: its first word and the rest, including values that could not be compared.
-pub fn closing(outliers: &Outliers) -> (&'static str, String) {
+pub fn closing(outliers: &OutlierReport) -> (&'static str, String) {
     let values = count(outliers.compared, "value");
     let odd: BTreeSet<&HostName> =
         outliers.odd.iter().flat_map(|odd| &odd.odd).flat_map(|value| &value.hosts).collect();

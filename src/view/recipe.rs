@@ -1,10 +1,10 @@
 //! The reference page of a recipe, generated from its declarations.
 
-use crate::config::{ParamLine, RecipePage, RuleLine, StepLine, VerifyLine};
+use crate::config::{ParamDetails, RecipeDetails, RuleDetails, StepDetails, VerifyDetails};
 use std::fmt::Write;
 
 /// Returns the page as Markdown: summary, parameters, edges, rules, steps, verification, causes of failures.
-pub fn markdown(page: &RecipePage) -> String {
+pub fn markdown(page: &RecipeDetails) -> String {
     let line = &page.line;
     let mut out = format!("# `{}`\n\n{}.\n", line.name, line.summary);
     params(&mut out, &page.params);
@@ -23,7 +23,7 @@ pub fn markdown(page: &RecipePage) -> String {
     out
 }
 
-fn params(out: &mut String, params: &[ParamLine]) {
+fn params(out: &mut String, params: &[ParamDetails]) {
     let rows = params.iter().map(|param| {
         let default = param.default.as_ref().map_or_else(|| "required".to_owned(), |value| format!("`{value}`"));
         [format!("`{}`", param.name), param.ty.clone(), default, param.doc.clone()]
@@ -31,7 +31,7 @@ fn params(out: &mut String, params: &[ParamLine]) {
     table(out, "Parameters", ["parameter", "type", "default", "meaning"], rows);
 }
 
-fn steps(out: &mut String, steps: &[StepLine]) {
+fn steps(out: &mut String, steps: &[StepDetails]) {
     let rows = steps.iter().map(|step| {
         let kind = format!("[`{0}`](../kinds/{0}.md)", step.kind);
         let disruption = step.disruption.map_or_else(String::new, |disruption| disruption.to_string());
@@ -46,12 +46,12 @@ fn used_line(recipe: &str, with: &[String], when: Option<&str>) -> String {
     format!("[`{recipe}`]({recipe}.md){with}{when}")
 }
 
-fn rule(rule: &RuleLine) -> String {
+fn rule(rule: &RuleDetails) -> String {
     let warns = if rule.warns { "*Warns only:* " } else { "" };
     format!("{warns}{}{}", of_cluster(rule.of_cluster), rule.otherwise)
 }
 
-fn verify(verify: &VerifyLine) -> String {
+fn verify(verify: &VerifyDetails) -> String {
     let when = verify.when.as_ref().map_or_else(String::new, |when| format!(", when `{when}`"));
     format!("{:?}: {}{}{when}", verify.level, of_cluster(verify.of_cluster), verify.name)
 }

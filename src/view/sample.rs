@@ -5,19 +5,24 @@ mod drift;
 pub use drift::{drift, finding, outliers, rich_drift};
 
 use crate::engine::{
-    Checkup, Command, ExecHost, ExecReport, Failure, Finding, HostHealth, HostReport, Report, StepReport, StepResult,
-    VerifyReport, VerifyResult, Weight,
+    DoctorFinding, DoctorReport, DoctorSeverity, ExecCommand, ExecHostResult, ExecReport, HostHealth, HostReport,
+    RunReport, StepFailure, StepReport, StepResult, VerifyReport, VerifyResult,
 };
-use crate::model::{BlockClass, Disruption, HostName, Level, Outcome, Scope, StepId, Untrusted, Verdict};
-use crate::plan::{CheckRun, Envelope, HostPlan, LeftBehind, Plan, Reach, StepPlan, Unreachable, VerifyPlan, Warning};
-use crate::resource::Change;
+use crate::model::{
+    BlockClass, DisruptionClass, HostName, HostOutcome, StepId, StepScope, StepVerdict, UntrustedText, VerifyLevel,
+};
+use crate::plan::{
+    CheckRun, HostPlan, HostReachability, HostWarning, Plan, PredictedEffects, StepPlan, UndeclaredResource,
+    UnreachableReason, VerifyPlan,
+};
+use crate::resource::AttributeChange;
 use std::time::Duration;
 
 pub fn host(name: &str) -> HostName {
     HostName::new(name)
 }
 
-pub fn step(step: &str, kind: &str, title: &str, verdict: Verdict, reason: &str) -> StepPlan {
+pub fn step(step: &str, kind: &str, title: &str, verdict: StepVerdict, reason: &str) -> StepPlan {
     StepPlan {
         id: StepId::new("base", step),
         kind: kind.into(),
@@ -26,9 +31,9 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: Verdict, reason: &str)
         reason: reason.into(),
         hint: None,
         changes: Vec::new(),
-        disruption: Disruption::D0,
-        scope: Scope::Host,
-        level: Level::L0,
+        disruption: DisruptionClass::D0,
+        scope: StepScope::Host,
+        level: VerifyLevel::L0,
         basis: "sha256:00".into(),
         before: Vec::new(),
         after: None,
@@ -44,36 +49,36 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: Verdict, reason: &str)
 }
 
 pub fn ok(name: &str) -> StepPlan {
-    step(name, "file", &format!("/etc/{name}"), Verdict::Ok, "content, owner and mode match")
+    step(name, "file", &format!("/etc/{name}"), StepVerdict::Ok, "content, owner and mode match")
 }
 
 pub fn motd() -> StepPlan {
-    let mut content = Change::new("content", None, None);
+    let mut content = AttributeChange::new("content", None, None);
     content.diff = Some("@@ -1,2 +1,2 @@\n-old\tline\n+new\tline\n same\n".into());
     StepPlan {
-        changes: vec![content, Change::new("mode", Some("0600"), Some("0644"))],
-        ..step("banner", "file", "/etc/motd", Verdict::Change, "content and mode differ")
+        changes: vec![content, AttributeChange::new("mode", Some("0600"), Some("0644"))],
+        ..step("banner", "file", "/etc/motd", StepVerdict::Change, "content and mode differ")
     }
 }
 
 pub fn nginx() -> StepPlan {
     StepPlan {
-        changes: vec![Change::new("version", None, Some("1.22.1-9"))],
-        disruption: Disruption::D1,
-        ..step("nginx", "package", "nginx", Verdict::Change, "not installed")
+        changes: vec![AttributeChange::new("version", None, Some("1.22.1-9"))],
+        disruption: DisruptionClass::D1,
+        ..step("nginx", "package", "nginx", StepVerdict::Change, "not installed")
     }
 }
 
 pub fn secret() -> StepPlan {
-    let change = Change { secret: true, ..Change::new("content", Some("hunter2"), Some("hunter3")) };
-    StepPlan { changes: vec![change], ..step("token", "file", "/etc/token", Verdict::Change, "content differs") }
+    let change = AttributeChange { secret: true, ..AttributeChange::new("content", Some("hunter2"), Some("hunter3")) };
+    StepPlan { changes: vec![change], ..step("token", "file", "/etc/token", StepVerdict::Change, "content differs") }
 }
 
 pub fn predicted() -> StepPlan {
-    let envelope = Envelope {
+    let envelope = PredictedEffects {
         foresight: Default::default(),
         until: "base/nginx has run".into(),
-        disruption: Disruption::D1,
+        disruption: DisruptionClass::D1,
         resource: "file /etc/nginx/nginx.conf".into(),
     };
     StepPlan {
@@ -82,7 +87,7 @@ pub fn predicted() -> StepPlan {
             "config",
             "file",
             "/etc/nginx/nginx.conf",
-            Verdict::Change,
+            StepVerdict::Change,
             "cannot be evaluated before `nginx` is installed",
         )
     }
@@ -90,15 +95,15 @@ pub fn predicted() -> StepPlan {
 
 pub fn gone() -> StepPlan {
     StepPlan {
-        changes: vec![Change::new("exists", Some("file"), None)],
-        ..step("legacy", "file", "/etc/legacy.conf", Verdict::Change, "exists")
+        changes: vec![AttributeChange::new("exists", Some("file"), None)],
+        ..step("legacy", "file", "/etc/legacy.conf", StepVerdict::Change, "exists")
     }
 }
 
 pub fn observed(name: &str, steps: Vec<StepPlan>) -> HostPlan {
     HostPlan {
         host: host(name),
-        reach: Reach::Observed,
+        reach: HostReachability::Observed,
         refused: None,
         steps,
         window: None,
@@ -109,22 +114,22 @@ pub fn observed(name: &str, steps: Vec<StepPlan>) -> HostPlan {
 }
 
 pub fn silent(name: &str, why: &str) -> HostPlan {
-    let why = Unreachable::new(why, Some("check that the host is up and its address is right".into()));
-    HostPlan { reach: Reach::Unreachable(why), ..observed(name, Vec::new()) }
+    let why = UnreachableReason::new(why, Some("check that the host is up and its address is right".into()));
+    HostPlan { reach: HostReachability::Unreachable(why), ..observed(name, Vec::new()) }
 }
 
-pub fn left(step: &str, kind: &str, title: &str, applied: bool) -> LeftBehind {
-    LeftBehind { step: step.into(), kind: kind.into(), title: title.into(), applied }
+pub fn left(step: &str, kind: &str, title: &str, applied: bool) -> UndeclaredResource {
+    UndeclaredResource { step: step.into(), kind: kind.into(), title: title.into(), applied }
 }
 
-pub fn verify(name: &str, verdict: Verdict, reason: &str) -> VerifyPlan {
+pub fn verify(name: &str, verdict: StepVerdict, reason: &str) -> VerifyPlan {
     VerifyPlan {
         recipe: "base".into(),
         name: name.into(),
         verdict,
         reason: reason.into(),
         check: None,
-        level: Level::L2,
+        level: VerifyLevel::L2,
         place: "recipes/base.yaml:30:5".into(),
     }
 }
@@ -146,46 +151,46 @@ pub fn plan(hosts: Vec<HostPlan>) -> Plan {
 pub fn rich_plan() -> Plan {
     let changing = || vec![ok("hosts"), motd(), nginx(), predicted(), secret(), gone()];
     let mut hosts: Vec<_> = (2..=10).map(|n| observed(&format!("gpu{n:02}"), changing())).collect();
-    hosts.iter_mut().for_each(|host| host.verify.push(verify("page answers", Verdict::Pending, "")));
+    hosts.iter_mut().for_each(|host| host.verify.push(verify("page answers", StepVerdict::Pending, "")));
     let mut odd = observed("gpu01", odd_steps());
     odd.verify = vec![
-        verify("page answers", Verdict::Change, "exit status 7"),
-        verify("GSP is off", Verdict::Unknown, "timed out after 10 s"),
+        verify("page answers", StepVerdict::Change, "exit status 7"),
+        verify("GSP is off", StepVerdict::Unknown, "timed out after 10 s"),
     ];
     odd.undeclared = vec![left("old/agent", "package", "agent", false)];
-    odd.warnings = vec![Warning { why: "reports the host name `gpu02`".into(), hint: Some("compare them".into()) }];
+    odd.warnings = vec![HostWarning { why: "reports the host name `gpu02`".into(), hint: Some("compare them".into()) }];
     hosts.push(odd);
     hosts.push(silent("gpu11", "connection refused by 10.0.0.11 port 22"));
     plan(hosts)
 }
 
 fn odd_steps() -> Vec<StepPlan> {
-    let blocked = |name, class, why| step(name, "command", name, Verdict::Blocked(class), why);
+    let blocked = |name, class, why| step(name, "command", name, StepVerdict::Blocked(class), why);
     vec![
         ok("hosts"),
         StepPlan { waits_for: Some("base/repo".into()), ..nginx() },
-        step("repo", "file", "/etc/apt/sources.list.d/x.list", Verdict::Unknown, "permission denied"),
-        step("gsp", "file", "/etc/modprobe.d/gsp.conf", Verdict::Pending, "loaded with another value"),
+        step("repo", "file", "/etc/apt/sources.list.d/x.list", StepVerdict::Unknown, "permission denied"),
+        step("gsp", "file", "/etc/modprobe.d/gsp.conf", StepVerdict::Pending, "loaded with another value"),
         blocked("fabric", BlockClass::Hardware, "no NVSwitch found"),
         blocked("gpu-rule", BlockClass::Rule, "open kernel modules ignore it"),
         blocked("folder", BlockClass::Host, "directory `/opt/x` does not exist and no earlier step makes it"),
         blocked("value", BlockClass::Declaration, "`facts.os.idd` does not exist (at recipes/x.yaml:7:20)"),
         blocked("unload", BlockClass::Busy, "pid 4711 (python3) holds /dev/nvidia0"),
-        step("mlx", "command", "mlx", Verdict::NotApplicable, "`when` is false"),
+        step("mlx", "command", "mlx", StepVerdict::NotApplicable, "`when` is false"),
     ]
 }
 
 /// Returns a plan in which every field from a host or an author is `text`.
 pub fn hostile_plan(text: &str) -> Plan {
-    let texts = || Some(Untrusted::from(text));
-    let change = Change { attribute: text.into(), from: texts(), to: texts(), diff: None, secret: false };
-    let diff = Change { diff: texts(), ..change.clone() };
+    let texts = || Some(UntrustedText::from(text));
+    let change = AttributeChange { attribute: text.into(), from: texts(), to: texts(), diff: None, secret: false };
+    let diff = AttributeChange { diff: texts(), ..change.clone() };
     let hostile = |verdict| StepPlan {
         id: StepId { recipe: text.into(), step: text.into(), key: Some(text.into()) },
         changes: vec![change.clone(), diff.clone()],
-        envelope: Some(Envelope {
+        envelope: Some(PredictedEffects {
             until: text.into(),
-            disruption: Disruption::D3,
+            disruption: DisruptionClass::D3,
             resource: text.into(),
             foresight: Default::default(),
         }),
@@ -195,19 +200,19 @@ pub fn hostile_plan(text: &str) -> Plan {
     let mut first = observed(
         text,
         vec![
-            hostile(Verdict::Change),
-            hostile(Verdict::Unknown),
-            hostile(Verdict::Ok),
-            hostile(Verdict::Blocked(BlockClass::Busy)),
+            hostile(StepVerdict::Change),
+            hostile(StepVerdict::Unknown),
+            hostile(StepVerdict::Ok),
+            hostile(StepVerdict::Blocked(BlockClass::Busy)),
         ],
     );
-    first.steps.push(StepPlan { waits_for: Some(text.into()), ..hostile(Verdict::Change) });
+    first.steps.push(StepPlan { waits_for: Some(text.into()), ..hostile(StepVerdict::Change) });
     let check = Some(CheckRun { command: text.into(), status: 1, output: text.into() });
-    first.verify = vec![VerifyPlan { recipe: text.into(), check, ..verify(text, Verdict::Change, text) }];
+    first.verify = vec![VerifyPlan { recipe: text.into(), check, ..verify(text, StepVerdict::Change, text) }];
     first.undeclared = vec![left(text, text, text, true)];
-    first.warnings = vec![Warning { why: text.into(), hint: None }];
-    let why = Unreachable::new(text, texts());
-    let second = HostPlan { reach: Reach::Unreachable(why), ..observed(text, Vec::new()) };
+    first.warnings = vec![HostWarning { why: text.into(), hint: None }];
+    let why = UnreachableReason::new(text, texts());
+    let second = HostPlan { reach: HostReachability::Unreachable(why), ..observed(text, Vec::new()) };
     Plan {
         simulated: Vec::new(),
         cluster: text.into(),
@@ -218,8 +223,8 @@ pub fn hostile_plan(text: &str) -> Plan {
     }
 }
 
-pub fn report(verb: &str, hosts: Vec<HostReport>) -> Report {
-    Report {
+pub fn report(verb: &str, hosts: Vec<HostReport>) -> RunReport {
+    RunReport {
         simulated: Vec::new(),
         version: 1,
         run: "20261121T093015-4f2a".into(),
@@ -274,7 +279,7 @@ pub fn host_report(name: &str, steps: Vec<StepReport>, verify: Vec<VerifyReport>
     }
 }
 
-pub fn ended(name: &str, outcome: Outcome, reason: &str) -> HostReport {
+pub fn ended(name: &str, outcome: HostOutcome, reason: &str) -> HostReport {
     HostReport {
         outcome,
         reason: reason.into(),
@@ -285,7 +290,7 @@ pub fn ended(name: &str, outcome: Outcome, reason: &str) -> HostReport {
 
 pub fn failure() -> StepResult {
     StepResult::Failed {
-        failure: Failure {
+        failure: StepFailure {
             artifact: false,
             why: "exit status 100".into(),
             tail: "Reading package lists...\nE: Unable to locate package nginx\n".into(),
@@ -295,12 +300,12 @@ pub fn failure() -> StepResult {
     }
 }
 
-pub fn because(text: &str) -> Untrusted {
+pub fn because(text: &str) -> UntrustedText {
     text.into()
 }
 
 /// Returns a report with every outcome, and every result of steps and verifications.
-pub fn rich_report() -> Report {
+pub fn rich_report() -> RunReport {
     let fails = || {
         vec![
             step_report("banner", StepResult::Changed),
@@ -337,16 +342,16 @@ pub fn rich_report() -> Report {
             host_report("node-02", fails(), Vec::new()),
             host_report("node-03", fails(), Vec::new()),
             host_report("node-04", odd, unproven),
-            ended("node-05", Outcome::Unreachable, "no route to host"),
-            ended("node-06", Outcome::Locked, "held by root@ci-7 since 09:30, run 20261121T093015-4f2a"),
-            ended("node-07", Outcome::Cancelled, "the run was stopped before this host started"),
+            ended("node-05", HostOutcome::Unreachable, "no route to host"),
+            ended("node-06", HostOutcome::Locked, "held by root@ci-7 since 09:30, run 20261121T093015-4f2a"),
+            ended("node-07", HostOutcome::Cancelled, "the run was stopped before this host started"),
         ],
     )
 }
 
 /// Returns a report in which every field from a host or an author is `text`.
-pub fn hostile_report(text: &str) -> Report {
-    let failed = Failure {
+pub fn hostile_report(text: &str) -> RunReport {
+    let failed = StepFailure {
         why: text.into(),
         tail: text.into(),
         hint: Some(text.into()),
@@ -374,9 +379,9 @@ pub fn hostile_report(text: &str) -> Report {
     };
     let mut first = host_report(text, steps.to_vec(), vec![verify]);
     first.reason = text.into();
-    let mut second = ended(text, Outcome::Unreachable, text);
+    let mut second = ended(text, HostOutcome::Unreachable, text);
     second.hint = Some(text.into());
-    Report {
+    RunReport {
         simulated: Vec::new(),
         run: text.into(),
         verb: text.into(),
@@ -387,19 +392,19 @@ pub fn hostile_report(text: &str) -> Report {
 }
 
 /// Returns a report in which every host prints the words of the command.
-pub fn exec(command: &Command, hosts: &[HostName]) -> ExecReport {
+pub fn exec(command: &ExecCommand, hosts: &[HostName]) -> ExecReport {
     let text = match command {
-        Command::Shell(text) => text.clone(),
-        Command::Words(words) => words.join(" "),
+        ExecCommand::Shell(text) => text.clone(),
+        ExecCommand::Words(words) => words.join(" "),
     };
-    let one = |host: &HostName| ExecHost {
+    let one = |host: &HostName| ExecHostResult {
         host: host.clone(),
-        outcome: Outcome::Ok,
+        outcome: HostOutcome::Ok,
         status: Some(0),
         stdout: text.as_str().into(),
-        stderr: Untrusted::default(),
+        stderr: UntrustedText::default(),
         left_out: 0,
-        reason: Untrusted::default(),
+        reason: UntrustedText::default(),
         hint: None,
         took: Duration::ZERO,
     };
@@ -408,15 +413,16 @@ pub fn exec(command: &Command, hosts: &[HostName]) -> ExecReport {
 }
 
 /// Returns a checkup in which no host has free disk space.
-pub fn checkup(hosts: &[HostName]) -> Checkup {
-    let full = || Finding {
+pub fn checkup(hosts: &[HostName]) -> DoctorReport {
+    let full = || DoctorFinding {
         check: "room",
-        weight: Weight::Problem,
+        weight: DoctorSeverity::Problem,
         what: "no room in `/var`".into(),
         hint: Some("free some there".into()),
     };
-    let one = |host: &HostName| HostHealth { host: host.clone(), reach: Reach::Observed, findings: vec![full()] };
-    Checkup {
+    let one =
+        |host: &HostName| HostHealth { host: host.clone(), reach: HostReachability::Observed, findings: vec![full()] };
+    DoctorReport {
         here: Vec::new(),
         cluster: Vec::new(),
         hosts: hosts.iter().map(one).collect(),

@@ -3,7 +3,7 @@
 //! The text parses to the original values: strings that look like a number, a boolean or another type are quoted.
 
 use super::fold::fold;
-use crate::config::{Settings, Starting, StartingGroup, StartingHost};
+use crate::config::{StarterConnect, StarterGroup, StarterHost, StarterInventory};
 use crate::model::Value;
 use indexmap::IndexMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 pub const RECIPE: &str = include_str!("starting/hello.yaml");
 
 /// Returns the text of an inventory. `from` is the file it is created from.
-pub fn inventory(starting: &Starting, from: Option<&str>) -> String {
+pub fn inventory(starting: &StarterInventory, from: Option<&str>) -> String {
     let mut out = head(from);
     line(&mut out, 0, &format!("cluster: {}", scalar(&starting.cluster)));
     out.push_str(CONNECT);
@@ -55,10 +55,10 @@ fn line(out: &mut String, indent: usize, text: &str) {
 }
 
 /// Writes hosts. Consecutive hosts with equal settings share a line. Hosts with an address and ranges have their own.
-fn hosts(out: &mut String, hosts: &IndexMap<String, StartingHost>) {
-    let mut runs: Vec<(Vec<&str>, &StartingHost)> = Vec::new();
+fn hosts(out: &mut String, hosts: &IndexMap<String, StarterHost>) {
+    let mut runs: Vec<(Vec<&str>, &StarterHost)> = Vec::new();
     for (name, host) in hosts {
-        let joins = |names: &[&str], last: &StartingHost| {
+        let joins = |names: &[&str], last: &StarterHost| {
             last == host
                 && host.address.is_none()
                 && !name.contains('[')
@@ -78,8 +78,8 @@ fn hosts(out: &mut String, hosts: &IndexMap<String, StartingHost>) {
     }
 }
 
-fn one_host(out: &mut String, pattern: &str, host: &StartingHost) {
-    if *host == StartingHost::default() {
+fn one_host(out: &mut String, pattern: &str, host: &StarterHost) {
+    if *host == StarterHost::default() {
         return line(out, 2, &format!("{}: {{}}", key(pattern)));
     }
     line(out, 2, &format!("{}:", key(pattern)));
@@ -90,14 +90,14 @@ fn one_host(out: &mut String, pattern: &str, host: &StartingHost) {
     vars(out, &host.vars);
 }
 
-fn groups(out: &mut String, groups: &IndexMap<String, StartingGroup>) {
+fn groups(out: &mut String, groups: &IndexMap<String, StarterGroup>) {
     if groups.is_empty() {
         out.push_str("\n# groups:\n#   gpu: { hosts: [\"gpu*\"], vars: { rack: a } }\n");
         return;
     }
     out.push_str("\ngroups:\n");
     for (name, group) in groups {
-        if *group == StartingGroup::default() {
+        if *group == StarterGroup::default() {
             line(out, 2, &format!("{}: {{}}", key(name)));
             continue;
         }
@@ -121,7 +121,7 @@ fn list(out: &mut String, name: &str, items: &[String]) {
     }
 }
 
-fn connect(out: &mut String, settings: &Settings) {
+fn connect(out: &mut String, settings: &StarterConnect) {
     if settings.is_empty() {
         return;
     }

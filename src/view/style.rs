@@ -14,17 +14,17 @@ pub const HEAD: Style = Style::new().bold();
 pub const DIM: Style = Style::new().dimmed();
 
 /// Returns `text` in a style.
-pub fn paint<T: Display>(style: Style, text: T) -> Painted<T> {
-    Painted { style, text }
+pub fn paint<T: Display>(style: Style, text: T) -> PaintedText<T> {
+    PaintedText { style, text }
 }
 
 /// Text in a style.
-pub struct Painted<T> {
+pub struct PaintedText<T> {
     style: Style,
     text: T,
 }
 
-impl<T: Display> Display for Painted<T> {
+impl<T: Display> Display for PaintedText<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}{:#}", self.style, self.text, self.style)
     }

@@ -1,11 +1,11 @@
 //! The result of `validate`, and of a failed load.
 
-use crate::diag::{Diags, Sources};
+use crate::diag::{DiagList, SourceMap};
 use camino::Utf8PathBuf;
 
 /// The diagnostics of one or more inventories.
 #[derive(Debug, Default)]
-pub struct Validation {
+pub struct ValidationResult {
     pub inventories: Vec<CheckedInventory>,
 }
 
@@ -13,15 +13,15 @@ pub struct Validation {
 #[derive(Debug)]
 pub struct CheckedInventory {
     pub path: Utf8PathBuf,
-    pub diags: Diags,
-    pub sources: Sources,
+    pub diags: DiagList,
+    pub sources: SourceMap,
     /// Number of declared items. `None` if an error prevents counting.
-    pub size: Option<Size>,
+    pub size: Option<InventorySize>,
 }
 
 /// Number of declared items of an inventory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
-pub struct Size {
+pub struct InventorySize {
     pub hosts: usize,
     /// Recipes that are applied to at least one host.
     pub recipes: usize,
@@ -29,7 +29,7 @@ pub struct Size {
     pub steps: usize,
 }
 
-impl Size {
+impl InventorySize {
     /// Counts the declared items of a project.
     pub fn of(project: &crate::config::Project) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Size {
     }
 }
 
-impl Validation {
+impl ValidationResult {
     /// Returns the total number of errors.
     pub fn errors(&self) -> usize {
         self.inventories.iter().map(|checked| checked.diags.errors()).sum()

@@ -1,7 +1,7 @@
 //! Formats counts, lists and durations for people.
 
 use crate::config::{ChartEdge, ChartStep};
-use crate::drift::{Counts, Drift};
+use crate::drift::{DriftCounts, DriftReport};
 use crate::model::HostName;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub fn places_of<'h>(names: impl Iterator<Item = &'h HostName>) -> String {
 }
 
 /// Returns where a plan changes something: `2 of 3 hosts`, `2 of 3 hosts and the cluster`, `the cluster`.
-pub fn changing_places(counts: &crate::plan::Counts) -> String {
+pub fn changing_places(counts: &crate::plan::PlanCounts) -> String {
     let cluster = if counts.cluster_changing { " and the cluster" } else { "" };
     match counts.changing {
         0 if counts.cluster_changing => "the cluster".to_owned(),
@@ -51,7 +51,7 @@ pub fn changing_places(counts: &crate::plan::Counts) -> String {
 }
 
 /// Returns where drift was found: `2 of 3 hosts`, `2 of 3 hosts and the cluster`, `the cluster`.
-pub fn of_places(drift: &Drift, counts: &Counts) -> String {
+pub fn of_places(drift: &DriftReport, counts: &DriftCounts) -> String {
     let hosts = format!("{} of {}", counts.drifted, count(counts.hosts, "host"));
     match (counts.drifted, drift.findings.iter().any(|finding| finding.host.is_cluster())) {
         (0, true) => "the cluster".to_owned(),

@@ -2,9 +2,9 @@
 //! markup, JSON, Markdown, promtool, and the browser's own tree.
 
 use super::{chrome, promtool, sample};
-use forge::drift::Drift;
+use forge::drift::DriftReport;
 use forge::model::ExitCode;
-use forge::view::{self, Json, Text, Writer, drift, escape};
+use forge::view::{self, JsonWriter, ResultWriter, TextWriter, drift, escape};
 use pulldown_cmark::{Event, Parser, Tag};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use std::io::{self, Write};
 const HOSTILE: &str = "\u{1b}[31m\u{1b}]0;x\u{7}<script>alert(1)</script><img src=x onerror=alert(2)>]]>\"'`&amp;\n# x\r\0\u{8}\u{9b}2J\
                        \u{202e}\u{2066}\u{200b}\u{fffe}\u{ffff}[a](javascript:alert(3)) {label=\"} 1 {0} | \\ --> <!-- </textarea>\t```";
 
-fn hostile() -> Drift {
+fn hostile() -> DriftReport {
     let mut finding = sample::finding(HOSTILE, HOSTILE, HOSTILE, "high", "machine-changed");
     for field in ["kind", "title", "reason", "hint", "attribute"] {
         finding[field] = HOSTILE.into();
@@ -76,10 +76,10 @@ fn a_hostile_host_is_text_in_every_format() {
     let shown = escape::line(HOSTILE).into_owned();
     let exit = hostile.exit_code();
     assert_eq!(exit, ExitCode::Unreachable);
-    let coloured = text(&|out| Text::default().drift(&hostile, exit, out));
+    let coloured = text(&|out| TextWriter::default().drift(&hostile, exit, out));
     let formats = [
         ("text", anstream::adapter::strip_str(&coloured).to_string()),
-        ("json", text(&|out| Json.drift(&hostile, exit, out))),
+        ("json", text(&|out| JsonWriter.drift(&hostile, exit, out))),
         ("ndjson", text(&|out| view::drift_messages(&hostile, exit, out))),
         ("markdown", sample::written(&hostile, drift::markdown)),
         ("junit", sample::written(&hostile, drift::junit)),

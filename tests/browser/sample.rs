@@ -1,7 +1,7 @@
 //! Sample drift documents, built from JSON: the published format.
 
-use forge::drift::{Drift, RunLine};
-use forge::view::drift::{Told, html};
+use forge::drift::{DriftReport, DriftRunSummary};
+use forge::view::drift::{DriftReportInput, html};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub fn finding(host: &str, recipe: &str, step: &str, severity: &str, cause: &str
 }
 
 /// Returns a run over `hosts`.
-pub fn drift(hosts: &[String], findings: Vec<Value>) -> Drift {
+pub fn drift(hosts: &[String], findings: Vec<Value>) -> DriftReport {
     let took = json!({ "secs": 1, "nanos": 200_000_000 });
     let of = |host: &String| json!({ "host": host, "reach": "observed", "settled": 12, "took": took });
     let value = json!({
@@ -37,7 +37,7 @@ pub fn hosts(count: usize) -> Vec<String> {
 }
 
 /// Returns a run with many findings, of every severity.
-pub fn rich() -> Drift {
+pub fn rich() -> DriftReport {
     let mut findings = Vec::new();
     for host in hosts(40) {
         let number: usize = host[5..].parse().unwrap();
@@ -64,7 +64,7 @@ pub fn rich() -> Drift {
 }
 
 /// Returns two days of runs.
-pub fn runs() -> Vec<RunLine> {
+pub fn runs() -> Vec<DriftRunSummary> {
     let run = |at: i64| {
         let time = NOW.parse::<jiff::Timestamp>().unwrap() - jiff::SignedDuration::from_mins(15 * (192 - at));
         // The last one is the run of `rich`.
@@ -77,18 +77,18 @@ pub fn runs() -> Vec<RunLine> {
     (1..=192).map(|at| serde_json::from_value(run(at)).unwrap()).collect()
 }
 
-type Writer = fn(&Told<'_>, &mut dyn Write) -> io::Result<()>;
+type Writer = fn(&DriftReportInput<'_>, &mut dyn Write) -> io::Result<()>;
 
-pub fn written(drift: &Drift, writer: Writer) -> String {
+pub fn written(drift: &DriftReport, writer: Writer) -> String {
     let runs = runs();
-    let told = Told { drift, exit: drift.exit_code(), runs: &runs, last_success: NOW.parse().ok() };
+    let told = DriftReportInput { drift, exit: drift.exit_code(), runs: &runs, last_success: NOW.parse().ok() };
     let mut out = Vec::new();
     writer(&told, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 /// Writes the page into a folder.
-pub fn page(folder: &Path, drift: &Drift) -> PathBuf {
+pub fn page(folder: &Path, drift: &DriftReport) -> PathBuf {
     let path = folder.join("drift.html");
     std::fs::write(&path, written(drift, html)).unwrap();
     path

@@ -84,7 +84,7 @@ fn render_by_ansible(bin: &Path, inventory: &Path, host: &str, name: &str) -> Va
 
 /// Loads the inventory that forge wrote with forge's own reader, and uses Ansible's names of settings.
 fn by_forge(path: &Path) -> Truth {
-    use forge::config::{LoadOptions, Sudo, TransportKind};
+    use forge::config::{LoadOptions, SudoMode, TransportKind};
     let path = camino::Utf8Path::from_path(path).unwrap();
     let (project, diags, _) = forge::config::load(path, &LoadOptions { trust: false, embedded: &[], env: &|_| None });
     let project = project.unwrap_or_else(|| panic!("{diags:?}"));
@@ -100,7 +100,7 @@ fn by_forge(path: &Path) -> Truth {
         put("ansible_user", connect.user.clone().map(Value::from));
         put("ansible_port", connect.port.map(Value::from));
         put("ansible_ssh_private_key_file", connect.identity.as_ref().map(|path| Value::from(path.as_str())));
-        put("ansible_become", (connect.sudo == Sudo::NoPassword).then_some(Value::from(true)));
+        put("ansible_become", (connect.sudo == SudoMode::NoPassword).then_some(Value::from(true)));
         put("ansible_connection", (connect.transport == TransportKind::Local).then(|| "local".into()));
         truth.vars.insert(name, vars);
     }
@@ -199,7 +199,7 @@ impl Truth {
 fn is_lost(whats: &[&str], name: &str, value: &Value) -> bool {
     let text = value.to_string();
     whats.iter().filter(|what| what.starts_with(&format!("`{name}` "))).any(|what| match what {
-        what if what.contains("stands at the hosts") => false,
+        what if what.contains("stands at the hosts") || what.contains("is set on each host") => false,
         what if what.contains("a template") => text.contains("{{"),
         what if what.contains("Ansible Vault") => text.contains("__ansible_vault"),
         _ => true,

@@ -1,10 +1,17 @@
 //! The table of exit codes: every number, and the precedence for every combination in a result.
 
-use forge::drift::{Aspect, Cause, Drift, Finding, HostDrift, Notified, Severity, Standing, Telling, Unsure};
-use forge::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
-use forge::facts::outliers::{Odd, Outliers};
-use forge::model::{BlockClass, Disruption, ExitCode, HostName, Level, Outcome, Scope, StepId, Verdict};
-use forge::plan::{HostPlan, Plan, Reach, Reboot, StepPlan, Unreachable, VerifyPlan, Window};
+use forge::drift::{
+    DriftCause, DriftFinding, DriftNotification, DriftReport, FindingAspect, FindingNovelty, FindingSeverity,
+    HostDrift, NotificationState, UndecidedItem,
+};
+use forge::engine::{HostReport, RunReport, StepFailure, StepReport, StepResult, VerifyReport, VerifyResult};
+use forge::facts::outliers::{FactOutlier, OutlierReport};
+use forge::model::{
+    BlockClass, DisruptionClass, ExitCode, HostName, HostOutcome, StepId, StepScope, StepVerdict, VerifyLevel,
+};
+use forge::plan::{
+    HostPlan, HostReachability, HostWindow, Plan, PlannedReboot, StepPlan, UnreachableReason, VerifyPlan,
+};
 use std::time::Duration;
 
 /// Worst first, as documented. Written out here so that a change of the type fails the test.
@@ -52,7 +59,7 @@ fn verify(result: VerifyResult) -> VerifyReport {
     VerifyReport { recipe, name, result, check: None, of_step: false, place }
 }
 
-fn ended(outcome: Outcome, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
+fn ended(outcome: HostOutcome, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
     let (host, took) = (HostName::new("h"), Duration::ZERO);
     HostReport {
         host,
@@ -72,21 +79,21 @@ fn added_up(steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
     ended(HostReport::outcome_of(&steps, &verify), steps, verify)
 }
 
-fn failure() -> Failure {
-    Failure { why: "exit status 1".into(), tail: "".into(), hint: None, log: None, artifact: false }
+fn failure() -> StepFailure {
+    StepFailure { why: "exit status 1".into(), tail: "".into(), hint: None, log: None, artifact: false }
 }
 
-fn why() -> forge::model::Untrusted {
+fn why() -> forge::model::UntrustedText {
     "why".into()
 }
 
 /// A condition of a run, with its exit code.
-type Holds = (u8, fn(&mut Report));
+type Holds = (u8, fn(&mut RunReport));
 
 const OF_REPORTS: &[Holds] = &[
     (130, |r| r.interrupted = true),
     (69, |r| {
-        let failure = Failure { artifact: true, ..failure() };
+        let failure = StepFailure { artifact: true, ..failure() };
         r.hosts.push(added_up(vec![step(StepResult::Failed { failure })], vec![]));
     }),
     (8, |r| r.budget_spent = true),
@@ -96,8 +103,8 @@ const OF_REPORTS: &[Holds] = &[
         r.hosts.push(added_up(vec![step(StepResult::Changed)], vec![verify(VerifyResult::Failed { reason: why() })]))
     }),
     (6, |r| r.hosts.push(added_up(vec![step(StepResult::Stale { reason: why() })], vec![]))),
-    (7, |r| r.hosts.push(ended(Outcome::Locked, vec![], vec![]))),
-    (4, |r| r.hosts.push(ended(Outcome::Unreachable, vec![], vec![]))),
+    (7, |r| r.hosts.push(ended(HostOutcome::Locked, vec![], vec![]))),
+    (4, |r| r.hosts.push(ended(HostOutcome::Unreachable, vec![], vec![]))),
     (9, |r| r.hosts.push(added_up(vec![step(StepResult::Unknown { reason: why() })], vec![]))),
     (9, |r| r.hosts.push(added_up(vec![], vec![verify(VerifyResult::Unknown { reason: why() })]))),
     (10, |r| r.hosts.push(added_up(vec![step(StepResult::Pending { reason: why() })], vec![]))),
@@ -105,8 +112,8 @@ const OF_REPORTS: &[Holds] = &[
     (0, |r| r.hosts.push(added_up(vec![step(StepResult::Changed)], vec![verify(VerifyResult::Held)]))),
 ];
 
-fn report() -> Report {
-    Report {
+fn report() -> RunReport {
+    RunReport {
         simulated: Vec::new(),
         version: 1,
         run: "run".into(),
@@ -142,13 +149,13 @@ fn a_failed_step_outweighs_the_verification_it_breaks() {
 #[test]
 fn what_is_unknown_never_makes_a_host_ok() {
     let unknown = StepResult::Unknown { reason: why() };
-    assert_eq!(added_up(vec![step(StepResult::Changed), step(unknown)], vec![]).outcome, Outcome::Skipped);
-    assert_eq!(added_up(vec![], vec![verify(VerifyResult::Unknown { reason: why() })]).outcome, Outcome::Skipped);
+    assert_eq!(added_up(vec![step(StepResult::Changed), step(unknown)], vec![]).outcome, HostOutcome::Skipped);
+    assert_eq!(added_up(vec![], vec![verify(VerifyResult::Unknown { reason: why() })]).outcome, HostOutcome::Skipped);
 }
 
 // --- plans --------------------------------------------------------------------------------------
 
-fn planned(verdict: Verdict, waits_for: Option<&str>) -> HostPlan {
+fn planned(verdict: StepVerdict, waits_for: Option<&str>) -> HostPlan {
     let step = StepPlan {
         id: StepId::new("r", "s"),
         kind: "file".into(),
@@ -157,9 +164,9 @@ fn planned(verdict: Verdict, waits_for: Option<&str>) -> HostPlan {
         reason: why(),
         hint: None,
         changes: vec![],
-        disruption: Disruption::D0,
-        scope: Scope::Host,
-        level: Level::L0,
+        disruption: DisruptionClass::D0,
+        scope: StepScope::Host,
+        level: VerifyLevel::L0,
         basis: String::new(),
         before: Vec::new(),
         after: None,
@@ -174,7 +181,7 @@ fn planned(verdict: Verdict, waits_for: Option<&str>) -> HostPlan {
     };
     HostPlan {
         host: HostName::new("h"),
-        reach: Reach::Observed,
+        reach: HostReachability::Observed,
         refused: None,
         steps: vec![step],
         window: None,
@@ -184,53 +191,60 @@ fn planned(verdict: Verdict, waits_for: Option<&str>) -> HostPlan {
     }
 }
 
-fn judged(verdict: Verdict) -> HostPlan {
+fn judged(verdict: StepVerdict) -> HostPlan {
     let verify = VerifyPlan {
         recipe: "r".into(),
         name: "v".into(),
         verdict,
         reason: why(),
         check: None,
-        level: Level::L0,
+        level: VerifyLevel::L0,
         place: String::new(),
     };
-    HostPlan { steps: vec![], verify: vec![verify], ..planned(Verdict::Ok, None) }
+    HostPlan { steps: vec![], verify: vec![verify], ..planned(StepVerdict::Ok, None) }
 }
 
 fn silent() -> HostPlan {
-    HostPlan { reach: Reach::Unreachable(Unreachable::new(why(), None)), steps: vec![], ..planned(Verdict::Ok, None) }
+    HostPlan {
+        reach: HostReachability::Unreachable(UnreachableReason::new(why(), None)),
+        steps: vec![],
+        ..planned(StepVerdict::Ok, None)
+    }
 }
 
 fn held() -> HostPlan {
-    let mut host = planned(Verdict::Change, None);
+    let mut host = planned(StepVerdict::Change, None);
     host.steps[0].held = Some("is D3, and `--max-disruption` is D1".into());
     host
 }
 
 /// Returns a host on which a step waits for a reboot that the plan contains: a change to do, no longer pending.
 fn rebooting() -> HostPlan {
-    let reboot = Reboot { steps: vec![StepId::new("r", "s")], certain: true };
-    HostPlan { window: Some(Window { reboots: vec![reboot], ..Window::default() }), ..planned(Verdict::Pending, None) }
+    let reboot = PlannedReboot { steps: vec![StepId::new("r", "s")], certain: true };
+    HostPlan {
+        window: Some(HostWindow { reboots: vec![reboot], ..HostWindow::default() }),
+        ..planned(StepVerdict::Pending, None)
+    }
 }
 
 /// A condition of a plan: its exit code, whether only `--detailed-exitcode` reports it, and the host.
 type Found = (u8, bool, fn() -> HostPlan);
 
 const OF_PLANS: &[Found] = &[
-    (3, false, || planned(Verdict::Blocked(BlockClass::Hardware), None)),
-    (3, false, || planned(Verdict::Blocked(BlockClass::Rule), None)),
-    (5, true, || judged(Verdict::Change)),
+    (3, false, || planned(StepVerdict::Blocked(BlockClass::Hardware), None)),
+    (3, false, || planned(StepVerdict::Blocked(BlockClass::Rule), None)),
+    (5, true, || judged(StepVerdict::Change)),
     (4, false, silent),
-    (9, false, || planned(Verdict::Unknown, None)),
-    (9, false, || judged(Verdict::Unknown)),
-    (10, true, || planned(Verdict::Pending, None)),
-    (2, true, || planned(Verdict::Change, None)),
-    (2, true, || planned(Verdict::Change, Some("r/other"))),
+    (9, false, || planned(StepVerdict::Unknown, None)),
+    (9, false, || judged(StepVerdict::Unknown)),
+    (10, true, || planned(StepVerdict::Pending, None)),
+    (2, true, || planned(StepVerdict::Change, None)),
+    (2, true, || planned(StepVerdict::Change, Some("r/other"))),
     (2, true, held),
-    (2, true, || HostPlan { window: Some(Window::default()), ..planned(Verdict::Ok, None) }),
+    (2, true, || HostPlan { window: Some(HostWindow::default()), ..planned(StepVerdict::Ok, None) }),
     (2, true, rebooting),
-    (0, false, || planned(Verdict::NotApplicable, None)),
-    (0, false, || judged(Verdict::Pending)),
+    (0, false, || planned(StepVerdict::NotApplicable, None)),
+    (0, false, || judged(StepVerdict::Pending)),
 ];
 
 #[test]
@@ -257,13 +271,13 @@ fn every_combination_in_a_plan() {
 
 // --- drift --------------------------------------------------------------------------------------
 
-fn drifted(cause: Cause, verdict: Verdict) -> Finding {
+fn drifted(cause: DriftCause, verdict: StepVerdict) -> DriftFinding {
     let (text, time) = (|| "x".into(), || "2026-11-21T09:30:00Z".to_owned());
-    Finding {
+    DriftFinding {
         host: HostName::new("h"),
         recipe: text(),
         step: text(),
-        aspect: Aspect::Step,
+        aspect: FindingAspect::Step,
         attribute: None,
         kind: text(),
         title: text(),
@@ -278,12 +292,12 @@ fn drifted(cause: Cause, verdict: Verdict) -> Finding {
         last_applied: None,
         cause,
         culprit: None,
-        severity: Severity::Low,
-        disruption: Disruption::D0,
-        level: Level::L0,
+        severity: FindingSeverity::Low,
+        disruption: DisruptionClass::D0,
+        level: VerifyLevel::L0,
         action: None,
         place: String::new(),
-        standing: Standing::New,
+        standing: FindingNovelty::New,
         first_seen: time(),
         last_seen: time(),
         times: 1,
@@ -291,19 +305,19 @@ fn drifted(cause: Cause, verdict: Verdict) -> Finding {
     }
 }
 
-fn unsure() -> Unsure {
+fn unsure() -> UndecidedItem {
     let text = || "x".into();
-    let (host, aspect) = (HostName::new("h"), Aspect::Step);
-    Unsure { host, recipe: text(), step: text(), aspect, reason: text(), hint: None, place: String::new() }
+    let (host, aspect) = (HostName::new("h"), FindingAspect::Step);
+    UndecidedItem { host, recipe: text(), step: text(), aspect, reason: text(), hint: None, place: String::new() }
 }
 
-fn looked_at(reach: Reach) -> HostDrift {
+fn looked_at(reach: HostReachability) -> HostDrift {
     let host = HostName::new("h");
     HostDrift { host, reach, settled: 1, follow: 0, warnings: vec![], took: Duration::ZERO }
 }
 
-fn odd_one_out() -> Outliers {
-    let odd = Odd {
+fn odd_one_out() -> OutlierReport {
+    let odd = FactOutlier {
         class: 0,
         fact: "kernel".into(),
         path: "kernel.release".into(),
@@ -312,22 +326,24 @@ fn odd_one_out() -> Outliers {
         odd: vec![],
         unknown: 0,
     };
-    Outliers { odd: vec![odd], ..Outliers::default() }
+    OutlierReport { odd: vec![odd], ..OutlierReport::default() }
 }
 
 #[test]
 fn every_combination_of_drift() {
-    type Has = (u8, fn(&mut Drift));
+    type Has = (u8, fn(&mut DriftReport));
     let all: [Has; 8] = [
-        (2, |drift| drift.findings.push(drifted(Cause::MachineChanged, Verdict::Change))),
+        (2, |drift| drift.findings.push(drifted(DriftCause::MachineChanged, StepVerdict::Change))),
         // Pending and blocked steps count as findings.
-        (2, |drift| drift.findings.push(drifted(Cause::Pending, Verdict::Pending))),
-        (2, |drift| drift.findings.push(drifted(Cause::HardwareFault, Verdict::Blocked(BlockClass::Hardware)))),
+        (2, |drift| drift.findings.push(drifted(DriftCause::Pending, StepVerdict::Pending))),
+        (2, |drift| {
+            drift.findings.push(drifted(DriftCause::HardwareFault, StepVerdict::Blocked(BlockClass::Hardware)))
+        }),
         (9, |drift| drift.unknown.push(unsure())),
         // A failed notification changes the exit code.
         (1, |drift| {
-            let state = Telling::Failed;
-            drift.notified.push(Notified {
+            let state = NotificationState::Failed;
+            drift.notified.push(DriftNotification {
                 name: "x".into(),
                 service: "slack".into(),
                 state,
@@ -343,12 +359,12 @@ fn every_combination_of_drift() {
             drift.outliers_count = true;
         }),
         (4, |drift| {
-            drift.hosts.push(looked_at(Reach::Unreachable(Unreachable::new("why", None))));
+            drift.hosts.push(looked_at(HostReachability::Unreachable(UnreachableReason::new("why", None))));
         }),
     ];
     subsets(&all, |holds| {
         let text = || "x".to_owned();
-        let mut drift = Drift {
+        let mut drift = DriftReport {
             version: 1,
             forge: text(),
             run: text(),
@@ -356,7 +372,7 @@ fn every_combination_of_drift() {
             inventory: text(),
             time: text(),
             simulated: vec![],
-            hosts: vec![looked_at(Reach::Observed)],
+            hosts: vec![looked_at(HostReachability::Observed)],
             findings: vec![],
             unknown: vec![],
             resolved: vec![],

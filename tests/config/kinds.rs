@@ -1,7 +1,7 @@
 //! The example at the top of each kind's page is valid: forge reads, checks and builds it.
 
 use camino::Utf8Path;
-use forge::config::{self, Expander, Exports, FactSource, Known, LoadOptions, State};
+use forge::config::{self, ExpansionInputs, ExpansionState, ExportedValues, FactSource, LoadOptions, StepExpander};
 use forge::resource::{self, kinds};
 
 /// Returns the text of a recipe with these steps.
@@ -27,15 +27,17 @@ fn the_example_of_every_kind_is_taken() {
         let (project, diags, sources) = config::load(&root.join("inventory.yaml"), &options);
         assert!(diags.0.is_empty(), "{}:\n{}", kind.name, super::rendered(&diags, &sources, root));
         let project = project.unwrap();
-        let expander = Expander::new(&project);
-        let exports = Exports::new();
-        let known = Known { facts: FactSource::NotYet, exports: &exports };
+        let expander = StepExpander::new(&project);
+        let exports = ExportedValues::new();
+        let known = ExpansionInputs { facts: FactSource::NotYet, exports: &exports };
         let built = project.instances.iter().flat_map(|(host, own)| own.iter().map(move |instance| (host, instance)));
         let mut found = 0;
         for (host, instance) in built {
             for step in &instance.recipe.steps {
                 for turn in expander.expand(&project.hosts[host], instance, step, &known).iter() {
-                    let State::Resource(resource) = &turn.state else { panic!("{}: {:?}", kind.name, turn.state) };
+                    let ExpansionState::Resource(resource) = &turn.state else {
+                        panic!("{}: {:?}", kind.name, turn.state)
+                    };
                     assert!(!resource.probes().is_empty(), "{}: no probe", kind.name);
                     found += usize::from(resource.kind() == kind.name);
                 }

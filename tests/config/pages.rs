@@ -3,7 +3,7 @@
 
 use super::{load, rendered};
 use camino::Utf8Path;
-use forge::diag::{Code, Severity};
+use forge::diag::{Code, DiagSeverity};
 
 /// Returns the contents of the fenced blocks of a language.
 fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
@@ -23,7 +23,7 @@ fn said(code: Code) -> String {
         std::fs::write(path, block).unwrap();
     }
     let (_, diags, sources) = load(&root.join("inventory.yaml"));
-    let errors = diags.0.iter().filter(|diag| diag.severity == Severity::Error);
+    let errors = diags.0.iter().filter(|diag| diag.severity == DiagSeverity::Error);
     assert!(errors.clone().count() > 0, "the example of {} has no error", code.id());
     let other = errors.clone().any(|diag| diag.code != code);
     assert!(!other, "{} shows another error:\n{}", code.id(), rendered(&diags, &sources, root));

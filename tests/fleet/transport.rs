@@ -3,10 +3,10 @@
 use crate::support::{Fleet, Node, PASSWORD};
 use camino::Utf8PathBuf;
 use forge::model::{HostName, SecretStore, StepId};
-use forge::script::{Fragment, Script, Token};
+use forge::script::{ScriptToken, ShellFragment, ShellScript};
 use forge::transport::{
-    ErrorKind, Finished, HostKey, LockError, LongStep, Owner, Reader, Session, Started, Sudo, Target, TransportError,
-    UnitName, open,
+    ConnectionSudo, ConnectionTarget, HostKeyCheck, HostReader, LockError, LockOwner, LongStep, LongStepStart,
+    ScriptOutput, TransportError, TransportErrorKind, TransportSession, UnitName, open,
 };
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,42 +17,42 @@ fn utf8(path: &Path) -> Utf8PathBuf {
 }
 
 /// Returns a target that connects to `node` as `user`, with its own folder for sockets.
-fn target(node: &Node, user: &str, folder: &tempfile::TempDir) -> Target {
+fn target(node: &Node, user: &str, folder: &tempfile::TempDir) -> ConnectionTarget {
     let fleet = Fleet::require().unwrap();
-    Target {
+    ConnectionTarget {
         address: node.address.clone(),
         user: Some(user.into()),
         identity: Some(utf8(&fleet.key)),
         known_hosts: Some(utf8(&fleet.known_hosts)),
         config: Some("/dev/null".into()),
         control_dir: utf8(&folder.path().join("c")),
-        ..Target::default()
+        ..ConnectionTarget::default()
     }
 }
 
-fn script(body: Fragment) -> Script {
-    Script { body, token: Token::new("tok"), limit: Duration::from_secs(60) }
+fn script(body: ShellFragment) -> ShellScript {
+    ShellScript { body, token: ScriptToken::new("tok"), limit: Duration::from_secs(60) }
 }
 
-fn code(code: &'static str) -> Script {
-    script(Fragment::new().code(code))
+fn code(code: &'static str) -> ShellScript {
+    script(ShellFragment::new().code(code))
 }
 
-async fn connect(target: &Target) -> Result<Session, TransportError> {
+async fn connect(target: &ConnectionTarget) -> Result<TransportSession, TransportError> {
     open(&HostName::new("h"), target, &SecretStore::default()).await
 }
 
-async fn run(session: &Session, text: &'static str) -> Result<Finished, TransportError> {
+async fn run(session: &TransportSession, text: &'static str) -> Result<ScriptOutput, TransportError> {
     session.run(&code(text), &SecretStore::default(), None).await
 }
 
 /// Connects, runs and returns stdout.
-async fn output(target: &Target, text: &'static str) -> Result<String, TransportError> {
+async fn output(target: &ConnectionTarget, text: &'static str) -> Result<String, TransportError> {
     Ok(String::from_utf8(run(&connect(target).await?, text).await?.stdout).unwrap())
 }
 
-fn owner(run: &str) -> Owner {
-    Owner {
+fn owner(run: &str) -> LockOwner {
+    LockOwner {
         run: run.into(),
         user: "me".into(),
         controller: "c1".into(),
@@ -68,7 +68,7 @@ fn local(program: &str, arguments: &[&str]) {
     assert!(status.success(), "{program} {arguments:?}");
 }
 
-fn refused(result: Result<Session, TransportError>) -> TransportError {
+fn refused(result: Result<TransportSession, TransportError>) -> TransportError {
     match result {
         Ok(_) => panic!("connected"),
         Err(error) => error,
@@ -81,10 +81,10 @@ async fn host_keys_are_checked() {
     let folder = tempfile::tempdir().unwrap();
     let address = nodes[0].address.as_str();
     let known = folder.path().join("known hosts");
-    let mut target = Target { known_hosts: Some(utf8(&known)), ..target(&nodes[0], "root", &folder) };
+    let mut target = ConnectionTarget { known_hosts: Some(utf8(&known)), ..target(&nodes[0], "root", &folder) };
 
     let error = refused(connect(&target).await);
-    assert_eq!(error.kind, ErrorKind::HostKeyUnknown, "{error:?}");
+    assert_eq!(error.kind, TransportErrorKind::HostKeyUnknown, "{error:?}");
     assert_eq!(error.message, format!("unknown host key of `{address}`"));
     let command = format!("ssh-keyscan {address} >> '{}'", known.display());
     assert_eq!(
@@ -96,18 +96,18 @@ async fn host_keys_are_checked() {
     assert_eq!(output(&target, "id -un").await.unwrap(), "root\n");
 
     std::fs::remove_file(&known).unwrap();
-    target.host_key = HostKey::AcceptNew;
+    target.host_key = HostKeyCheck::AcceptNew;
     assert_eq!(output(&target, "id -un").await.unwrap(), "root\n");
-    target.host_key = HostKey::Strict;
+    target.host_key = HostKeyCheck::Strict;
     assert_eq!(output(&target, "id -un").await.unwrap(), "root\n");
 
     local("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", folder.path().join("other").to_str().unwrap()]);
     let other = std::fs::read_to_string(folder.path().join("other.pub")).unwrap();
     std::fs::write(&known, format!("# one\n{address} {other}")).unwrap();
-    for policy in [HostKey::Strict, HostKey::AcceptNew] {
+    for policy in [HostKeyCheck::Strict, HostKeyCheck::AcceptNew] {
         target.host_key = policy;
         let error = refused(connect(&target).await);
-        assert_eq!(error.kind, ErrorKind::HostKeyChanged, "{error:?}");
+        assert_eq!(error.kind, TransportErrorKind::HostKeyChanged, "{error:?}");
         let known = known.display();
         assert_eq!(
             error.message,
@@ -122,23 +122,27 @@ async fn refused_logins_are_told_apart() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let right = target(&nodes[0], "root", &folder);
-    let with = |name: &str| Target { identity: Some(utf8(&folder.path().join(name))), ..right.clone() };
+    let with = |name: &str| ConnectionTarget { identity: Some(utf8(&folder.path().join(name))), ..right.clone() };
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
 
     local("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &path("other")]);
     let error = refused(connect(&with("other")).await);
-    assert_eq!((error.kind, error.retryable, error.sent_anything), (ErrorKind::Auth, false, false), "{error:?}");
+    assert_eq!(
+        (error.kind, error.retryable, error.sent_anything),
+        (TransportErrorKind::Auth, false, false),
+        "{error:?}"
+    );
     assert_eq!(error.message, "the host accepted no key of `root`");
 
     local("cp", &[right.identity.as_ref().unwrap().as_str(), &path("locked")]);
     local("ssh-keygen", &["-q", "-p", "-P", "", "-N", "secret", "-f", &path("locked")]);
     let error = refused(connect(&with("locked")).await);
-    assert_eq!(error.kind, ErrorKind::KeyLocked, "{error:?}");
+    assert_eq!(error.kind, TransportErrorKind::KeyLocked, "{error:?}");
     assert_eq!(error.message, format!("the key `{}` is protected by a passphrase", path("locked")));
     assert_eq!(error.hint.unwrap(), format!("add it to the ssh agent with `ssh-add {}`", path("locked")));
 
     let error = refused(connect(&with("missing")).await);
-    assert_eq!(error.kind, ErrorKind::Auth);
+    assert_eq!(error.kind, TransportErrorKind::Auth);
     assert!(error.message.starts_with(&format!("the key `{}` cannot be read", path("missing"))), "{error}");
 
     local("cp", &[right.identity.as_ref().unwrap().as_str(), &path("open")]);
@@ -146,16 +150,16 @@ async fn refused_logins_are_told_apart() {
     let error = refused(connect(&with("open")).await);
     assert_eq!(error.message, format!("ssh ignores the key `{}`: other users can read it", path("open")));
 
-    let error = refused(connect(&Target { port: Some(2), ..right.clone() }).await);
-    assert_eq!((error.kind, error.retryable), (ErrorKind::Refused, true), "{error:?}");
-    let error = refused(connect(&Target { address: "no.such.host.invalid".into(), ..right.clone() }).await);
-    assert_eq!(error.kind, ErrorKind::Dns, "{error:?}");
-    let error = refused(connect(&Target { address: "-oProxyCommand=touch x".into(), ..right.clone() }).await);
-    assert_eq!(error.kind, ErrorKind::SshConfig, "{error:?}");
+    let error = refused(connect(&ConnectionTarget { port: Some(2), ..right.clone() }).await);
+    assert_eq!((error.kind, error.retryable), (TransportErrorKind::Refused, true), "{error:?}");
+    let error = refused(connect(&ConnectionTarget { address: "no.such.host.invalid".into(), ..right.clone() }).await);
+    assert_eq!(error.kind, TransportErrorKind::Dns, "{error:?}");
+    let error = refused(connect(&ConnectionTarget { address: "-oProxyCommand=touch x".into(), ..right.clone() }).await);
+    assert_eq!(error.kind, TransportErrorKind::SshConfig, "{error:?}");
 
     nodes[0].must("usermod -s /usr/sbin/nologin plain");
     let error = output(&target(&nodes[0], "plain", &folder), "true").await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Shell, "{error:?}");
+    assert_eq!(error.kind, TransportErrorKind::Shell, "{error:?}");
     assert_eq!(error.message, "no shell started for `plain`");
     assert_eq!(error.said.unwrap().raw(), "This account is currently not available.");
 
@@ -163,11 +167,11 @@ async fn refused_logins_are_told_apart() {
     let started = Instant::now();
     let config = folder.path().join("config");
     std::fs::write(&config, "ConnectTimeout 1\n").unwrap();
-    let own = Target { config: Some(utf8(&config)), ..right };
+    let own = ConnectionTarget { config: Some(utf8(&config)), ..right };
     // The inventory takes precedence over the user's configuration, which takes precedence over the default.
-    for (target, seconds) in [(Target { timeout: Duration::from_secs(2), ..own.clone() }, 2), (own, 1)] {
+    for (target, seconds) in [(ConnectionTarget { timeout: Duration::from_secs(2), ..own.clone() }, 2), (own, 1)] {
         let error = refused(connect(&target).await);
-        assert_eq!(error.kind, ErrorKind::ConnectTimeout, "{error:?}");
+        assert_eq!(error.kind, TransportErrorKind::ConnectTimeout, "{error:?}");
         assert_eq!(error.message, format!("`{}` did not answer within {seconds} s", nodes[0].address));
     }
     assert!(started.elapsed() < Duration::from_secs(6));
@@ -180,7 +184,8 @@ async fn jumps_are_passed_and_their_failures_named() {
     let folder = tempfile::tempdir().unwrap();
     let (first, second) = (format!("root@{}:22", nodes[0].address), format!("root@{}", nodes[1].address));
     let base = target(&nodes[2], "root", &folder);
-    let through = |jump: &[&String]| Target { jump: jump.iter().map(|j| (*j).clone()).collect(), ..base.clone() };
+    let through =
+        |jump: &[&String]| ConnectionTarget { jump: jump.iter().map(|j| (*j).clone()).collect(), ..base.clone() };
 
     let seen = output(&through(&[&first, &second]), "echo $SSH_CONNECTION; hostname").await.unwrap();
     assert!(
@@ -190,16 +195,16 @@ async fn jumps_are_passed_and_their_failures_named() {
 
     let nobody = format!("nobody-here@{}", nodes[0].address);
     let error = refused(connect(&through(&[&nobody])).await);
-    assert_eq!(error.kind, ErrorKind::Jump, "{error:?}");
+    assert_eq!(error.kind, TransportErrorKind::Jump, "{error:?}");
     let failed = format!("the connection through jump host `{nobody}` failed: ");
     assert!(error.message.starts_with(&failed), "{error}");
 
     let closed = format!("root@{}:2", nodes[0].address);
     let error = refused(connect(&through(&[&closed])).await);
-    assert_eq!((error.kind, error.retryable), (ErrorKind::Jump, true), "{error:?}");
+    assert_eq!((error.kind, error.retryable), (TransportErrorKind::Jump, true), "{error:?}");
 
-    let error = refused(connect(&Target { port: Some(2), ..through(&[&first]) }).await);
-    assert_eq!(error.kind, ErrorKind::Jump, "{error:?}");
+    let error = refused(connect(&ConnectionTarget { port: Some(2), ..through(&[&first]) }).await);
+    assert_eq!(error.kind, TransportErrorKind::Jump, "{error:?}");
 
     let known = folder.path().join("known");
     let line = format!("^{} ", nodes[0].address);
@@ -207,15 +212,15 @@ async fn jumps_are_passed_and_their_failures_named() {
     let without: String =
         all.lines().filter(|l| !l.contains(nodes[0].address.as_str())).map(|l| format!("{l}\n")).collect();
     std::fs::write(&known, without).unwrap();
-    let error = refused(connect(&Target { known_hosts: Some(utf8(&known)), ..through(&[&first]) }).await);
-    assert_eq!(error.kind, ErrorKind::Jump, "{line} {error:?}");
+    let error = refused(connect(&ConnectionTarget { known_hosts: Some(utf8(&known)), ..through(&[&first]) }).await);
+    assert_eq!(error.kind, TransportErrorKind::Jump, "{line} {error:?}");
     assert!(error.message.contains("failed: unknown host key of `"), "{error}");
 }
 
-fn with_password(password: &str) -> (SecretStore, Sudo) {
+fn with_password(password: &str) -> (SecretStore, ConnectionSudo) {
     let mut secrets = SecretStore::default();
     let placeholder = secrets.insert("sudo", password.to_owned().into());
-    (secrets, Sudo::Password(placeholder.0))
+    (secrets, ConnectionSudo::Password(placeholder.0))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -223,11 +228,14 @@ async fn sudo_gives_root_or_says_why_not() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let host = HostName::new("h");
-    let as_user = |user: &str, sudo: Sudo| Target { sudo, ..target(&nodes[0], user, &folder) };
+    let as_user = |user: &str, sudo: ConnectionSudo| ConnectionTarget { sudo, ..target(&nodes[0], user, &folder) };
     let none = SecretStore::default();
 
-    assert_eq!(output(&as_user("deploy", Sudo::NoPassword), "id -un; echo $HOME").await.unwrap(), "root\n/root\n");
-    assert_eq!(output(&as_user("deploy", Sudo::None), "id -un").await.unwrap(), "deploy\n");
+    assert_eq!(
+        output(&as_user("deploy", ConnectionSudo::NoPassword), "id -un; echo $HOME").await.unwrap(),
+        "root\n/root\n"
+    );
+    assert_eq!(output(&as_user("deploy", ConnectionSudo::None), "id -un").await.unwrap(), "deploy\n");
 
     let (secrets, sudo) = with_password(PASSWORD);
     let session = open(&host, &as_user("admin", sudo.clone()), &secrets).await.unwrap();
@@ -239,10 +247,10 @@ async fn sudo_gives_root_or_says_why_not() {
     assert_eq!(String::from_utf8(done.stderr).unwrap(), "", "sudo's prompt or lecture is in the script's output");
 
     let bytes: Vec<u8> = (0..5_000_000u32).map(|i| (i * 7 % 251) as u8).collect();
-    let large = script(Fragment::new().code("printf %s").data(bytes.clone()).code(" | base64 -d; exit 5"));
+    let large = script(ShellFragment::new().code("printf %s").data(bytes.clone()).code(" | base64 -d; exit 5"));
     let mut heard = Vec::new();
-    let mut sink = |chunk: forge::transport::Chunk<'_>| {
-        if let forge::transport::Chunk::Stdout(bytes) = chunk {
+    let mut sink = |chunk: forge::transport::OutputChunk<'_>| {
+        if let forge::transport::OutputChunk::Stdout(bytes) = chunk {
             heard.extend_from_slice(bytes);
         }
     };
@@ -256,16 +264,21 @@ async fn sudo_gives_root_or_says_why_not() {
         (
             as_user("admin", wrong_sudo.clone()),
             &wrong,
-            ErrorKind::SudoPassword,
+            TransportErrorKind::SudoPassword,
             "sudo refused the password for `admin`",
         ),
         (
-            as_user("admin", Sudo::NoPassword),
+            as_user("admin", ConnectionSudo::NoPassword),
             &none,
-            ErrorKind::SudoNeedsPassword,
+            TransportErrorKind::SudoNeedsPassword,
             "sudo requires a password for `admin`",
         ),
-        (as_user("deploy", Sudo::NoPassword), &none, ErrorKind::SudoDenied, "sudo requires a terminal for `deploy`"),
+        (
+            as_user("deploy", ConnectionSudo::NoPassword),
+            &none,
+            TransportErrorKind::SudoDenied,
+            "sudo requires a terminal for `deploy`",
+        ),
     ];
     for (target, secrets, kind, message) in cases {
         let error = open(&host, &target, secrets).await.unwrap().run(&code("id"), secrets, None).await.unwrap_err();
@@ -276,7 +289,7 @@ async fn sudo_gives_root_or_says_why_not() {
     nodes[0].must("journalctl --rotate -q; journalctl --vacuum-time=1s -q; sleep 1");
     let id = code("id");
     let both = tokio::join!(session.run(&id, &wrong, None), session.run(&id, &wrong, None));
-    assert!(both.0.is_err_and(|e| e.kind == ErrorKind::SudoPassword) && both.1.is_err());
+    assert!(both.0.is_err_and(|e| e.kind == TransportErrorKind::SudoPassword) && both.1.is_err());
     let failures =
         nodes[0].must("sleep 1; journalctl -q --no-pager | grep -c 'sudo:auth.*authentication failure'; true");
     assert_eq!(failures, "1", "a wrong password is tried only once");
@@ -288,7 +301,7 @@ async fn sudo_gives_root_or_says_why_not() {
     assert_eq!(error.message, "sudo does not allow `plain` to become root", "{error:?}");
 
     let (secrets, sudo) = with_password(PASSWORD);
-    let reader = Reader::new(open(&host, &as_user("admin", sudo), &secrets).await.unwrap());
+    let reader = HostReader::new(open(&host, &as_user("admin", sudo), &secrets).await.unwrap());
     let writer = reader.lock(&owner("r1"), None).await.unwrap();
     let done = writer.act(&code("id -un"), &secrets, None).await.unwrap();
     assert_eq!(done.stdout, b"root\n");
@@ -296,8 +309,8 @@ async fn sudo_gives_root_or_says_why_not() {
     assert_eq!(nodes[0].sh("flock -n /run/lock/forge true").code, 0);
 
     nodes[0].must("mv /usr/bin/sudo /usr/bin/sudo.gone");
-    let error = output(&as_user("deploy", Sudo::NoPassword), "id").await.unwrap_err();
-    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::SudoMissing, "the host has no working sudo"));
+    let error = output(&as_user("deploy", ConnectionSudo::NoPassword), "id").await.unwrap_err();
+    assert_eq!((error.kind, error.message.as_str()), (TransportErrorKind::SudoMissing, "the host has no working sudo"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -310,11 +323,11 @@ async fn noise_of_login_shells_is_not_output() {
     nodes[0].must("mkdir /srv/planted; for p in sh cat sed env sudo flock id stat; do \
                    printf '#!/bin/sh\\necho \"$0\" >>/srv/planted/ran\\n' >/srv/planted/$p; done; chmod -R 777 /srv/planted; \
                    for h in /root /home/deploy; do echo 'PATH=/srv/planted:$PATH' >>$h/.bashrc; done");
-    for (user, sudo) in [("root", Sudo::None), ("deploy", Sudo::NoPassword)] {
-        let session = connect(&Target { sudo, ..target(&nodes[0], user, &folder) }).await.unwrap();
+    for (user, sudo) in [("root", ConnectionSudo::None), ("deploy", ConnectionSudo::NoPassword)] {
+        let session = connect(&ConnectionTarget { sudo, ..target(&nodes[0], user, &folder) }).await.unwrap();
         let done = run(&session, "printf out; printf err >&2").await.unwrap();
         assert_eq!((done.stdout.as_slice(), done.stderr.as_slice()), (&b"out"[..], &b"err"[..]), "{user}");
-        let writer = Reader::new(session).lock(&owner("r1"), None).await.unwrap();
+        let writer = HostReader::new(session).lock(&owner("r1"), None).await.unwrap();
         let done = writer.act(&code("id -un"), &SecretStore::default(), None).await.unwrap();
         assert_eq!(done.stdout, b"root\n", "{user}");
         writer.unlock().await;
@@ -353,14 +366,18 @@ async fn a_dropped_link_is_not_a_failed_script() {
     };
     let (result, ()) = tokio::join!(slow, cut);
     let error = result.unwrap_err();
-    assert_eq!((error.kind, error.retryable, error.sent_anything), (ErrorKind::LinkLost, true, true), "{error:?}");
+    assert_eq!(
+        (error.kind, error.retryable, error.sent_anything),
+        (TransportErrorKind::LinkLost, true, true),
+        "{error:?}"
+    );
     assert_eq!(error.message, "the connection to the host was lost");
     assert_eq!(run(&session, "echo again").await.unwrap().stdout, b"again\n");
     assert_eq!(session.generation(), 2);
 
     assert_eq!(run(&session, "kill -9 $$").await.unwrap().status, 137);
     let error = run(&session, "kill -9 $PPID; sleep 1").await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Killed, "{error:?}");
+    assert_eq!(error.kind, TransportErrorKind::Killed, "{error:?}");
     assert_eq!(run(&session, "exit 127").await.unwrap().status, 127);
     assert_eq!(run(&session, "exit 255").await.unwrap().status, 255);
 
@@ -376,7 +393,7 @@ async fn a_dropped_link_is_not_a_failed_script() {
 async fn an_observation_survives_a_dropped_link() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
-    let reader = Reader::new(connect(&target(&nodes[0], "root", &folder)).await.unwrap());
+    let reader = HostReader::new(connect(&target(&nodes[0], "root", &folder)).await.unwrap());
     let probe = forge::probe::Probe::Check {
         id: "slow".into(),
         script: "sleep 2; echo seen".into(),
@@ -401,16 +418,16 @@ async fn an_observation_survives_a_dropped_link() {
 async fn helper_that_holds_the_lock() {
     let Ok(parts) = std::env::var("FORGE_TEST_HOLD") else { return };
     let [address, key, known, dir] = parts.split(' ').collect::<Vec<_>>()[..] else { panic!("{parts}") };
-    let target = Target {
+    let target = ConnectionTarget {
         address: address.into(),
         user: Some("root".into()),
         identity: Some(key.into()),
         known_hosts: Some(known.into()),
         config: Some("/dev/null".into()),
         control_dir: dir.into(),
-        ..Target::default()
+        ..ConnectionTarget::default()
     };
-    let reader = Reader::new(connect(&target).await.unwrap());
+    let reader = HostReader::new(connect(&target).await.unwrap());
     let writer = reader.lock(&owner("killed"), None).await.unwrap();
     writer
         .act(&code("touch /tmp/acting; sleep 3; touch /tmp/acted; sleep 30"), &SecretStore::default(), None)
@@ -434,7 +451,7 @@ async fn a_killed_controller_gives_the_lock_up() {
         .env("FORGE_TEST_HOLD", parts.join(" "))
         .spawn()
         .unwrap();
-    let reader = Reader::new(connect(&target).await.unwrap());
+    let reader = HostReader::new(connect(&target).await.unwrap());
     nodes[0].until_exists("/tmp/acting");
     match reader.lock(&owner("other"), None).await {
         Err(LockError::Held { owner }) => assert!(owner.raw().starts_with("run: killed\nby: me@c1"), "{owner:?}"),
@@ -466,12 +483,12 @@ async fn a_lock_of_ours_on_a_dead_link_is_taken_back() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let target = target(&nodes[0], "root", &folder);
-    let reader = Reader::new(connect(&target).await.unwrap());
+    let reader = HostReader::new(connect(&target).await.unwrap());
     let mut writer = reader.lock(&owner("r1"), None).await.unwrap();
     // The local end of the connection dies and the host does not notice.
     nodes[0].must("pkill -STOP -f '^sshd: root'");
     local("pkill", &["-KILL", "-f", &format!("ssh -M -N -f -S {}", target.control_dir)]);
-    let other = Reader::new(connect(&target).await.unwrap());
+    let other = HostReader::new(connect(&target).await.unwrap());
     assert!(matches!(other.lock(&owner("r2"), None).await, Err(LockError::Held { .. })));
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(writer.is_lock_lost());
@@ -484,8 +501,8 @@ async fn a_lock_of_ours_on_a_dead_link_is_taken_back() {
 fn long(text: &'static str, step: &str) -> LongStep {
     LongStep {
         unit: UnitName::new("r1", &StepId::new("test", step)),
-        body: Fragment::new().code(text),
-        token: Token::new("tok"),
+        body: ShellFragment::new().code(text),
+        token: ScriptToken::new("tok"),
         limit: Duration::from_secs(60),
     }
 }
@@ -496,10 +513,10 @@ async fn a_long_step_survives_a_dropped_link() {
     let folder = tempfile::tempdir().unwrap();
     let target = target(&nodes[0], "root", &folder);
     let secrets = SecretStore::default();
-    let reader = Reader::new(connect(&target).await.unwrap());
+    let reader = HostReader::new(connect(&target).await.unwrap());
     let mut writer = reader.lock(&owner("r1"), None).await.unwrap();
     let step = long("i=0; while [ $i -lt 30 ]; do i=$((i+1)); echo line $i; sleep 0.1; done; exit 9", "count");
-    assert_eq!(writer.start_long(&step, &secrets).await.unwrap(), Started::New);
+    assert_eq!(writer.start_long(&step, &secrets).await.unwrap(), LongStepStart::New);
     assert_eq!(nodes[0].must(&format!("systemctl is-active {}.service", step.unit)), "active");
     assert_eq!(nodes[0].must("stat -c %a /run/forge /var/lib/forge/log"), "700\n700");
 
@@ -529,14 +546,14 @@ async fn a_long_step_survives_a_dropped_link() {
     drop(reader.lock(&owner("r2"), Some(&step.unit)).await.unwrap());
     nodes[0].must("systemctl reboot || true");
     let error = reader.follow(&step.unit, 0, &secrets, &mut |_, _| {}).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::LongGone, "{error:?}");
+    assert_eq!(error.kind, TransportErrorKind::LongGone, "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_connection_is_found_again() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
-    let target = Target { keep: Duration::from_secs(20), ..target(&nodes[0], "root", &folder) };
+    let target = ConnectionTarget { keep: Duration::from_secs(20), ..target(&nodes[0], "root", &folder) };
     let pid = "ps -o ppid= $PPID";
     let session = connect(&target).await.unwrap();
     let first = run(&session, pid).await.unwrap().stdout;
@@ -575,11 +592,11 @@ async fn the_lock_is_not_touched_by_who_is_not_root() {
     let folder = tempfile::tempdir().unwrap();
     let (host, secrets) = (HostName::new(&nodes[0].name), SecretStore::default());
     let session = open(&host, &target(&nodes[0], "plain", &folder), &secrets).await.unwrap();
-    let error = match Reader::new(session).lock(&owner("r1"), None).await {
+    let error = match HostReader::new(session).lock(&owner("r1"), None).await {
         Err(LockError::Transport(error)) => error,
         other => panic!("{:?}", other.err()),
     };
-    assert_eq!((error.kind, &*error.message), (ErrorKind::NotRoot, "runs as `plain`, but root is required"));
+    assert_eq!((error.kind, &*error.message), (TransportErrorKind::NotRoot, "runs as `plain`, but root is required"));
     assert_eq!(error.hint.as_deref(), Some("set `connect: { sudo: … }` or log in as root"));
     assert!(!nodes[0].exists("/run/lock/forge") && !nodes[0].exists("/run/lock/forge.act"));
 }

@@ -3,12 +3,13 @@
 
 use forge::config::Project;
 use forge::facts::Facts;
-use forge::model::Untrusted;
-use forge::plan::{self, Case, Ground, HostSeen, Unreachable};
+use forge::model::UntrustedText;
+use forge::plan::{self, HostContext, ObservedHost, PlanContext, UnreachableReason};
 use forge::probe::{
-    Account, ChartFrom, ChartInfo, CmdlineState, Contents, Dry, InitramfsState, ModuleState, MountState, ObjectId,
-    ObjectInfo, ObjectState, ObjectsAsked, Observation, Output, PackageManagerState, PackageState, Probe, Reading,
-    RecordsState, ReleaseAsked, ReleaseInfo, ReleaseState, ReleaseStatus, SysctlState, UnitState, Unknown, UserInfo,
+    ChartInfo, ChartQuerySource, CmdlineState, InitramfsState, ModuleState, MountState, NamespaceContents,
+    ObjectDryRun, ObjectId, ObjectInfo, ObjectState, ObjectsQuery, Observation, PackageManagerState, PackageState,
+    Probe, ProbeOutput, ProbeReading, RecordsState, ReleaseInfo, ReleaseQuery, ReleaseState, ReleaseStatus,
+    ScriptAccount, SysctlState, UnansweredReason, UnitState, UserInfo,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,7 +17,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the first observation of each host, before any probe: its facts and records.
-pub fn first_look(project: &Project, answers: &Value) -> Vec<HostSeen> {
+pub fn first_look(project: &Project, answers: &Value) -> Vec<ObservedHost> {
     let own = answers["hosts"].as_object().expect("`hosts` is a map");
     for name in own.keys() {
         assert!(project.hosts.keys().any(|host| host.as_str() == name), "no host `{name}`");
@@ -25,15 +26,15 @@ pub fn first_look(project: &Project, answers: &Value) -> Vec<HostSeen> {
     hosts
         .map(|(host, own)| match own {
             Value::String(_) => {
-                let why = Unreachable::new("connection refused", Some("is sshd running".into()));
-                HostSeen::unreachable(host, why)
+                let why = UnreachableReason::new("connection refused", Some("is sshd running".into()));
+                ObservedHost::unreachable(host, why)
             }
             _ => {
                 let all = merged(&answers["all"], own);
                 let mut observation = Observation::default();
-                observation.insert(Probe::Records, Ok(Reading::Records(records(&all))));
-                observation.insert(Probe::Account, Ok(Reading::Account(account(&all))));
-                let mut seen = HostSeen::observed(host, observation, 1);
+                observation.insert(Probe::Records, Ok(ProbeReading::Records(records(&all))));
+                observation.insert(Probe::Account, Ok(ProbeReading::Account(account(&all))));
+                let mut seen = ObservedHost::observed(host, observation, 1);
                 seen.facts = facts(&all);
                 seen
             }
@@ -42,13 +43,13 @@ pub fn first_look(project: &Project, answers: &Value) -> Vec<HostSeen> {
 }
 
 /// Answers every probe that can be requested now.
-pub fn look(ground: Ground<'_>, seen: &mut HostSeen, answers: &Value) {
+pub fn look(ground: PlanContext<'_>, seen: &mut ObservedHost, answers: &Value) {
     if !seen.is_observed() {
         return;
     }
     let all = merged(&answers["all"], &answers["hosts"][seen.host.as_str()]);
     let name = seen.host.clone();
-    let probes = plan::demand(&Case::new(ground, &name, seen).expect("a host of the project"), &BTreeSet::new());
+    let probes = plan::demand(&HostContext::new(ground, &name, seen).expect("a host of the project"), &BTreeSet::new());
     let mut observation = Observation::default();
     // Facts were given with the host.
     let given = |probe: &Probe| {
@@ -69,7 +70,7 @@ fn merged(all: &Value, own: &Value) -> Map<String, Value> {
 
 fn facts(answers: &Map<String, Value>) -> Facts {
     let mut facts: BTreeMap<_, _> =
-        forge::facts::names().map(|name| (name.to_owned(), Err(Unknown::new("was not observed")))).collect();
+        forge::facts::names().map(|name| (name.to_owned(), Err(UnansweredReason::new("was not observed")))).collect();
     for (name, value) in answers.iter().filter_map(|(key, value)| Some((key.strip_prefix("fact ")?, value))) {
         let value = unknown(value).map_or_else(|| Ok(value.clone()), Err);
         assert!(facts.insert(name.to_owned(), value).is_some(), "no fact `{name}`");
@@ -77,8 +78,8 @@ fn facts(answers: &Map<String, Value>) -> Facts {
     Facts(facts)
 }
 
-fn account(answers: &Map<String, Value>) -> Account {
-    answers.get("account").and_then(Value::as_str).map_or(Account::Root, |name| Account::Other(name.into()))
+fn account(answers: &Map<String, Value>) -> ScriptAccount {
+    answers.get("account").and_then(Value::as_str).map_or(ScriptAccount::Root, |name| ScriptAccount::Other(name.into()))
 }
 
 fn records(answers: &Map<String, Value>) -> RecordsState {
@@ -86,16 +87,16 @@ fn records(answers: &Map<String, Value>) -> RecordsState {
         let step = key.strip_prefix("record ")?;
         let mut record = value.clone();
         record["step"] = json!(step);
-        Some((format!("{step}.json"), Untrusted::from(record.to_string())))
+        Some((format!("{step}.json"), UntrustedText::from(record.to_string())))
     });
     RecordsState { records: records.collect(), key: Some("00".to_owned()), running: Vec::new(), window: None }
 }
 
-fn unknown(answer: &Value) -> Option<Unknown> {
-    Some(Unknown::new(answer.get("unknown")?.as_str()?))
+fn unknown(answer: &Value) -> Option<UnansweredReason> {
+    Some(UnansweredReason::new(answer.get("unknown")?.as_str()?))
 }
 
-fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknown> {
+fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<ProbeReading, UnansweredReason> {
     let (key, nothing) = match probe {
         Probe::Path { path, .. } => (format!("path {path}"), json!("absent")),
         Probe::Package { name, .. } if has_dnf(answers) => (
@@ -122,11 +123,11 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
         Probe::Check { id, .. } if id.starts_with("nftables ") => (id.clone(), nft_listing(probe, false)),
         Probe::Check { script, .. } => (format!("sh {script}"), json!({ "status": 1 })),
         Probe::Object { id, want } => return Ok(object(id, want.as_deref(), answers)),
-        Probe::Contents { .. } => return Ok(Reading::Contents(Contents::default())),
+        Probe::Contents { .. } => return Ok(ProbeReading::Contents(NamespaceContents::default())),
         Probe::Proof { id } => (format!("proof {id}"), json!({})),
         Probe::Objects(asked) => return Ok(live(asked, answers)),
         Probe::Release(asked) => return Ok(release(asked, answers)),
-        Probe::Evidence { .. } => return Err(Unknown::new("scenarios have no logs")),
+        Probe::Evidence { .. } => return Err(UnansweredReason::new("scenarios have no logs")),
         Probe::Records | Probe::Account | Probe::Fact { .. } | Probe::ClusterFact { .. } => {
             panic!("{probe:?} is answered by `first_look`")
         }
@@ -141,13 +142,13 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<Reading, Unknow
 
 /// Returns an object of a cluster: absent without an answer, as wanted for `declared`, not served for `unserved`,
 /// otherwise with the attributes of the answer. Namespaces without an answer exist.
-fn object(id: &ObjectId, want: Option<&str>, answers: &Map<String, Value>) -> Reading {
+fn object(id: &ObjectId, want: Option<&str>, answers: &Map<String, Value>) -> ProbeReading {
     let wanted: Option<Value> = want.map(|text| serde_json::from_str(text).expect("JSON"));
-    let dry = wanted.clone().map(Dry::Becomes);
+    let dry = wanted.clone().map(ObjectDryRun::Becomes);
     let info = match answers.get(&format!("object {id}")) {
         None if answers.contains_key("settled") => ObjectInfo { live: wanted, dry, ..ObjectInfo::default() },
         None => ObjectInfo { dry, ..ObjectInfo::default() },
-        Some(said) if said == "unserved" => return Reading::Object(ObjectState::Unserved),
+        Some(said) if said == "unserved" => return ProbeReading::Object(ObjectState::Unserved),
         Some(said) if said == "declared" => ObjectInfo { live: wanted, dry, ..ObjectInfo::default() },
         Some(said) => {
             let mut whole = serde_json::to_value(ObjectInfo::default()).expect("JSON");
@@ -157,12 +158,12 @@ fn object(id: &ObjectId, want: Option<&str>, answers: &Map<String, Value>) -> Re
             info
         }
     };
-    Reading::Object(ObjectState::Known(Box::new(info)))
+    ProbeReading::Object(ObjectState::Known(Box::new(info)))
 }
 
 /// Returns objects as verification reads them: none without an answer, `unserved`, one, or a list.
-fn live(asked: &ObjectsAsked, answers: &Map<String, Value>) -> Reading {
-    Reading::Objects(match answers.get(&format!("live {asked}")) {
+fn live(asked: &ObjectsQuery, answers: &Map<String, Value>) -> ProbeReading {
+    ProbeReading::Objects(match answers.get(&format!("live {asked}")) {
         None => Some(Vec::new()),
         Some(said) if said == "absent" => Some(Vec::new()),
         Some(said) if said == "unserved" => None,
@@ -173,11 +174,13 @@ fn live(asked: &ObjectsAsked, answers: &Map<String, Value>) -> Reading {
 
 /// Returns a Helm release: none without an answer, as declared on a settled host, otherwise with the attributes of the
 /// answer.
-fn release(asked: &ReleaseAsked, answers: &Map<String, Value>) -> Reading {
+fn release(asked: &ReleaseQuery, answers: &Map<String, Value>) -> ProbeReading {
     let chart = asked.chart.as_ref().map(|chart| {
         let name = match &chart.from {
-            ChartFrom::Repository { name, .. } | ChartFrom::BuiltIn(name) => name.as_str(),
-            ChartFrom::Oci(place) | ChartFrom::Path(place) => place.rsplit('/').next().unwrap_or_default(),
+            ChartQuerySource::Repository { name, .. } | ChartQuerySource::BuiltIn(name) => name.as_str(),
+            ChartQuerySource::Oci(place) | ChartQuerySource::Path(place) => {
+                place.rsplit('/').next().unwrap_or_default()
+            }
         };
         ChartInfo { name: name.to_owned(), version: chart.version.clone(), ..ChartInfo::default() }
     });
@@ -192,7 +195,7 @@ fn release(asked: &ReleaseAsked, answers: &Map<String, Value>) -> Reading {
     let state = ReleaseState { release: there, chart, ..ReleaseState::default() };
     let said = answers.get(&format!("release {}/{}", asked.namespace, asked.name));
     let whole = said.map_or_else(|| serde_json::to_value(&state).expect("JSON"), |said| over(&state, said));
-    Reading::Release(Box::new(serde_json::from_value(whole).expect("a release")))
+    ProbeReading::Release(Box::new(serde_json::from_value(whole).expect("a release")))
 }
 
 /// Reports whether the host's package manager is dnf.
@@ -225,13 +228,13 @@ fn large(env: &[(String, String)]) -> Option<&str> {
 }
 
 /// Answers the probe of a large file from the answer for its path: absent, or a file with that digest.
-fn content(path: &str, answers: &Map<String, Value>) -> Reading {
+fn content(path: &str, answers: &Map<String, Value>) -> ProbeReading {
     let file = answers.get(&format!("path {path}")).filter(|file| **file != "absent");
     let said = match file.map(|file| file["sha256"].as_str().unwrap_or("00")) {
         Some(digest) => format!("found regular file|root|root|644|9|7|1.0|1.0|0|0\nsha256 {digest}\n"),
         None => "absent\n".to_owned(),
     };
-    Reading::Output(Output { stdout: said.into(), ..Output::default() })
+    ProbeReading::Output(ProbeOutput { stdout: said.into(), ..ProbeOutput::default() })
 }
 
 /// Returns the answer of a settled host without an answer of its own: checks succeed.
@@ -251,7 +254,7 @@ fn nft_listing(probe: &Probe, is_loaded: bool) -> Value {
     json!({ "status": 0, "stdout": format!("{text}\u{1e}\n{}", if is_loaded { text } else { "" }) })
 }
 
-fn reading(probe: &Probe, given: &Value) -> Reading {
+fn reading(probe: &Probe, given: &Value) -> ProbeReading {
     let value = match probe {
         Probe::Path { want, .. } => json!({ "path": path(given, want.as_deref()) }),
         Probe::Package { .. } => json!({ "package": over(&PackageState::default(), given) }),
@@ -270,7 +273,7 @@ fn reading(probe: &Probe, given: &Value) -> Reading {
         Probe::AptSources => json!({ "apt_sources": given }),
         Probe::Key { .. } => json!({ "key": given }),
         Probe::Proof { .. } => json!({ "proof": given }),
-        _ => json!({ "output": over(&Output::default(), given) }),
+        _ => json!({ "output": over(&ProbeOutput::default(), given) }),
     };
     serde_json::from_value(value).unwrap_or_else(|e| panic!("{given}: {e}"))
 }

@@ -3,7 +3,7 @@
 use super::{Case, Look, load, look, plan_of};
 use camino::Utf8Path;
 use forge::config::{Project, StepFilter};
-use forge::model::{Scope, Verdict};
+use forge::model::{StepScope, StepVerdict};
 use forge::plan::{HostPlan, Plan};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -144,7 +144,7 @@ proptest! {
     #[test]
     fn as_desired_everywhere_is_nothing_to_do(recipes in recipes()) {
         let (_folder, _, _, plan) = planned(&recipes, &[0]);
-        prop_assert!(plan.hosts.iter().all(|host| !host.changes() && host.steps.iter().all(|s| s.verdict == Verdict::Ok)));
+        prop_assert!(plan.hosts.iter().all(|host| !host.changes() && host.steps.iter().all(|s| s.verdict == StepVerdict::Ok)));
         prop_assert_eq!(plan.exit_code(true).code(), 0);
     }
 
@@ -153,18 +153,18 @@ proptest! {
         let (_folder, project, look, plan) = planned(&recipes, &numbers);
         for host in &plan.hosts {
             for step in &host.steps {
-                prop_assert!(!step.acts() || step.verdict == Verdict::Change);
-                prop_assert!(step.envelope.is_none() || step.verdict == Verdict::Change);
+                prop_assert!(!step.acts() || step.verdict == StepVerdict::Change);
+                prop_assert!(step.envelope.is_none() || step.verdict == StepVerdict::Change);
                 prop_assert!(step.waits_for.is_none() || !step.verdict.is_settled());
             }
             // Steps of a recipe run in the order written: after a step that is stuck, none acts.
             for steps in host.steps.chunk_by(|a, b| a.id.recipe == b.id.recipe) {
                 let stuck = steps.iter().position(|s| {
-                    s.waits_for.is_some() || matches!(s.verdict, Verdict::Unknown | Verdict::Blocked(_))
+                    s.waits_for.is_some() || matches!(s.verdict, StepVerdict::Unknown | StepVerdict::Blocked(_))
                 });
                 prop_assert!(stuck.is_none_or(|at| steps[at..].iter().all(|s| !s.acts())));
             }
-            for step in host.steps.iter().filter(|step| step.scope == Scope::One) {
+            for step in host.steps.iter().filter(|step| step.scope == StepScope::One) {
                 let index = project.graph.find(&step.id.recipe, &step.id.step).unwrap();
                 prop_assert!(look.chosen[&index].contains(&host.host));
             }

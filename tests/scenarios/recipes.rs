@@ -27,10 +27,10 @@
 
 use super::{Case, Look, look, plan_of};
 use camino::{Utf8Path, Utf8PathBuf};
-use forge::config::{self, LoadOptions, Project, State, StepFilter, shipped};
-use forge::diag::{Code, Severity, render};
-use forge::plan::{self, Ground, Plan};
-use forge::probe::Output;
+use forge::config::{self, ExpansionState, LoadOptions, Project, StepFilter, shipped};
+use forge::diag::{Code, DiagSeverity, render};
+use forge::plan::{self, Plan, PlanContext};
+use forge::probe::ProbeOutput;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -78,7 +78,7 @@ pub fn read(name: &str, text: &str) -> Value {
         None => format!("{line}\n"),
     };
     let text: String = text.replace("@@", "\u{1e}").lines().map(sample).collect();
-    let output = Output { stdout: text.into(), ..Output::default() };
+    let output = ProbeOutput { stdout: text.into(), ..ProbeOutput::default() };
     (fact.parse)(&output).unwrap_or_else(|unknown| json!({ "unknown": unknown.why }))
 }
 
@@ -112,7 +112,7 @@ fn load(recipe: &str, case: &Value) -> Result<(Project, String), String> {
     let said: Vec<String> = diags.0.iter().map(|diag| render(diag, &sources, false)).collect();
     let said = said.join("\n");
     // A valid case may have warnings of rules only.
-    let mistaken = diags.0.iter().any(|diag| diag.severity == Severity::Error || diag.code != Code::RuleFailed);
+    let mistaken = diags.0.iter().any(|diag| diag.severity == DiagSeverity::Error || diag.code != Code::RuleFailed);
     project.filter(|_| !mistaken).map(|project| (project, said.clone())).ok_or(said)
 }
 
@@ -258,22 +258,23 @@ struct Declared {
 
 /// Returns the declared states for the host and for the cluster.
 fn declared(project: &Project, case: &Case, look: &Look) -> Vec<Declared> {
-    let expander = config::Expander::new(project);
-    let ground = Ground {
+    let expander = config::StepExpander::new(project);
+    let ground = PlanContext {
         project,
         expander: &expander,
         filter: &case.filter,
-        policy: plan::Policy::default(),
+        policy: plan::PlanPolicy::default(),
         exports: &look.exports,
         chosen: &look.chosen,
         secrets: &look.secrets,
     };
-    let members: Vec<_> = look.seen.iter().map(|seen| plan::Case::new(ground, &seen.host, seen).unwrap()).collect();
+    let members: Vec<_> =
+        look.seen.iter().map(|seen| plan::HostContext::new(ground, &seen.host, seen).unwrap()).collect();
     members
         .iter()
-        .flat_map(plan::Case::turns)
+        .flat_map(plan::HostContext::turns)
         .filter_map(|turn| match &turn.expanded.state {
-            State::Resource(resource) => {
+            ExpansionState::Resource(resource) => {
                 let (id, kind) = (turn.expanded.id.to_string(), turn.step.kind);
                 Some(Declared { id, kind, desired: resource.desired() })
             }
@@ -593,7 +594,7 @@ fn out_of_order(order: &[&str], plan: &Plan) -> Vec<String> {
 /// Returns the differences between the host's window and the case.
 fn windows(written: &Value, plan: &Plan) -> Vec<String> {
     let window = plan.hosts[0].window.clone().unwrap_or_default();
-    let names = |reboot: &plan::Reboot| reboot.steps.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let names = |reboot: &plan::PlannedReboot| reboot.steps.iter().map(ToString::to_string).collect::<Vec<_>>();
     let reboots: Vec<Vec<String>> = window.reboots.iter().map(names).collect();
     let stops: Vec<&String> = window.stops.iter().chain(&window.unloads).map(|stop| &stop.name).collect();
     let found = [("reboots", json!(reboots)), ("stops", json!(stops))];

@@ -3,8 +3,8 @@
 mod line;
 mod values;
 
-use super::output::Output;
-use super::run::{Cx, Ending};
+use super::output::VerbOutput;
+use super::run::{VerbContext, VerbResult};
 use crate::model::ExitCode;
 use clap_complete::Shell;
 use line::CommandLine;
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
   forge completions zsh > ~/.zfunc/_forge        a directory in $fpath
   forge completions fish > ~/.config/fish/completions/forge.fish
   source <(forge completions bash)               in ~/.bashrc, for your user only")]
-pub struct Args {
+pub struct CompletionsArgs {
     /// Shell
     pub shell: Shell,
     /// Print the candidates at this position of the words
@@ -36,8 +36,8 @@ pub struct Args {
     pub words: Vec<OsString>,
 }
 
-pub fn run<B>(cx: &Cx<'_, B>, args: &Args) -> Ending {
-    let output = Output { console: cx.console, settings: cx.settings, target: None };
+pub fn run<B>(cx: &VerbContext<'_, B>, args: &CompletionsArgs) -> VerbResult {
+    let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
     let text = match args.complete {
         None => script(args.shell),
         Some(at) => candidates(cx, args, at).into_bytes(),
@@ -61,7 +61,7 @@ fn script(shell: Shell) -> Vec<u8> {
 }
 
 /// Returns one candidate per line, or none if reading the inventory takes too long.
-fn candidates<B>(cx: &Cx<'_, B>, args: &Args, at: usize) -> String {
+fn candidates<B>(cx: &VerbContext<'_, B>, args: &CompletionsArgs, at: usize) -> String {
     let words: Vec<String> = args.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let line = CommandLine::new(args.shell, &words, at);
     let environment = cx.environment.clone();

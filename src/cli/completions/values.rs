@@ -1,6 +1,6 @@
 //! Candidates at the cursor: verbs, flags, and names from the inventory of the command line.
 
-use super::super::env::Environment;
+use super::super::env::CliEnvironment;
 use super::line::CommandLine;
 use crate::config::{self, DeclaredNames, declared_names};
 use crate::diag::Code;
@@ -15,28 +15,28 @@ const MOST: usize = 1000;
 const RUNS: usize = 50;
 
 /// Returns the candidates at the cursor, as the shell inserts them.
-pub fn candidates(line: &CommandLine, environment: &Environment) -> Vec<String> {
+pub fn candidates(line: &CommandLine, environment: &CliEnvironment) -> Vec<String> {
     let mut command = super::super::command();
     command.build();
-    let typed = Typed::read(&command, &line.before);
+    let typed = TypedCommand::read(&command, &line.before);
     let found = typed.candidates(&line.current, environment);
     found.iter().filter_map(|found| line.inserted(&found.text, found.about.as_deref())).take(MOST).collect()
 }
 
 /// A candidate word at the cursor.
-struct Candidate {
+struct CompletionCandidate {
     text: String,
     about: Option<String>,
 }
 
-impl Candidate {
+impl CompletionCandidate {
     fn plain(text: impl Into<String>) -> Self {
         Self { text: text.into(), about: None }
     }
 }
 
 /// The parsed words before the cursor.
-struct Typed<'c> {
+struct TypedCommand<'c> {
     /// The verb's command; the root command if no verb was typed.
     command: &'c Command,
     /// The flag whose value comes next, and the number of values that follow it.
@@ -49,7 +49,7 @@ struct Typed<'c> {
     state: Option<String>,
 }
 
-impl<'c> Typed<'c> {
+impl<'c> TypedCommand<'c> {
     fn read(root: &'c Command, words: &[String]) -> Self {
         let mut typed =
             Self { command: root, expected: None, positionals: 0, closed: false, inventory: None, state: None };
@@ -119,7 +119,7 @@ impl<'c> Typed<'c> {
         }
     }
 
-    fn candidates(&self, current: &str, environment: &Environment) -> Vec<Candidate> {
+    fn candidates(&self, current: &str, environment: &CliEnvironment) -> Vec<CompletionCandidate> {
         if let Some((arg, _)) = self.expected {
             return self.values(arg, current, environment);
         }
@@ -127,7 +127,7 @@ impl<'c> Typed<'c> {
             (false, Some((flag, value))) if flag.starts_with("--") => {
                 let arg = self.command.get_arguments().find(|arg| arg.get_long() == flag.get(2..));
                 let values = arg.map(|arg| self.values(arg, value, environment)).unwrap_or_default();
-                values.into_iter().map(|value| Candidate::plain(format!("{flag}={}", value.text))).collect()
+                values.into_iter().map(|value| CompletionCandidate::plain(format!("{flag}={}", value.text))).collect()
             }
             (false, _) if current.starts_with('-') => flags(self.command),
             (true, _) => Vec::new(),
@@ -140,7 +140,7 @@ impl<'c> Typed<'c> {
     }
 
     /// Returns the values of an argument; none for a file argument, which the shell completes.
-    fn values(&self, arg: &Arg, current: &str, environment: &Environment) -> Vec<Candidate> {
+    fn values(&self, arg: &Arg, current: &str, environment: &CliEnvironment) -> Vec<CompletionCandidate> {
         let names = || declared_names(&self.inventory(environment), config::shipped::RECIPES);
         match (self.command.get_name(), arg.get_id().as_str()) {
             (_, "on") | ("exec", "selector") => selectors(&names(), current),
@@ -153,23 +153,23 @@ impl<'c> Typed<'c> {
         }
     }
 
-    fn inventory(&self, environment: &Environment) -> Utf8PathBuf {
+    fn inventory(&self, environment: &CliEnvironment) -> Utf8PathBuf {
         let typed = self.inventory.as_deref().map(|path| home(path, environment));
         typed.or_else(|| environment.inventory.clone()).unwrap_or_else(|| "inventory.yaml".into())
     }
 
-    fn runs(&self, environment: &Environment) -> Vec<Candidate> {
+    fn runs(&self, environment: &CliEnvironment) -> Vec<CompletionCandidate> {
         let typed = self.state.as_deref().map(|path| home(path, environment)).or_else(|| environment.state.clone());
         let beside = || self.inventory(environment).parent().unwrap_or(Utf8Path::new("")).join(".forge");
         let runs = state::runs(&typed.unwrap_or_else(beside)).unwrap_or_default();
-        let last = (!runs.is_empty()).then(|| Candidate::plain("last"));
+        let last = (!runs.is_empty()).then(|| CompletionCandidate::plain("last"));
         let runs = runs.into_iter().take(RUNS).map(|run| described(&run.run, &run.cluster));
         last.into_iter().chain(runs).collect()
     }
 }
 
 /// Expands `~` to the home directory, because the shell has not done so yet.
-fn home(path: &str, environment: &Environment) -> Utf8PathBuf {
+fn home(path: &str, environment: &CliEnvironment) -> Utf8PathBuf {
     match (path.strip_prefix("~/"), &environment.home) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => path.into(),
@@ -184,54 +184,60 @@ fn takes_value(arg: &Arg) -> bool {
     arg.get_num_args().is_some_and(|count| count.takes_values())
 }
 
-fn described(text: &str, about: &str) -> Candidate {
-    Candidate { text: text.to_owned(), about: Some(about.to_owned()) }
+fn described(text: &str, about: &str) -> CompletionCandidate {
+    CompletionCandidate { text: text.to_owned(), about: Some(about.to_owned()) }
 }
 
-fn possible(value: &clap::builder::PossibleValue) -> Candidate {
-    Candidate { text: value.get_name().to_owned(), about: value.get_help().map(ToString::to_string) }
+fn possible(value: &clap::builder::PossibleValue) -> CompletionCandidate {
+    CompletionCandidate { text: value.get_name().to_owned(), about: value.get_help().map(ToString::to_string) }
 }
 
-fn verbs(command: &Command) -> Vec<Candidate> {
+fn verbs(command: &Command) -> Vec<CompletionCandidate> {
     let shown = command.get_subcommands().filter(|verb| !verb.is_hide_set());
     shown
-        .map(|verb| Candidate { text: verb.get_name().to_owned(), about: verb.get_about().map(ToString::to_string) })
+        .map(|verb| CompletionCandidate {
+            text: verb.get_name().to_owned(),
+            about: verb.get_about().map(ToString::to_string),
+        })
         .collect()
 }
 
-fn flags(command: &Command) -> Vec<Candidate> {
+fn flags(command: &Command) -> Vec<CompletionCandidate> {
     let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
     let long = |arg: &Arg| {
-        Some(Candidate { text: format!("--{}", arg.get_long()?), about: arg.get_help().map(ToString::to_string) })
+        Some(CompletionCandidate {
+            text: format!("--{}", arg.get_long()?),
+            about: arg.get_help().map(ToString::to_string),
+        })
     };
     shown.filter_map(long).collect()
 }
 
 /// Returns hosts and groups for the last term of a selector.
-fn selectors(names: &DeclaredNames, current: &str) -> Vec<Candidate> {
+fn selectors(names: &DeclaredNames, current: &str) -> Vec<CompletionCandidate> {
     let term = current.rfind(':').map_or(0, |at| at + 1);
     let sign = current[term..].chars().take_while(|c| matches!(c, '&' | '!')).count();
     let head = &current[..term + sign];
-    names.groups.iter().chain(&names.hosts).map(|name| Candidate::plain(format!("{head}{name}"))).collect()
+    names.groups.iter().chain(&names.hosts).map(|name| CompletionCandidate::plain(format!("{head}{name}"))).collect()
 }
 
-fn steps(names: &DeclaredNames) -> Vec<Candidate> {
+fn steps(names: &DeclaredNames) -> Vec<CompletionCandidate> {
     let one = |recipe: &config::DeclaredRecipe| {
-        let steps = recipe.steps.iter().map(|step| Candidate::plain(format!("{}/{step}", recipe.name)));
-        std::iter::once(Candidate::plain(recipe.name.as_str())).chain(steps).collect::<Vec<_>>()
+        let steps = recipe.steps.iter().map(|step| CompletionCandidate::plain(format!("{}/{step}", recipe.name)));
+        std::iter::once(CompletionCandidate::plain(recipe.name.as_str())).chain(steps).collect::<Vec<_>>()
     };
     names.recipes.iter().flat_map(one).collect()
 }
 
-fn recipes(names: &DeclaredNames) -> Vec<Candidate> {
+fn recipes(names: &DeclaredNames) -> Vec<CompletionCandidate> {
     let own = names.recipes.iter().map(|recipe| recipe.name.as_str());
     let all: std::collections::BTreeSet<&str> =
         own.chain(config::shipped::RECIPES.iter().map(|(name, _)| *name)).collect();
-    all.into_iter().map(Candidate::plain).collect()
+    all.into_iter().map(CompletionCandidate::plain).collect()
 }
 
-fn things(names: &DeclaredNames) -> Vec<Candidate> {
+fn things(names: &DeclaredNames) -> Vec<CompletionCandidate> {
     let steps = steps(names).into_iter().filter(|step| step.text.contains('/'));
     let codes = Code::ALL.iter().map(|code| described(code.id(), code.title()));
-    steps.chain(manual_topics().map(Candidate::plain)).chain(codes).collect()
+    steps.chain(manual_topics().map(CompletionCandidate::plain)).chain(codes).collect()
 }

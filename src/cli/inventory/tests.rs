@@ -3,20 +3,25 @@
 use super::*;
 use crate::model::ExitCode;
 
-fn global(arguments: &[&str]) -> Global {
+fn global(arguments: &[&str]) -> GlobalArgs {
     use clap::Parser;
     let argv = ["forge", "plan"].iter().chain(arguments);
     super::super::args::Cli::try_parse_from(argv).unwrap().global
 }
 
-fn target(argument: Option<&str>, typed: &[&str], variable: Option<&str>, there: bool) -> Result<Target, CliError> {
+fn target(
+    argument: Option<&str>,
+    typed: &[&str],
+    variable: Option<&str>,
+    there: bool,
+) -> Result<InventoryTarget, CliError> {
     let argument = InventoryArg { inventory: argument.map(Into::into) };
-    let environment = Environment { inventory: variable.map(Into::into), ..Environment::default() };
+    let environment = CliEnvironment { inventory: variable.map(Into::into), ..CliEnvironment::default() };
     resolve(&argument, &global(typed), &environment, |path| there && path == "inventory.yaml")
 }
 
-fn found(path: &str, arguments: &str) -> Target {
-    Target { path: path.into(), arguments: arguments.into() }
+fn found(path: &str, arguments: &str) -> InventoryTarget {
+    InventoryTarget { path: path.into(), arguments: arguments.into() }
 }
 
 #[test]

@@ -1,54 +1,54 @@
 //! Converts an Ansible inventory to a forge inventory. Values stay at their groups if forge's precedence rules yield
 //! the same value for every host, and move to the hosts otherwise.
 
-use super::layers::{Layer, Layers, outer};
-use super::settings::Slot;
-use super::{Inventory, Reading};
+use super::layers::{AnsibleLayer, AnsibleLayers, outer};
+use super::settings::SettingSlot;
+use super::{AnsibleImportLog, AnsibleInventory};
 use crate::config::inventory::{is_address, is_label};
-use crate::config::starting::{Settings, Starting, StartingGroup, StartingHost};
+use crate::config::starting::{StarterConnect, StarterGroup, StarterHost, StarterInventory};
 use crate::model::Value;
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Converts an inventory and lists the differences from Ansible.
-pub(super) fn convert(inventory: &Inventory, cluster: &str, reading: &mut Reading) -> Starting {
-    let mut layout = Layout::new(inventory, reading);
+pub(super) fn convert(inventory: &AnsibleInventory, cluster: &str, reading: &mut AnsibleImportLog) -> StarterInventory {
+    let mut layout = InventoryLayout::new(inventory, reading);
     layout.spread(reading);
-    let names = Names::new(inventory, reading);
+    let names = ConvertedNames::new(inventory, reading);
     let hosts = one_per_machine(layout.hosts(&names), reading);
     let groups = layout.groups(&names, &hosts);
     if hosts.is_empty() {
         reading.differs("the inventory has no hosts", "the inventory");
     }
-    Starting { cluster: cluster.to_owned(), hosts, groups }
+    StarterInventory { cluster: cluster.to_owned(), hosts, groups }
 }
 
-struct Layout<'i> {
-    inventory: &'i Inventory,
-    layers: Layers,
+struct InventoryLayout<'i> {
+    inventory: &'i AnsibleInventory,
+    layers: AnsibleLayers,
     /// Ancestors of each group.
     outer: BTreeMap<String, BTreeSet<String>>,
-    groups: BTreeMap<String, Layer>,
-    hosts: IndexMap<String, Layer>,
+    groups: BTreeMap<String, AnsibleLayer>,
+    hosts: IndexMap<String, AnsibleLayer>,
 }
 
-impl<'i> Layout<'i> {
-    fn new(inventory: &'i Inventory, reading: &mut Reading) -> Self {
-        let layers = Layers::new(inventory, reading);
+impl<'i> InventoryLayout<'i> {
+    fn new(inventory: &'i AnsibleInventory, reading: &mut AnsibleImportLog) -> Self {
+        let layers = AnsibleLayers::new(inventory, reading);
         let groups = inventory.groups.keys().map(|name| (name.clone(), layers.group(name))).collect();
         let hosts = inventory.hosts.keys().map(|name| (name.clone(), layers.host(name))).collect();
         Self { inventory, layers, outer: outer(inventory), groups, hosts }
     }
 
     /// Moves the slots that forge would resolve differently from Ansible to the hosts.
-    fn spread(&mut self, reading: &mut Reading) {
-        let slots: BTreeSet<Slot> = self.groups.values().flat_map(|layer| layer.keys().cloned()).collect();
+    fn spread(&mut self, reading: &mut AnsibleImportLog) {
+        let slots: BTreeSet<SettingSlot> = self.groups.values().flat_map(|layer| layer.keys().cloned()).collect();
         for slot in slots {
             let same = |host: &String| {
                 let resolved = self.resolved(host, &slot);
                 resolved.is_ok_and(|value| value.as_ref() == self.layers.effective(host, &slot))
             };
-            if slot == Slot::Address || !self.hosts.keys().all(same) {
+            if slot == SettingSlot::Address || !self.hosts.keys().all(same) {
                 self.move_to_hosts(&slot, reading);
             }
         }
@@ -56,7 +56,7 @@ impl<'i> Layout<'i> {
 
     /// Returns the value that forge resolves for a slot: the host's own, else that of the innermost groups. Fails if
     /// they disagree.
-    fn resolved(&self, host: &str, slot: &Slot) -> Result<Option<Value>, ()> {
+    fn resolved(&self, host: &str, slot: &SettingSlot) -> Result<Option<Value>, ()> {
         let all = "all".to_owned();
         let groups = self.layers.groups_of(host).iter().chain(std::iter::once(&all));
         let with: Vec<&String> = groups
@@ -76,7 +76,7 @@ impl<'i> Layout<'i> {
         }
     }
 
-    fn move_to_hosts(&mut self, slot: &Slot, reading: &mut Reading) {
+    fn move_to_hosts(&mut self, slot: &SettingSlot, reading: &mut AnsibleImportLog) {
         let from: Vec<String> =
             self.groups.iter().filter(|(_, layer)| layer.contains_key(slot)).map(|(name, _)| name.clone()).collect();
         self.groups.values_mut().for_each(|layer| drop(layer.shift_remove(slot)));
@@ -87,9 +87,9 @@ impl<'i> Layout<'i> {
             }
         }
         let what = match slot {
-            Slot::Var(name) => format!("`{name}`"),
-            Slot::Connect(key) => format!("the setting `{key}`"),
-            Slot::Address => "the address".to_owned(),
+            SettingSlot::Var(name) => format!("`{name}`"),
+            SettingSlot::Connect(key) => format!("the setting `{key}`"),
+            SettingSlot::Address => "the address".to_owned(),
         };
         let why = match from.iter().any(|group| self.layers.has_template(group, slot)) {
             true => "stands at the hosts: its template reads variables that they have from elsewhere",
@@ -98,19 +98,22 @@ impl<'i> Layout<'i> {
         from.into_iter().for_each(|group| reading.differs(format!("{what} {why}"), format!("group {group}")));
     }
 
-    fn hosts(&self, names: &Names) -> IndexMap<String, StartingHost> {
-        let one = |(name, layer): (&String, &Layer)| {
+    fn hosts(&self, names: &ConvertedNames) -> IndexMap<String, StarterHost> {
+        let one = |(name, layer): (&String, &AnsibleLayer)| {
             let new = names.host(name);
             let (connect, vars) = split(layer);
-            let given =
-                layer.get(&Slot::Address).cloned().flatten().and_then(|address| address.as_str().map(str::to_owned));
+            let given = layer
+                .get(&SettingSlot::Address)
+                .cloned()
+                .flatten()
+                .and_then(|address| address.as_str().map(str::to_owned));
             let old = (new != name && is_address(name)).then(|| name.clone());
-            (new.to_owned(), StartingHost { address: given.or(old).filter(|address| address != new), connect, vars })
+            (new.to_owned(), StarterHost { address: given.or(old).filter(|address| address != new), connect, vars })
         };
         self.hosts.iter().map(one).collect()
     }
 
-    fn groups(&self, names: &Names, hosts: &IndexMap<String, StartingHost>) -> IndexMap<String, StartingGroup> {
+    fn groups(&self, names: &ConvertedNames, hosts: &IndexMap<String, StarterHost>) -> IndexMap<String, StarterGroup> {
         let mut groups = IndexMap::new();
         for (name, group) in &self.inventory.groups {
             let (connect, vars) = self.groups.get(name).map(split).unwrap_or_default();
@@ -122,13 +125,13 @@ impl<'i> Layout<'i> {
                 .filter(|host| hosts.contains_key(host))
                 .collect();
             let inner = group.children.iter().map(|child| names.group(child).to_owned());
-            let starting = StartingGroup {
+            let starting = StarterGroup {
                 hosts: if is_all { Vec::new() } else { members },
                 groups: if is_all { Vec::new() } else { inner.collect() },
                 connect,
                 vars,
             };
-            let is_bare = starting == StartingGroup::default();
+            let is_bare = starting == StarterGroup::default();
             if !(is_bare && matches!(name.as_str(), "all" | "ungrouped")) {
                 groups.insert(names.group(name).to_owned(), starting);
             }
@@ -137,20 +140,23 @@ impl<'i> Layout<'i> {
     }
 }
 
-fn split(layer: &Layer) -> (Settings, IndexMap<String, Value>) {
-    let (mut connect, mut vars) = (Settings::new(), IndexMap::new());
+fn split(layer: &AnsibleLayer) -> (StarterConnect, IndexMap<String, Value>) {
+    let (mut connect, mut vars) = (StarterConnect::new(), IndexMap::new());
     for (slot, value) in layer {
         match (slot, value) {
-            (Slot::Connect(key), Some(value)) => drop(connect.insert(*key, value.clone())),
-            (Slot::Var(name), Some(value)) => drop(vars.insert(name.clone(), value.clone())),
-            (Slot::Address, _) | (_, None) => {}
+            (SettingSlot::Connect(key), Some(value)) => drop(connect.insert(*key, value.clone())),
+            (SettingSlot::Var(name), Some(value)) => drop(vars.insert(name.clone(), value.clone())),
+            (SettingSlot::Address, _) | (_, None) => {}
         }
     }
     (connect, vars)
 }
 
 /// Keeps one host per machine: forge rejects two names of one machine, as each would undo the changes of the other.
-fn one_per_machine(hosts: IndexMap<String, StartingHost>, reading: &mut Reading) -> IndexMap<String, StartingHost> {
+fn one_per_machine(
+    hosts: IndexMap<String, StarterHost>,
+    reading: &mut AnsibleImportLog,
+) -> IndexMap<String, StarterHost> {
     let mut seen: HashMap<(String, String, String), String> = HashMap::new();
     let mut kept = IndexMap::new();
     for (name, host) in hosts {
@@ -174,13 +180,13 @@ fn one_per_machine(hosts: IndexMap<String, StartingHost>, reading: &mut Reading)
 }
 
 /// New names of hosts and groups whose names forge does not allow.
-struct Names {
+struct ConvertedNames {
     hosts: HashMap<String, String>,
     groups: HashMap<String, String>,
 }
 
-impl Names {
-    fn new(inventory: &Inventory, reading: &mut Reading) -> Self {
+impl ConvertedNames {
+    fn new(inventory: &AnsibleInventory, reading: &mut AnsibleImportLog) -> Self {
         let mut taken: BTreeSet<String> = inventory.hosts.keys().chain(inventory.groups.keys()).cloned().collect();
         let mut hosts = HashMap::new();
         for name in inventory.hosts.keys().filter(|name| !is_label(name) || *name == "all") {

@@ -1,13 +1,13 @@
 //! Reads the files of an Ansible inventory: the inventory itself, `group_vars` and `host_vars`.
 
-use super::Reading;
+use super::AnsibleImportLog;
 use crate::config::cx::{plain, read_text, unreadable};
 use crate::diag::{Code, Diag, FileId};
 use camino::{Utf8Path, Utf8PathBuf};
 
 /// One file that was read.
 #[derive(Debug)]
-pub(super) struct Text {
+pub(super) struct AnsibleFile {
     pub file: FileId,
     pub path: Utf8PathBuf,
     pub text: String,
@@ -15,21 +15,21 @@ pub(super) struct Text {
 
 /// Everything that belongs to an inventory.
 #[derive(Debug, Default)]
-pub(super) struct Files {
-    pub inventories: Vec<Text>,
+pub(super) struct AnsibleFileSet {
+    pub inventories: Vec<AnsibleFile>,
     /// Files by group name; later files take precedence.
-    pub group_vars: Vec<(String, Text)>,
-    pub host_vars: Vec<(String, Text)>,
+    pub group_vars: Vec<(String, AnsibleFile)>,
+    pub host_vars: Vec<(String, AnsibleFile)>,
 }
 
 /// Reads a file, or all files in a folder that Ansible treats as inventories.
-pub(super) fn read(path: &Utf8Path, reading: &mut Reading) -> Files {
+pub(super) fn read(path: &Utf8Path, reading: &mut AnsibleImportLog) -> AnsibleFileSet {
     let is_folder = path.is_dir();
     let beside = match is_folder {
         true => path.to_owned(),
         false => path.parent().unwrap_or(Utf8Path::new("")).to_owned(),
     };
-    let mut files = Files::default();
+    let mut files = AnsibleFileSet::default();
     match is_folder {
         true => folder(path, 0, &mut files.inventories, reading),
         false => files.inventories.extend(text(path, reading)),
@@ -49,7 +49,7 @@ const IGNORED: [&str; 11] = ["pyc", "pyo", "swp", "bak", "rpm", "md", "txt", "rs
 /// Extensions of programs and libraries. Ansible warns that no inventory plugin can read them.
 const BINARY: [&str; 6] = ["pyd", "so", "dll", "exe", "o", "a"];
 
-fn folder(path: &Utf8Path, depth: usize, into: &mut Vec<Text>, reading: &mut Reading) {
+fn folder(path: &Utf8Path, depth: usize, into: &mut Vec<AnsibleFile>, reading: &mut AnsibleImportLog) {
     for entry in entries(path, reading) {
         let name = entry.file_name().unwrap_or_default();
         let ending = entry.extension().unwrap_or_default();
@@ -70,7 +70,7 @@ fn folder(path: &Utf8Path, depth: usize, into: &mut Vec<Text>, reading: &mut Rea
 }
 
 /// Returns the sorted entries of a folder.
-fn entries(path: &Utf8Path, reading: &mut Reading) -> Vec<Utf8PathBuf> {
+fn entries(path: &Utf8Path, reading: &mut AnsibleImportLog) -> Vec<Utf8PathBuf> {
     let listed = path.read_dir_utf8().and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
     match listed {
         Ok(entries) => {
@@ -86,7 +86,7 @@ fn entries(path: &Utf8Path, reading: &mut Reading) -> Vec<Utf8PathBuf> {
 }
 
 /// Reads files of variables: `NAME`, `NAME.yml`, `NAME.yaml`, `NAME.json`, or a folder `NAME` of such files.
-fn vars(path: &Utf8Path, reading: &mut Reading) -> Vec<(String, Text)> {
+fn vars(path: &Utf8Path, reading: &mut AnsibleImportLog) -> Vec<(String, AnsibleFile)> {
     if !path.is_dir() {
         return Vec::new();
     }
@@ -112,7 +112,13 @@ fn hidden(name: &str) -> bool {
     name.starts_with('.') || name.ends_with('~')
 }
 
-fn inside(name: &str, path: &Utf8Path, depth: usize, found: &mut Vec<(String, Text)>, reading: &mut Reading) {
+fn inside(
+    name: &str,
+    path: &Utf8Path,
+    depth: usize,
+    found: &mut Vec<(String, AnsibleFile)>,
+    reading: &mut AnsibleImportLog,
+) {
     for entry in entries(path, reading) {
         let file = entry.file_name().unwrap_or_default();
         if hidden(file) {
@@ -129,13 +135,13 @@ fn inside(name: &str, path: &Utf8Path, depth: usize, found: &mut Vec<(String, Te
     }
 }
 
-fn text(path: &Utf8Path, reading: &mut Reading) -> Option<Text> {
+fn text(path: &Utf8Path, reading: &mut AnsibleImportLog) -> Option<AnsibleFile> {
     match read_text(path) {
         Ok(text) if text.starts_with("#!") => {
             reading.wrong(program(path));
             None
         }
-        Ok(text) => Some(Text { file: reading.sources.add(path, text.as_str()), path: path.to_owned(), text }),
+        Ok(text) => Some(AnsibleFile { file: reading.sources.add(path, text.as_str()), path: path.to_owned(), text }),
         Err(why) => {
             reading.wrong(unreadable(path.as_str(), &why, None));
             None

@@ -1,31 +1,31 @@
 //! Parses INI inventories line by line, as Ansible's `ini` plugin does.
 
-use super::files::Text;
-use super::{Inventory, Known, Reading, Var, Vars, address, literal, shlex};
+use super::files::AnsibleFile;
+use super::{AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars, address, literal, shlex};
 use crate::diag::{Code, Diag, Span};
 use indexmap::IndexMap;
 
 #[derive(Clone, Copy, PartialEq)]
-enum State {
+enum IniSectionKind {
     Hosts,
     Children,
     Vars,
 }
 
 /// Groups that were referenced before they were declared.
-enum Pending {
+enum PendingIniGroup {
     Vars(Span),
     Children(Span, Vec<String>),
 }
 
 /// Parses one file into `inventory`.
-pub(super) fn read(text: &Text, inventory: &mut Inventory, reading: &mut Reading) {
-    let mut reader = Reader {
+pub(super) fn read(text: &AnsibleFile, inventory: &mut AnsibleInventory, reading: &mut AnsibleImportLog) {
+    let mut reader = IniReader {
         text,
         inventory,
         reading,
         group: "ungrouped".to_owned(),
-        state: State::Hosts,
+        state: IniSectionKind::Hosts,
         pending: IndexMap::new(),
     };
     let mut start = 0;
@@ -36,16 +36,16 @@ pub(super) fn read(text: &Text, inventory: &mut Inventory, reading: &mut Reading
     reader.finish();
 }
 
-struct Reader<'r> {
-    text: &'r Text,
-    inventory: &'r mut Inventory,
-    reading: &'r mut Reading,
+struct IniReader<'r> {
+    text: &'r AnsibleFile,
+    inventory: &'r mut AnsibleInventory,
+    reading: &'r mut AnsibleImportLog,
     group: String,
-    state: State,
-    pending: IndexMap<String, Pending>,
+    state: IniSectionKind,
+    pending: IndexMap<String, PendingIniGroup>,
 }
 
-impl Reader<'_> {
+impl IniReader<'_> {
     fn line(&mut self, whole: &str, start: usize) {
         let line = whole.trim();
         if line.is_empty() || line.starts_with([';', '#']) {
@@ -60,9 +60,9 @@ impl Reader<'_> {
                     .hint("write `[group]`, `[group:children]` or `[group:vars]`");
             }
             None => match self.state {
-                State::Hosts => self.host(line, span),
-                State::Children => self.child(line, span),
-                State::Vars => self.var(line, span),
+                IniSectionKind::Hosts => self.host(line, span),
+                IniSectionKind::Children => self.child(line, span),
+                IniSectionKind::Vars => self.var(line, span),
             },
         }
     }
@@ -72,16 +72,16 @@ impl Reader<'_> {
         self.wrong(span, why);
     }
 
-    fn wrong(&mut self, span: Span, message: impl Into<String>) -> Hint<'_> {
+    fn wrong(&mut self, span: Span, message: impl Into<String>) -> IniDiagHint<'_> {
         self.reading.wrong(Diag::error(Code::BadValue, message).at(span));
-        Hint(self.reading)
+        IniDiagHint(self.reading)
     }
 
     fn section(&mut self, name: &str, kind: Option<&str>, span: Span) {
         self.state = match kind {
-            None | Some("hosts") => State::Hosts,
-            Some("children") => State::Children,
-            Some("vars") => State::Vars,
+            None | Some("hosts") => IniSectionKind::Hosts,
+            Some("children") => IniSectionKind::Children,
+            Some("vars") => IniSectionKind::Vars,
             Some(other) => {
                 self.wrong(span, format!("`[{name}:{other}]` is not a valid section"))
                     .hint("write `[group]`, `[group:children]` or `[group:vars]`");
@@ -90,19 +90,19 @@ impl Reader<'_> {
         };
         self.group = name.to_owned();
         if !self.inventory.groups.contains_key(name) {
-            if self.state == State::Vars && !self.pending.contains_key(name) {
-                self.pending.insert(name.to_owned(), Pending::Vars(span));
+            if self.state == IniSectionKind::Vars && !self.pending.contains_key(name) {
+                self.pending.insert(name.to_owned(), PendingIniGroup::Vars(span));
             }
             self.inventory.add_group(name);
         }
-        if self.state != State::Vars {
+        if self.state != IniSectionKind::Vars {
             self.declared(name);
         }
     }
 
     /// Adds a declared group to the groups that referenced it before.
     fn declared(&mut self, name: &str) {
-        if let Some(Pending::Children(span, outer)) = self.pending.shift_remove(name) {
+        if let Some(PendingIniGroup::Children(span, outer)) = self.pending.shift_remove(name) {
             for outer in outer {
                 self.nest(&outer, name, span);
             }
@@ -134,7 +134,7 @@ impl Reader<'_> {
             self.wrong(span, format!("invalid host `{pattern}`")).hint("this looks like YAML: name the file `….yml`");
             return;
         }
-        let mut vars = Vars::new();
+        let mut vars = AnsibleVars::new();
         for word in rest {
             match word.split_once('=') {
                 Some((key, value)) => drop(vars.insert(key.to_owned(), self.value(key, value, span))),
@@ -152,13 +152,14 @@ impl Reader<'_> {
             return self.refuse(span, format!("`{line}` is not a valid group name"));
         };
         let outer = self.group.clone();
-        if self.inventory.groups.contains_key(child) && !matches!(self.pending.get(child), Some(Pending::Children(..)))
+        if self.inventory.groups.contains_key(child)
+            && !matches!(self.pending.get(child), Some(PendingIniGroup::Children(..)))
         {
             return self.nest(&outer, child, span);
         }
         match self.pending.get_mut(child) {
-            Some(Pending::Children(_, outers)) => outers.push(outer),
-            _ => drop(self.pending.insert(child.to_owned(), Pending::Children(span, vec![outer]))),
+            Some(PendingIniGroup::Children(_, outers)) => outers.push(outer),
+            _ => drop(self.pending.insert(child.to_owned(), PendingIniGroup::Children(span, vec![outer]))),
         }
     }
 
@@ -171,24 +172,26 @@ impl Reader<'_> {
         self.inventory.set(&group, key.trim(), var);
     }
 
-    fn value(&mut self, key: &str, text: &str, span: Span) -> Var {
+    fn value(&mut self, key: &str, text: &str, span: Span) -> AnsibleVar {
         let (value, note) = literal::value(text);
         if let Some(note) = note {
             let place = self.reading.place(span);
             self.reading.differs(format!("`{key}`: {note}"), place);
         }
         let value = match value {
-            Known::Value(value) => Known::of(value),
+            AnsibleValue::Value(value) => AnsibleValue::of(value),
             lost => lost,
         };
-        Var { value, span }
+        AnsibleVar { value, span }
     }
 
     fn finish(mut self) {
         for (name, pending) in std::mem::take(&mut self.pending) {
             let (span, message) = match pending {
-                Pending::Vars(span) => (span, format!("`[{name}:vars]` refers to a group that is not declared")),
-                Pending::Children(span, _) => (span, format!("group `{name}` is not declared")),
+                PendingIniGroup::Vars(span) => {
+                    (span, format!("`[{name}:vars]` refers to a group that is not declared"))
+                }
+                PendingIniGroup::Children(span, _) => (span, format!("group `{name}` is not declared")),
             };
             self.wrong(span, message).hint(&format!("add a section `[{name}]`; it may be empty"));
         }
@@ -196,9 +199,9 @@ impl Reader<'_> {
 }
 
 /// Adds a hint to the last reported error.
-struct Hint<'r>(&'r mut Reading);
+struct IniDiagHint<'r>(&'r mut AnsibleImportLog);
 
-impl Hint<'_> {
+impl IniDiagHint<'_> {
     fn hint(self, hint: &str) {
         if let Some(diag) = self.0.diags.0.last_mut() {
             diag.hint = Some(hint.to_owned());

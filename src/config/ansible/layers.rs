@@ -1,48 +1,48 @@
 //! Computes the effective variables of each host by Ansible's precedence of layers.
 
-use super::settings::{Meaning, Slot, meaning};
+use super::settings::{SettingSlot, VarMeaning, meaning};
 use super::template::{self, NOT_CARRIED, TemplateBudget};
-use super::{Inventory, Known, Reading, Var, Vars};
+use super::{AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars};
 use crate::diag::Span;
 use crate::model::Value;
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Values by slot. `None` is a value that cannot be converted, but still overrides lower layers.
-pub(super) type Layer = IndexMap<Slot, Option<Value>>;
+pub(super) type AnsibleLayer = IndexMap<SettingSlot, Option<Value>>;
 
 /// A value of one layer.
 #[derive(Clone, Debug)]
 enum LayerValue {
     Value(Option<Value>),
     /// The name and value of a variable whose value contains templates.
-    Template(String, Var),
+    Template(String, AnsibleVar),
 }
 
 /// A layer before templates are resolved, which depends on the host.
-type WrittenLayer = IndexMap<Slot, LayerValue>;
+type WrittenLayer = IndexMap<SettingSlot, LayerValue>;
 
 /// The name and location of a template variable, and why it could not be resolved, if so.
 type TemplateOutcome = ((String, Span), Option<&'static str>);
 
 /// Every layer of an inventory, keyed by forge's slots.
-pub(super) struct Layers {
+pub(super) struct AnsibleLayers {
     /// Per group: variables from the inventory itself, and variables from `group_vars`.
     groups: BTreeMap<String, (WrittenLayer, WrittenLayer)>,
     hosts: BTreeMap<String, WrittenLayer>,
     /// Every group of a host except `all`, in ascending precedence.
     of_host: BTreeMap<String, Vec<String>>,
     /// Effective values of each host. Resolved once, so that every use gets the same values within one budget.
-    effective: BTreeMap<String, Layer>,
+    effective: BTreeMap<String, AnsibleLayer>,
     /// Values of each group by itself. Its templates read its own variables.
-    of_group: BTreeMap<String, Layer>,
+    of_group: BTreeMap<String, AnsibleLayer>,
 }
 
-impl Layers {
+impl AnsibleLayers {
     /// Translates all variables and lists those that cannot be converted.
-    pub fn new(inventory: &Inventory, reading: &mut Reading) -> Self {
-        let mut layer = |vars: Option<&Vars>| vars.map(|vars| layer(vars, reading)).unwrap_or_default();
-        let of_group = |layer: &mut dyn FnMut(Option<&Vars>) -> WrittenLayer, name: &String| {
+    pub fn new(inventory: &AnsibleInventory, reading: &mut AnsibleImportLog) -> Self {
+        let mut layer = |vars: Option<&AnsibleVars>| vars.map(|vars| layer(vars, reading)).unwrap_or_default();
+        let of_group = |layer: &mut dyn FnMut(Option<&AnsibleVars>) -> WrittenLayer, name: &String| {
             let own = layer(inventory.groups.get(name).map(|group| &group.vars));
             (own, layer(inventory.group_files.get(name)))
         };
@@ -60,8 +60,8 @@ impl Layers {
     }
 
     /// Returns the values that a host itself sets. Its templates read its effective values.
-    pub fn host(&self, name: &str) -> Layer {
-        let value = |slot: &Slot, held: &LayerValue| match held {
+    pub fn host(&self, name: &str) -> AnsibleLayer {
+        let value = |slot: &SettingSlot, held: &LayerValue| match held {
             LayerValue::Value(value) => value.clone(),
             LayerValue::Template(..) => self.effective(name, slot).cloned(),
         };
@@ -70,7 +70,7 @@ impl Layers {
     }
 
     /// Returns the values of a group by itself.
-    pub fn group(&self, name: &str) -> Layer {
+    pub fn group(&self, name: &str) -> AnsibleLayer {
         self.of_group.get(name).cloned().unwrap_or_default()
     }
 
@@ -82,14 +82,14 @@ impl Layers {
     }
 
     /// Reports whether a group sets a slot by a template.
-    pub fn has_template(&self, group: &str, slot: &Slot) -> bool {
+    pub fn has_template(&self, group: &str, slot: &SettingSlot) -> bool {
         let held = self.groups.get(group).and_then(|(own, files)| files.get(slot).or_else(|| own.get(slot)));
         matches!(held, Some(LayerValue::Template(..)))
     }
 
     /// Resolves the templates of all hosts and groups, and lists the unresolved ones: a template that hosts use if it
     /// is unresolved on any host, any other template if it is unresolved in its own group.
-    fn resolve_all(&mut self, reading: &mut Reading) {
+    fn resolve_all(&mut self, reading: &mut AnsibleImportLog) {
         let mut budget = TemplateBudget::of_inventory();
         let mut outcomes: HashMap<(String, Span), Option<&'static str>> = HashMap::new();
         let (mut effective, mut of_group) = (BTreeMap::new(), BTreeMap::new());
@@ -120,12 +120,12 @@ impl Layers {
     }
 
     /// Returns all effective slots of a host; `None` is a value that cannot be converted.
-    pub fn effective_layer(&self, host: &str) -> Option<&Layer> {
+    pub fn effective_layer(&self, host: &str) -> Option<&AnsibleLayer> {
         self.effective.get(host)
     }
 
     /// Returns the effective value of a slot, if it can be converted.
-    pub fn effective(&self, host: &str, slot: &Slot) -> Option<&Value> {
+    pub fn effective(&self, host: &str, slot: &SettingSlot) -> Option<&Value> {
         self.effective.get(host)?.get(slot)?.as_ref()
     }
 
@@ -144,8 +144,8 @@ impl Layers {
 }
 
 /// Resolves the templates of a layer from its own values, each once, after all templates that it reads.
-fn resolve(written: WrittenLayer, budget: &mut TemplateBudget) -> (Layer, Vec<TemplateOutcome>) {
-    let (mut layer, mut templates) = (Layer::new(), Vec::new());
+fn resolve(written: WrittenLayer, budget: &mut TemplateBudget) -> (AnsibleLayer, Vec<TemplateOutcome>) {
+    let (mut layer, mut templates) = (AnsibleLayer::new(), Vec::new());
     for (slot, held) in written {
         let value = match held {
             LayerValue::Value(value) => value,
@@ -184,9 +184,9 @@ fn resolve(written: WrittenLayer, budget: &mut TemplateBudget) -> (Layer, Vec<Te
 }
 
 /// Returns the readers of each template, and the number of references that each template has to others.
-fn references(templates: &[(Slot, String, Var)]) -> (Vec<Vec<usize>>, Vec<usize>) {
-    let place = |(at, (slot, ..)): (usize, &(Slot, String, Var))| match slot {
-        Slot::Var(name) => Some((name.clone(), at)),
+fn references(templates: &[(SettingSlot, String, AnsibleVar)]) -> (Vec<Vec<usize>>, Vec<usize>) {
+    let place = |(at, (slot, ..)): (usize, &(SettingSlot, String, AnsibleVar))| match slot {
+        SettingSlot::Var(name) => Some((name.clone(), at)),
         _ => None,
     };
     let places: HashMap<String, usize> = templates.iter().enumerate().filter_map(place).collect();
@@ -194,7 +194,7 @@ fn references(templates: &[(Slot, String, Var)]) -> (Vec<Vec<usize>>, Vec<usize>
     let mut names = Vec::new();
     for (reader, (_, _, var)) in templates.iter().enumerate() {
         names.clear();
-        if let Known::Template(value) = &var.value {
+        if let AnsibleValue::Template(value) = &var.value {
             template::names(value, &mut names);
         }
         for read in names.iter().filter_map(|name| places.get(*name)) {
@@ -205,12 +205,17 @@ fn references(templates: &[(Slot, String, Var)]) -> (Vec<Vec<usize>>, Vec<usize>
     (readers, missing)
 }
 
-fn resolve_one(name: &str, var: &Var, layer: &Layer, budget: &mut TemplateBudget) -> Result<Value, &'static str> {
-    let Known::Template(value) = &var.value else { return Err(NOT_CARRIED) };
-    let find = |name: &str| layer.get(&Slot::Var(name.to_owned()))?.as_ref().filter(|value| !is_fraction(value));
-    let value = Known::Value(template::resolve(value, &find, budget)?);
-    match meaning(name, &Var { value, span: var.span }) {
-        Meaning::Is(_, Some(value)) => Ok(value),
+fn resolve_one(
+    name: &str,
+    var: &AnsibleVar,
+    layer: &AnsibleLayer,
+    budget: &mut TemplateBudget,
+) -> Result<Value, &'static str> {
+    let AnsibleValue::Template(value) = &var.value else { return Err(NOT_CARRIED) };
+    let find = |name: &str| layer.get(&SettingSlot::Var(name.to_owned()))?.as_ref().filter(|value| !is_fraction(value));
+    let value = AnsibleValue::Value(template::resolve(value, &find, budget)?);
+    match meaning(name, &AnsibleVar { value, span: var.span }) {
+        VarMeaning::Is(_, Some(value)) => Ok(value),
         _ => Err(NOT_CARRIED),
     }
 }
@@ -220,29 +225,29 @@ fn is_fraction(value: &Value) -> bool {
     value.as_str().is_some_and(|text| text.parse::<i64>().is_err() && text.replace('_', "").parse::<f64>().is_ok())
 }
 
-fn layer(vars: &Vars, reading: &mut Reading) -> WrittenLayer {
+fn layer(vars: &AnsibleVars, reading: &mut AnsibleImportLog) -> WrittenLayer {
     let mut layer = WrittenLayer::new();
     for (name, var) in vars {
         match meaning(name, var) {
             // Of two names of the same setting, the newer one takes precedence.
-            Meaning::Is(slot, _) if name.starts_with("ansible_ssh_") && layer.contains_key(&slot) => {}
-            Meaning::Is(slot, value) => drop(layer.insert(slot, LayerValue::Value(value))),
-            Meaning::Lost(slot, _) if matches!(var.value, Known::Template(_)) => {
+            VarMeaning::Is(slot, _) if name.starts_with("ansible_ssh_") && layer.contains_key(&slot) => {}
+            VarMeaning::Is(slot, value) => drop(layer.insert(slot, LayerValue::Value(value))),
+            VarMeaning::Lost(slot, _) if matches!(var.value, AnsibleValue::Template(_)) => {
                 layer.insert(slot, LayerValue::Template(name.clone(), var.clone()));
             }
-            Meaning::Lost(slot, why) => {
+            VarMeaning::Lost(slot, why) => {
                 reading.differs(format!("`{name}` {why}"), reading.place(var.span));
                 layer.insert(slot, LayerValue::Value(None));
             }
-            Meaning::Nowhere(why) => reading.differs(format!("`{name}` {why}"), reading.place(var.span)),
-            Meaning::Anyway => {}
+            VarMeaning::Nowhere(why) => reading.differs(format!("`{name}` {why}"), reading.place(var.span)),
+            VarMeaning::Anyway => {}
         }
     }
     layer
 }
 
 /// Sorts the groups of every host by depth, priority and name, the order in which Ansible merges them.
-fn of_hosts(inventory: &Inventory) -> BTreeMap<String, Vec<String>> {
+fn of_hosts(inventory: &AnsibleInventory) -> BTreeMap<String, Vec<String>> {
     let depths = depths(inventory);
     let outer = outer(inventory);
     let mut of_host: BTreeMap<String, BTreeSet<(usize, i64, String)>> = BTreeMap::new();
@@ -259,7 +264,7 @@ fn of_hosts(inventory: &Inventory) -> BTreeMap<String, Vec<String>> {
 }
 
 /// Returns the length of the longest path from `all` to each group.
-fn depths(inventory: &Inventory) -> BTreeMap<String, usize> {
+fn depths(inventory: &AnsibleInventory) -> BTreeMap<String, usize> {
     let mut depths: BTreeMap<String, usize> = inventory.groups.keys().map(|name| (name.clone(), 0)).collect();
     // Groups have no cycles, so as many rounds as there are groups are enough.
     for _ in 0..inventory.groups.len() {
@@ -280,7 +285,7 @@ fn depths(inventory: &Inventory) -> BTreeMap<String, usize> {
 }
 
 /// Returns the ancestors of every group.
-pub(super) fn outer(inventory: &Inventory) -> BTreeMap<String, BTreeSet<String>> {
+pub(super) fn outer(inventory: &AnsibleInventory) -> BTreeMap<String, BTreeSet<String>> {
     let mut outer: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for name in inventory.groups.keys() {
         let mut open = vec![name];
@@ -302,13 +307,13 @@ mod tests {
     use serde_json::json;
     use std::time::Instant;
 
-    fn template(name: &str, value: Value) -> (Slot, LayerValue) {
-        let var = Var { value: Known::of(value), span: Span { file: FileId(0), start: 0, end: 0 } };
-        (Slot::Var(name.to_owned()), LayerValue::Template(name.to_owned(), var))
+    fn template(name: &str, value: Value) -> (SettingSlot, LayerValue) {
+        let var = AnsibleVar { value: AnsibleValue::of(value), span: Span { file: FileId(0), start: 0, end: 0 } };
+        (SettingSlot::Var(name.to_owned()), LayerValue::Template(name.to_owned(), var))
     }
 
-    fn value(name: &str, value: Value) -> (Slot, LayerValue) {
-        (Slot::Var(name.to_owned()), LayerValue::Value(Some(value)))
+    fn value(name: &str, value: Value) -> (SettingSlot, LayerValue) {
+        (SettingSlot::Var(name.to_owned()), LayerValue::Value(Some(value)))
     }
 
     /// Each template comes before the one that it needs: rescanning all templates after each would be quadratic.

@@ -1,6 +1,6 @@
 //! Parses values of INI inventories: literals that Python's `ast.literal_eval` accepts, and plain text otherwise.
 
-use super::Known;
+use super::AnsibleValue;
 use super::resolve11::fraction;
 use crate::model::Value;
 
@@ -8,17 +8,18 @@ use crate::model::Value;
 const LEVELS: usize = 200;
 
 /// Parses `text` into a value, with a note if forge represents it differently.
-pub(super) fn value(text: &str) -> (Known, Option<String>) {
-    let mut reader = Reader { rest: text.trim_start_matches([' ', '\t']), level: 0, note: None, lost: None };
+pub(super) fn value(text: &str) -> (AnsibleValue, Option<String>) {
+    let mut reader =
+        PythonLiteralReader { rest: text.trim_start_matches([' ', '\t']), level: 0, note: None, lost: None };
     match reader.whole() {
-        Some(_) if reader.lost.is_some() => (Known::Lost(reader.lost.unwrap_or_default()), None),
-        Some(value) => (Known::Value(value), reader.note),
-        None => (Known::Value(Value::from(text)), None),
+        Some(_) if reader.lost.is_some() => (AnsibleValue::Lost(reader.lost.unwrap_or_default()), None),
+        Some(value) => (AnsibleValue::Value(value), reader.note),
+        None => (AnsibleValue::Value(Value::from(text)), None),
     }
 }
 
 /// Parses a literal from the start of a text. `None` means "not a literal", which makes the whole text plain text.
-struct Reader<'t> {
+struct PythonLiteralReader<'t> {
     rest: &'t str,
     /// Number of open brackets.
     level: usize,
@@ -26,7 +27,7 @@ struct Reader<'t> {
     lost: Option<String>,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> PythonLiteralReader<'t> {
     fn whole(&mut self) -> Option<Value> {
         let value = match self.value()? {
             value if self.take(',') => self.tuple(value)?,
@@ -153,11 +154,11 @@ impl<'t> Reader<'t> {
         }
         match integer(number)? {
             Ok(value) => Some(Value::from(if negative { -value } else { value })),
-            Err(Kind::Fraction) => {
+            Err(UnsupportedNumber::Fraction) => {
                 self.note = Some(fraction(typed));
                 Some(Value::from(typed))
             }
-            Err(Kind::TooLarge) => {
+            Err(UnsupportedNumber::TooLarge) => {
                 self.lost = Some("is not converted: the number is too large for forge".to_owned());
                 Some(Value::Null)
             }
@@ -272,18 +273,18 @@ fn number_length(text: &str) -> usize {
     at
 }
 
-enum Kind {
+enum UnsupportedNumber {
     Fraction,
     TooLarge,
 }
 
 /// Parses an integer. Returns an error for a fraction or an integer that is too large, and `None` if Python rejects it.
-fn integer(text: &str) -> Option<Result<i64, Kind>> {
+fn integer(text: &str) -> Option<Result<i64, UnsupportedNumber>> {
     let lower = text.to_ascii_lowercase();
     for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] {
         if let Some(digits) = lower.strip_prefix(prefix) {
             let digits = grouped(digits.strip_prefix('_').unwrap_or(digits))?;
-            return Some(i64::from_str_radix(&digits, radix).map_err(|_| Kind::TooLarge))
+            return Some(i64::from_str_radix(&digits, radix).map_err(|_| UnsupportedNumber::TooLarge))
                 .filter(|_| digits.chars().all(|c| c.is_digit(radix)));
         }
     }
@@ -291,11 +292,11 @@ fn integer(text: &str) -> Option<Result<i64, Kind>> {
         let plain: Vec<_> = lower.split(['.', 'e', '+', '-']).map(grouped).collect();
         let sound = plain.iter().all(|part| part.is_some()) || lower.starts_with('.') || lower.contains('.');
         let parsed = sound && lower.replace('_', "").parse::<f64>().is_ok();
-        return (parsed && !lower.contains("__")).then_some(Err(Kind::Fraction));
+        return (parsed && !lower.contains("__")).then_some(Err(UnsupportedNumber::Fraction));
     }
     let digits = grouped(&lower)?;
     let zeros = digits.len() > 1 && digits.starts_with('0') && digits.bytes().any(|b| b != b'0');
-    (!zeros).then(|| digits.parse().map_err(|_| Kind::TooLarge))
+    (!zeros).then(|| digits.parse().map_err(|_| UnsupportedNumber::TooLarge))
 }
 
 /// Removes single underscores between digits. Returns `None` for any other underscore.
@@ -354,20 +355,20 @@ mod tests {
             ("22.", json!("22.")),
         ];
         for (text, expected) in cases {
-            assert_eq!(value(text).0, Known::Value(expected), "{text}");
+            assert_eq!(value(text).0, AnsibleValue::Value(expected), "{text}");
         }
         assert_eq!(
             value("1.5").1.as_deref(),
             Some("`1.5` is a fraction in Ansible; forge does not support fractions and keeps the text")
         );
-        assert!(matches!(value("{1, 2}").0, Known::Lost(_)));
+        assert!(matches!(value("{1, 2}").0, AnsibleValue::Lost(_)));
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-        assert!(matches!(value(&nested(200)).0, Known::Value(Value::Array(_))));
+        assert!(matches!(value(&nested(200)).0, AnsibleValue::Value(Value::Array(_))));
         // Python rejects deeper nesting, which makes it text. No text may overflow forge's stack.
         for text in [nested(201), "[".repeat(1_000_000), "{1:(".repeat(1_000_000)] {
-            assert_eq!(value(&text).0, Known::Value(Value::from(text.as_str())));
+            assert_eq!(value(&text).0, AnsibleValue::Value(Value::from(text.as_str())));
         }
-        assert!(matches!(value("99999999999999999999").0, Known::Lost(_)));
+        assert!(matches!(value("99999999999999999999").0, AnsibleValue::Lost(_)));
     }
 
     proptest! {

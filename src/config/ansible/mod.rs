@@ -19,8 +19,8 @@ mod template;
 mod tests;
 mod yaml;
 
-use super::starting::Starting;
-use crate::diag::{Diag, Diags, FileId, Sources, Span};
+use super::starting::StarterInventory;
+use crate::diag::{Diag, DiagList, FileId, SourceMap, Span};
 use crate::model::Value;
 use camino::Utf8Path;
 use indexmap::IndexMap;
@@ -31,7 +31,7 @@ use std::collections::{HashMap, HashSet};
 
 /// A difference between the Ansible inventory and its conversion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Difference {
+pub struct AnsibleDifference {
     /// Description, a lowercase fragment.
     pub what: String,
     /// Origin: `hosts.ini:12`, or names of hosts and groups.
@@ -40,40 +40,40 @@ pub struct Difference {
 
 /// Result of converting an Ansible inventory.
 #[derive(Debug)]
-pub struct Converted {
+pub struct AnsibleConversion {
     /// `None` if there are errors.
-    pub starting: Option<Starting>,
-    pub differences: Vec<Difference>,
-    pub diags: Diags,
-    pub sources: Sources,
+    pub starting: Option<StarterInventory>,
+    pub differences: Vec<AnsibleDifference>,
+    pub diags: DiagList,
+    pub sources: SourceMap,
 }
 
 /// Converts the inventory at `path`, a file or a folder, with the `group_vars` and `host_vars` next to it. `cluster` is
 /// the cluster name of the result.
-pub fn from_ansible(path: &Utf8Path, cluster: &str) -> Converted {
-    let mut reading = Reading::default();
+pub fn from_ansible(path: &Utf8Path, cluster: &str) -> AnsibleConversion {
+    let mut reading = AnsibleImportLog::default();
     let files = files::read(path, &mut reading);
     let inventory = sources::read(&files, &mut reading);
     let starting = match reading.diags.has_errors() {
         true => None,
         false => Some(convert::convert(&inventory, cluster, &mut reading)),
     };
-    Converted { starting, differences: reading.differences, diags: reading.diags, sources: reading.sources }
+    AnsibleConversion { starting, differences: reading.differences, diags: reading.diags, sources: reading.sources }
 }
 
 /// State of reading an inventory: sources, errors and differences.
 #[derive(Default)]
-struct Reading {
-    diags: Diags,
-    sources: Sources,
-    differences: Vec<Difference>,
+struct AnsibleImportLog {
+    diags: DiagList,
+    sources: SourceMap,
+    differences: Vec<AnsibleDifference>,
     /// Index and locations of each difference, by its description.
     listed: HashMap<String, (usize, HashSet<String>)>,
     /// Offsets of line ends per file. Cached because every line of a file may have a difference.
     line_ends: RefCell<HashMap<FileId, Vec<usize>>>,
 }
 
-impl Reading {
+impl AnsibleImportLog {
     fn wrong(&mut self, diag: Diag) {
         self.diags.0.push(diag);
     }
@@ -89,7 +89,7 @@ impl Reading {
             }
             None => {
                 self.listed.insert(what.clone(), (self.differences.len(), HashSet::from([at.clone()])));
-                self.differences.push(Difference { what, at: vec![at] });
+                self.differences.push(AnsibleDifference { what, at: vec![at] });
             }
         }
     }
@@ -106,14 +106,14 @@ impl Reading {
 
 /// A variable in Ansible.
 #[derive(Clone, Debug)]
-struct Var {
-    value: Known,
+struct AnsibleVar {
+    value: AnsibleValue,
     span: Span,
 }
 
 /// The value of a variable, if it can be converted.
 #[derive(Clone, Debug, PartialEq)]
-enum Known {
+enum AnsibleValue {
     Value(Value),
     /// A value that contains templates, which other variables may resolve.
     Template(Value),
@@ -121,7 +121,7 @@ enum Known {
     Lost(String),
 }
 
-impl Known {
+impl AnsibleValue {
     /// Classifies a parsed value.
     fn of(value: Value) -> Self {
         match unfit(&value) {
@@ -132,32 +132,32 @@ impl Known {
     }
 }
 
-type Vars = IndexMap<String, Var>;
+type AnsibleVars = IndexMap<String, AnsibleVar>;
 
 /// Hosts and groups in Ansible.
 #[derive(Debug, Default)]
-struct Inventory {
-    hosts: IndexMap<String, Vars>,
-    groups: IndexMap<String, Group>,
-    group_files: IndexMap<String, Vars>,
-    host_files: IndexMap<String, Vars>,
+struct AnsibleInventory {
+    hosts: IndexMap<String, AnsibleVars>,
+    groups: IndexMap<String, AnsibleGroup>,
+    group_files: IndexMap<String, AnsibleVars>,
+    host_files: IndexMap<String, AnsibleVars>,
 }
 
 #[derive(Debug)]
-struct Group {
+struct AnsibleGroup {
     hosts: Vec<String>,
     children: Vec<String>,
-    vars: Vars,
+    vars: AnsibleVars,
     priority: i64,
 }
 
-impl Default for Group {
+impl Default for AnsibleGroup {
     fn default() -> Self {
-        Self { hosts: Vec::new(), children: Vec::new(), vars: Vars::new(), priority: 1 }
+        Self { hosts: Vec::new(), children: Vec::new(), vars: AnsibleVars::new(), priority: 1 }
     }
 }
 
-impl Inventory {
+impl AnsibleInventory {
     /// Returns an inventory with the groups that always exist.
     fn new() -> Self {
         let mut inventory = Self::default();
@@ -190,10 +190,10 @@ impl Inventory {
     }
 
     /// Adds hosts with their variables to a group. A port applies only where the host is first mentioned.
-    fn add_hosts(&mut self, names: &[String], port: Option<u16>, vars: &Vars, group: &str, span: Span) {
+    fn add_hosts(&mut self, names: &[String], port: Option<u16>, vars: &AnsibleVars, group: &str, span: Span) {
         for name in names {
             if !self.hosts.contains_key(name) {
-                let port = port.map(|port| Var { value: Known::Value(Value::from(port)), span });
+                let port = port.map(|port| AnsibleVar { value: AnsibleValue::Value(Value::from(port)), span });
                 let own = port.map(|port| ("ansible_port".to_owned(), port)).into_iter().collect();
                 self.hosts.insert(name.clone(), own);
             }
@@ -208,10 +208,10 @@ impl Inventory {
     }
 
     /// Sets a variable. A name of both a group and a host refers to the group, as in Ansible.
-    fn set(&mut self, of: &str, key: &str, var: Var) {
+    fn set(&mut self, of: &str, key: &str, var: AnsibleVar) {
         if let Some(group) = self.groups.get_mut(of) {
             match (key, &var.value) {
-                ("ansible_group_priority", Known::Value(value)) => group.priority = priority(value),
+                ("ansible_group_priority", AnsibleValue::Value(value)) => group.priority = priority(value),
                 _ => drop(group.vars.insert(key.to_owned(), var)),
             }
         } else if let Some(host) = self.hosts.get_mut(of) {
@@ -227,7 +227,7 @@ impl Inventory {
                 self.add_child("all", name);
             }
         }
-        let grouped = |host: &String, groups: &IndexMap<String, Group>| {
+        let grouped = |host: &String, groups: &IndexMap<String, AnsibleGroup>| {
             groups.iter().any(|(name, group)| name != "all" && name != "ungrouped" && group.hosts.contains(host))
         };
         let lone: Vec<String> = self.hosts.keys().filter(|host| !grouped(host, &self.groups)).cloned().collect();

@@ -1,13 +1,13 @@
 //! Maps Ansible's own variables to forge: settings of `connect`, addresses, or no equivalent.
 
-use super::{Known, Var, template};
+use super::{AnsibleValue, AnsibleVar, template};
 use crate::config::inventory::{is_address, is_identifier};
 use crate::config::scalar;
 use crate::model::Value;
 
 /// Target of a variable in forge.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Slot {
+pub(super) enum SettingSlot {
     Var(String),
     /// A key of `connect`.
     Connect(&'static str),
@@ -15,11 +15,11 @@ pub(super) enum Slot {
 }
 
 /// Conversion of one variable.
-pub(super) enum Meaning {
+pub(super) enum VarMeaning {
     /// A value for a slot; `None` overrides lower layers without a value.
-    Is(Slot, Option<Value>),
+    Is(SettingSlot, Option<Value>),
     /// A slot whose value cannot be converted, with the reason: a lowercase fragment that follows the variable's name.
-    Lost(Slot, String),
+    Lost(SettingSlot, String),
     /// Forge does not need the variable or has no equivalent, with the reason.
     Nowhere(&'static str),
     /// The variable states forge's default behaviour.
@@ -32,63 +32,63 @@ const SUDO_PASSWORD: &str =
     "is not converted: set the sudo password as `connect: { sudo: { password: { env: NAME } } }`";
 
 /// Returns the conversion of a variable.
-pub(super) fn meaning(name: &str, var: &Var) -> Meaning {
+pub(super) fn meaning(name: &str, var: &AnsibleVar) -> VarMeaning {
     match name {
-        "ansible_host" | "ansible_ssh_host" => text(var, Slot::Address, is_address, "is not a valid address"),
+        "ansible_host" | "ansible_ssh_host" => text(var, SettingSlot::Address, is_address, "is not a valid address"),
         "ansible_user" | "ansible_ssh_user" => {
-            text(var, Slot::Connect("user"), scalar::is_name, "is not a valid user name")
+            text(var, SettingSlot::Connect("user"), scalar::is_name, "is not a valid user name")
         }
         "ansible_port" | "ansible_ssh_port" => port(var),
         "ansible_ssh_private_key_file" | "ansible_private_key_file" => {
-            text(var, Slot::Connect("identity"), is_path, "is not a valid path")
+            text(var, SettingSlot::Connect("identity"), is_path, "is not a valid path")
         }
         "ansible_connection" => connection(var),
         "ansible_become" => truth(var),
-        "ansible_become_user" if is(var, "root") => Meaning::Anyway,
-        "ansible_become_user" => Meaning::Nowhere("is not converted: forge can become root only"),
-        "ansible_become_method" if is(var, "sudo") || is(var, "ansible.builtin.sudo") => Meaning::Anyway,
-        "ansible_become_method" => Meaning::Nowhere("is not converted: forge becomes root with sudo only"),
-        "ansible_become_password" | "ansible_become_pass" | "ansible_sudo_pass" => Meaning::Nowhere(SUDO_PASSWORD),
-        "ansible_password" | "ansible_ssh_pass" | "ansible_ssh_password" => Meaning::Nowhere(KEYS_ONLY),
-        "ansible_python_interpreter" => Meaning::Nowhere("is not converted: forge does not need Python on hosts"),
+        "ansible_become_user" if is(var, "root") => VarMeaning::Anyway,
+        "ansible_become_user" => VarMeaning::Nowhere("is not converted: forge can become root only"),
+        "ansible_become_method" if is(var, "sudo") || is(var, "ansible.builtin.sudo") => VarMeaning::Anyway,
+        "ansible_become_method" => VarMeaning::Nowhere("is not converted: forge becomes root with sudo only"),
+        "ansible_become_password" | "ansible_become_pass" | "ansible_sudo_pass" => VarMeaning::Nowhere(SUDO_PASSWORD),
+        "ansible_password" | "ansible_ssh_pass" | "ansible_ssh_password" => VarMeaning::Nowhere(KEYS_ONLY),
+        "ansible_python_interpreter" => VarMeaning::Nowhere("is not converted: forge does not need Python on hosts"),
         "ansible_ssh_common_args" | "ansible_ssh_extra_args" => jump(var),
-        _ if name.starts_with("ansible_") => Meaning::Nowhere(NO_PLACE),
+        _ if name.starts_with("ansible_") => VarMeaning::Nowhere(NO_PLACE),
         _ if !is_identifier(name) => {
-            Meaning::Nowhere("is not converted: variable names may contain only letters, digits and `_`")
+            VarMeaning::Nowhere("is not converted: variable names may contain only letters, digits and `_`")
         }
         _ => plain(name, var),
     }
 }
 
-fn plain(name: &str, var: &Var) -> Meaning {
-    let slot = Slot::Var(name.to_owned());
+fn plain(name: &str, var: &AnsibleVar) -> VarMeaning {
+    let slot = SettingSlot::Var(name.to_owned());
     match &var.value {
-        Known::Value(value) => Meaning::Is(slot, Some(value.clone())),
-        Known::Template(_) => Meaning::Lost(slot, template::NOT_CARRIED.to_owned()),
-        Known::Lost(why) => Meaning::Lost(slot, why.clone()),
+        AnsibleValue::Value(value) => VarMeaning::Is(slot, Some(value.clone())),
+        AnsibleValue::Template(_) => VarMeaning::Lost(slot, template::NOT_CARRIED.to_owned()),
+        AnsibleValue::Lost(why) => VarMeaning::Lost(slot, why.clone()),
     }
 }
 
-fn is(var: &Var, text: &str) -> bool {
-    var.value == Known::Value(Value::from(text))
+fn is(var: &AnsibleVar, text: &str) -> bool {
+    var.value == AnsibleValue::Value(Value::from(text))
 }
 
 /// Returns the text of a string or a number.
-fn words(var: &Var) -> Result<String, String> {
+fn words(var: &AnsibleVar) -> Result<String, String> {
     match &var.value {
-        Known::Value(Value::String(text)) => Ok(text.clone()),
-        Known::Value(value @ Value::Number(_)) => Ok(value.to_string()),
-        Known::Value(_) => Err("is not converted: it is not text".to_owned()),
-        Known::Template(_) => Err(template::NOT_CARRIED.to_owned()),
-        Known::Lost(why) => Err(why.clone()),
+        AnsibleValue::Value(Value::String(text)) => Ok(text.clone()),
+        AnsibleValue::Value(value @ Value::Number(_)) => Ok(value.to_string()),
+        AnsibleValue::Value(_) => Err("is not converted: it is not text".to_owned()),
+        AnsibleValue::Template(_) => Err(template::NOT_CARRIED.to_owned()),
+        AnsibleValue::Lost(why) => Err(why.clone()),
     }
 }
 
-fn text(var: &Var, slot: Slot, fits: fn(&str) -> bool, otherwise: &str) -> Meaning {
+fn text(var: &AnsibleVar, slot: SettingSlot, fits: fn(&str) -> bool, otherwise: &str) -> VarMeaning {
     match words(var) {
-        Ok(text) if fits(&text) => Meaning::Is(slot, Some(Value::from(text))),
-        Ok(text) => Meaning::Lost(slot, format!("is not converted: `{text}` {otherwise}")),
-        Err(why) => Meaning::Lost(slot, why),
+        Ok(text) if fits(&text) => VarMeaning::Is(slot, Some(Value::from(text))),
+        Ok(text) => VarMeaning::Lost(slot, format!("is not converted: `{text}` {otherwise}")),
+        Err(why) => VarMeaning::Lost(slot, why),
     }
 }
 
@@ -96,22 +96,22 @@ fn is_path(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('-') && !text.chars().any(char::is_control)
 }
 
-fn port(var: &Var) -> Meaning {
-    let slot = Slot::Connect("port");
+fn port(var: &AnsibleVar) -> VarMeaning {
+    let slot = SettingSlot::Connect("port");
     match words(var).map(|text| (text.trim().parse::<u16>(), text)) {
-        Ok((Ok(number), _)) if number > 0 => Meaning::Is(slot, Some(Value::from(number))),
-        Ok((_, text)) => Meaning::Lost(slot, format!("is not converted: `{text}` is not a valid port")),
-        Err(why) => Meaning::Lost(slot, why),
+        Ok((Ok(number), _)) if number > 0 => VarMeaning::Is(slot, Some(Value::from(number))),
+        Ok((_, text)) => VarMeaning::Lost(slot, format!("is not converted: `{text}` is not a valid port")),
+        Err(why) => VarMeaning::Lost(slot, why),
     }
 }
 
-fn connection(var: &Var) -> Meaning {
-    let slot = Slot::Connect("transport");
+fn connection(var: &AnsibleVar) -> VarMeaning {
+    let slot = SettingSlot::Connect("transport");
     match words(var) {
         Ok(text) => match text.strip_prefix("ansible.builtin.").unwrap_or(&text) {
-            "ssh" | "smart" | "paramiko" | "paramiko_ssh" => Meaning::Is(slot, Some(Value::from("ssh"))),
-            "local" => Meaning::Is(slot, Some(Value::from("local"))),
-            other => Meaning::Lost(
+            "ssh" | "smart" | "paramiko" | "paramiko_ssh" => VarMeaning::Is(slot, Some(Value::from("ssh"))),
+            "local" => VarMeaning::Is(slot, Some(Value::from("local"))),
+            other => VarMeaning::Lost(
                 slot,
                 format!(
                     "is not converted: forge does not support connection `{other}`; \
@@ -119,51 +119,51 @@ fn connection(var: &Var) -> Meaning {
                 ),
             ),
         },
-        Err(why) => Meaning::Lost(slot, why),
+        Err(why) => VarMeaning::Lost(slot, why),
     }
 }
 
 /// Parses a boolean like Ansible's options do.
-fn truth(var: &Var) -> Meaning {
-    let slot = Slot::Connect("sudo");
+fn truth(var: &AnsibleVar) -> VarMeaning {
+    let slot = SettingSlot::Connect("sudo");
     let truth = match &var.value {
-        Known::Value(Value::Bool(truth)) => Ok(*truth),
-        Known::Value(Value::Number(number)) => Ok(number.as_i64() == Some(1)),
-        Known::Value(Value::String(text)) => match text.to_ascii_lowercase().as_str() {
+        AnsibleValue::Value(Value::Bool(truth)) => Ok(*truth),
+        AnsibleValue::Value(Value::Number(number)) => Ok(number.as_i64() == Some(1)),
+        AnsibleValue::Value(Value::String(text)) => match text.to_ascii_lowercase().as_str() {
             "y" | "yes" | "on" | "1" | "true" | "t" => Ok(true),
             "n" | "no" | "off" | "0" | "false" | "f" => Ok(false),
             _ => Err(format!("is not converted: `{text}` is not a boolean")),
         },
-        Known::Value(_) => Err("is not converted: it is not a boolean".to_owned()),
-        Known::Template(_) => Err(template::NOT_CARRIED.to_owned()),
-        Known::Lost(why) => Err(why.clone()),
+        AnsibleValue::Value(_) => Err("is not converted: it is not a boolean".to_owned()),
+        AnsibleValue::Template(_) => Err(template::NOT_CARRIED.to_owned()),
+        AnsibleValue::Lost(why) => Err(why.clone()),
     };
     match truth {
-        Ok(truth) => Meaning::Is(slot, Some(Value::Bool(truth))),
-        Err(why) => Meaning::Lost(slot, why),
+        Ok(truth) => VarMeaning::Is(slot, Some(Value::Bool(truth))),
+        Err(why) => VarMeaning::Lost(slot, why),
     }
 }
 
 /// Converts ssh arguments. Forge has a setting for jump hosts only.
-fn jump(var: &Var) -> Meaning {
-    let slot = Slot::Connect("jump");
+fn jump(var: &AnsibleVar) -> VarMeaning {
+    let slot = SettingSlot::Connect("jump");
     let hops = match words(var) {
         Ok(text) => match shlex::split(&text).unwrap_or_default().as_slice() {
-            [] => return Meaning::Anyway,
+            [] => return VarMeaning::Anyway,
             [option, hops] if option == "-J" => Some(hops.clone()),
             [option, value] if option == "-o" => value.strip_prefix("ProxyJump=").map(str::to_owned),
             [option] => option.strip_prefix("-J").or_else(|| option.strip_prefix("-oProxyJump=")).map(str::to_owned),
             _ => None,
         },
-        Err(why) => return Meaning::Lost(slot, why),
+        Err(why) => return VarMeaning::Lost(slot, why),
     };
     let usable = |hop: &str| match hop.split_once('@') {
         Some((user, host)) => scalar::is_name(user) && is_address(host),
         None => is_address(hop),
     };
     match hops.filter(|hops| hops.split(',').all(usable)) {
-        Some(hops) => Meaning::Is(slot, Some(Value::from(hops))),
-        None => Meaning::Nowhere(
+        Some(hops) => VarMeaning::Is(slot, Some(Value::from(hops))),
+        None => VarMeaning::Nowhere(
             "is not converted: forge supports only jump hosts in ssh arguments; put other options into `~/.ssh/config`",
         ),
     }

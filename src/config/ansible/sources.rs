@@ -1,14 +1,14 @@
 //! Selects the parser of each file, and reads `group_vars` and `host_vars`.
 
-use super::files::{Files, Text};
-use super::{Inventory, Reading, Vars, ini, yaml};
-use crate::config::Data;
+use super::files::{AnsibleFile, AnsibleFileSet};
+use super::{AnsibleImportLog, AnsibleInventory, AnsibleVars, ini, yaml};
+use crate::config::YamlData;
 use crate::diag::{Code, Diag};
 use indexmap::IndexMap;
 
 /// Parses all files of an inventory.
-pub(super) fn read(files: &Files, reading: &mut Reading) -> Inventory {
-    let mut inventory = Inventory::new();
+pub(super) fn read(files: &AnsibleFileSet, reading: &mut AnsibleImportLog) -> AnsibleInventory {
+    let mut inventory = AnsibleInventory::new();
     files.inventories.iter().for_each(|text| one(text, &mut inventory, reading));
     inventory.settle();
     inventory.group_files = vars(&files.group_vars, |name| inventory.groups.contains_key(name), "group", reading);
@@ -17,7 +17,7 @@ pub(super) fn read(files: &Files, reading: &mut Reading) -> Inventory {
 }
 
 /// Parses one inventory file. A file without an extension is YAML if it parses as a map, else INI.
-fn one(text: &Text, inventory: &mut Inventory, reading: &mut Reading) {
+fn one(text: &AnsibleFile, inventory: &mut AnsibleInventory, reading: &mut AnsibleImportLog) {
     let mut diags = Vec::new();
     match text.path.extension() {
         Some("yml" | "yaml" | "json") => {
@@ -31,7 +31,9 @@ fn one(text: &Text, inventory: &mut Inventory, reading: &mut Reading) {
             ),
         ),
         None => {
-            match yaml::document(text, &mut diags).filter(|d| diags.is_empty() && matches!(d.node.data, Data::Map(_))) {
+            match yaml::document(text, &mut diags)
+                .filter(|d| diags.is_empty() && matches!(d.node.data, YamlData::Map(_)))
+            {
                 Some(document) => yaml::read(&document, inventory, reading),
                 None => ini::read(text, inventory, reading),
             }
@@ -41,12 +43,12 @@ fn one(text: &Text, inventory: &mut Inventory, reading: &mut Reading) {
 }
 
 fn vars(
-    files: &[(String, Text)],
+    files: &[(String, AnsibleFile)],
     is_known: impl Fn(&str) -> bool,
     what: &str,
-    reading: &mut Reading,
-) -> IndexMap<String, Vars> {
-    let mut all: IndexMap<String, Vars> = IndexMap::new();
+    reading: &mut AnsibleImportLog,
+) -> IndexMap<String, AnsibleVars> {
+    let mut all: IndexMap<String, AnsibleVars> = IndexMap::new();
     for (name, text) in files {
         if !is_known(name) {
             let variables = format!("variables of {what} `{name}`, which is not in the inventory");
@@ -58,10 +60,10 @@ fn vars(
     all
 }
 
-fn of_file(text: &Text, reading: &mut Reading) -> Vars {
+fn of_file(text: &AnsibleFile, reading: &mut AnsibleImportLog) -> AnsibleVars {
     if text.text.starts_with("$ANSIBLE_VAULT;") {
         reading.differs("is not converted: the whole file is encrypted with Ansible Vault", text.path.as_str());
-        return Vars::new();
+        return AnsibleVars::new();
     }
     let mut diags = Vec::new();
     let document = yaml::document(text, &mut diags);

@@ -66,14 +66,14 @@ impl TemplateBudget {
 }
 
 /// Remaining growth for one value.
-struct ValueRoom<'b> {
+struct ValueBudget<'b> {
     /// Bytes of source text not yet used up.
     written: usize,
     growth: usize,
     budget: &'b mut TemplateBudget,
 }
 
-impl ValueRoom<'_> {
+impl ValueBudget<'_> {
     /// Reserves bytes before they are allocated. A value that fails does not return its bytes: the attempt costs time.
     fn take(&mut self, bytes: usize) -> Result<(), &'static str> {
         let more = bytes.saturating_sub(self.written);
@@ -122,8 +122,8 @@ pub(super) fn names<'v>(value: &'v Value, into: &mut Vec<&'v str>) {
     match value {
         Value::String(text) if scalar::is_template(text) => {
             let names = parse(text).into_iter().flatten().filter_map(|part| match part {
-                TemplatePart::Name(name) => Some(name),
-                TemplatePart::Text(_) => None,
+                TemplateSegment::Name(name) => Some(name),
+                TemplateSegment::Text(_) => None,
             });
             into.extend(names);
         }
@@ -142,7 +142,7 @@ pub(super) fn resolve<'v>(
     find: &dyn Fn(&str) -> Option<&'v Value>,
     budget: &mut TemplateBudget,
 ) -> Result<Value, &'static str> {
-    let mut room = ValueRoom { written: written_bytes(value), growth: VALUE_BYTES, budget };
+    let mut room = ValueBudget { written: written_bytes(value), growth: VALUE_BYTES, budget };
     resolve_at(value, 1, find, &mut room)
 }
 
@@ -150,7 +150,7 @@ fn resolve_at<'v>(
     value: &Value,
     level: usize,
     find: &dyn Fn(&str) -> Option<&'v Value>,
-    room: &mut ValueRoom<'_>,
+    room: &mut ValueBudget<'_>,
 ) -> Result<Value, &'static str> {
     match value {
         Value::String(text) if scalar::is_template(text) => resolve_text(text, level, find, room),
@@ -182,10 +182,10 @@ fn resolve_text<'v>(
     text: &str,
     level: usize,
     find: &dyn Fn(&str) -> Option<&'v Value>,
-    room: &mut ValueRoom<'_>,
+    room: &mut ValueBudget<'_>,
 ) -> Result<Value, &'static str> {
     let parts = parse(text).ok_or(NOT_CARRIED)?;
-    if let [TemplatePart::Name(name)] = parts.as_slice() {
+    if let [TemplateSegment::Name(name)] = parts.as_slice() {
         let value = find(name).ok_or(NOT_CARRIED)?;
         room.take_value(value, level)?;
         return Ok(value.clone());
@@ -195,8 +195,8 @@ fn resolve_text<'v>(
     let mut push = |text: &str| room.take(text.len()).map(|()| out.push_str(text));
     for part in parts {
         match part {
-            TemplatePart::Text(text) => push(text)?,
-            TemplatePart::Name(name) => match find(name).ok_or(NOT_CARRIED)? {
+            TemplateSegment::Text(text) => push(text)?,
+            TemplateSegment::Name(name) => match find(name).ok_or(NOT_CARRIED)? {
                 Value::String(text) => push(text)?,
                 Value::Number(number) if number.is_i64() => push(&number.to_string())?,
                 _ => return Err(NOT_CARRIED),
@@ -207,13 +207,13 @@ fn resolve_text<'v>(
     if scalar::is_template(&out) { Err(NOT_CARRIED) } else { Ok(Value::from(out)) }
 }
 
-enum TemplatePart<'t> {
+enum TemplateSegment<'t> {
     Text(&'t str),
     Name(&'t str),
 }
 
 /// Splits a text at `{{ name }}`. Returns `None` for filters, expressions, statements and comments.
-fn parse(text: &str) -> Option<Vec<TemplatePart<'_>>> {
+fn parse(text: &str) -> Option<Vec<TemplateSegment<'_>>> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("{{") {
@@ -222,14 +222,14 @@ fn parse(text: &str) -> Option<Vec<TemplatePart<'_>>> {
         if !is_identifier(name) || RESERVED.contains(&name) {
             return None;
         }
-        parts.extend((!before.is_empty()).then_some(TemplatePart::Text(before)));
-        parts.push(TemplatePart::Name(name));
+        parts.extend((!before.is_empty()).then_some(TemplateSegment::Text(before)));
+        parts.push(TemplateSegment::Name(name));
         rest = behind;
     }
-    parts.extend((!rest.is_empty()).then_some(TemplatePart::Text(rest)));
-    let is_plain = |part: &TemplatePart<'_>| match part {
-        TemplatePart::Text(text) => !["{%", "{#", "}}"].iter().any(|mark| text.contains(mark)),
-        TemplatePart::Name(_) => true,
+    parts.extend((!rest.is_empty()).then_some(TemplateSegment::Text(rest)));
+    let is_plain = |part: &TemplateSegment<'_>| match part {
+        TemplateSegment::Text(text) => !["{%", "{#", "}}"].iter().any(|mark| text.contains(mark)),
+        TemplateSegment::Name(_) => true,
     };
     parts.iter().all(is_plain).then_some(parts)
 }

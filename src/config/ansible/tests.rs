@@ -1,7 +1,7 @@
 //! Tests of whole inventories: the conversion and the listed differences.
 
 use super::*;
-use crate::config::starting::StartingHost;
+use crate::config::starting::StarterHost;
 use serde_json::json;
 
 fn folder(files: &[(&str, &str)]) -> (tempfile::TempDir, camino::Utf8PathBuf) {
@@ -15,7 +15,7 @@ fn folder(files: &[(&str, &str)]) -> (tempfile::TempDir, camino::Utf8PathBuf) {
     (folder, path)
 }
 
-fn convert(files: &[(&str, &str)]) -> (Starting, Vec<String>) {
+fn convert(files: &[(&str, &str)]) -> (StarterInventory, Vec<String>) {
     let (_folder, path) = folder(files);
     let converted = from_ansible(&path.join(files[0].0), "c");
     assert!(!converted.diags.has_errors(), "{:?}", converted.diags);
@@ -52,7 +52,7 @@ fn what_cannot_be_carried_is_listed_with_its_place() {
     let text = "[web]\nw1 ansible_password=x ansible_python_interpreter=/usr/bin/python3 t=\"{{ y }}\" my-var=1\n\
                 w2 ansible_python_interpreter=/usr/bin/python3 ansible_connection=winrm v=1.50\n";
     let (starting, said) = convert(&[("hosts", text)]);
-    assert!(starting.hosts.values().all(|host| *host == StartingHost::default() || host.vars.len() == 1));
+    assert!(starting.hosts.values().all(|host| *host == StarterHost::default() || host.vars.len() == 1));
     assert_eq!(
         said,
         [

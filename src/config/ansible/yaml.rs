@@ -1,20 +1,20 @@
 //! Parses YAML inventories and variables files, as Ansible's `yaml` plugin does.
 
-use super::files::Text;
-use super::{Inventory, Known, Reading, Var, Vars, address, resolve11, template};
-use crate::config::{Data, Key, Node};
+use super::files::AnsibleFile;
+use super::{AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars, address, resolve11, template};
+use crate::config::{YamlData, YamlKey, YamlNode};
 use crate::diag::{Code, Diag, Span};
 use crate::model::Value;
 use std::collections::HashMap;
 
 /// A document with its tags, which forge's own parser rejects: here they determine how a value is read.
-pub(super) struct Document {
-    pub node: Node,
+pub(super) struct TaggedDocument {
+    pub node: YamlNode,
     tags: HashMap<Span, String>,
 }
 
 /// Parses the text of a file. Pushes errors to `diags`.
-pub(super) fn document(text: &Text, diags: &mut Vec<Diag>) -> Option<Document> {
+pub(super) fn document(text: &AnsibleFile, diags: &mut Vec<Diag>) -> Option<TaggedDocument> {
     let mut found = Vec::new();
     let node = crate::config::yaml::parse(text.file, &text.text, &mut found);
     let mut tags = HashMap::new();
@@ -26,7 +26,7 @@ pub(super) fn document(text: &Text, diags: &mut Vec<Diag>) -> Option<Document> {
             _ => diags.push(diag),
         }
     }
-    Some(Document { node: node?, tags })
+    Some(TaggedDocument { node: node?, tags })
 }
 
 fn tag(message: &str) -> Option<&str> {
@@ -34,10 +34,10 @@ fn tag(message: &str) -> Option<&str> {
 }
 
 /// Parses a document into `inventory`.
-pub(super) fn read(document: &Document, inventory: &mut Inventory, reading: &mut Reading) {
-    let mut reader = Reader { document, inventory, reading };
+pub(super) fn read(document: &TaggedDocument, inventory: &mut AnsibleInventory, reading: &mut AnsibleImportLog) {
+    let mut reader = YamlInventoryReader { document, inventory, reading };
     let node = &document.node;
-    let Data::Map(entries) = &node.data else {
+    let YamlData::Map(entries) = &node.data else {
         return reader.wrong(node.span, "an inventory must be a map of groups");
     };
     if let Some((key, _)) = entries.iter().find(|(key, _)| key.text == "plugin") {
@@ -49,39 +49,39 @@ pub(super) fn read(document: &Document, inventory: &mut Inventory, reading: &mut
 }
 
 /// Returns the variables of a file of `group_vars` or `host_vars`.
-pub(super) fn vars(document: &Document, reading: &mut Reading) -> Vars {
+pub(super) fn vars(document: &TaggedDocument, reading: &mut AnsibleImportLog) -> AnsibleVars {
     match &document.node.data {
-        Data::Null => Vars::new(),
-        Data::Map(entries) => variables(entries, document, reading),
+        YamlData::Null => AnsibleVars::new(),
+        YamlData::Map(entries) => variables(entries, document, reading),
         _ => {
             reading.wrong(Diag::error(Code::WrongType, "a variables file must be a map").at(document.node.span));
-            Vars::new()
+            AnsibleVars::new()
         }
     }
 }
 
-struct Reader<'r> {
-    document: &'r Document,
-    inventory: &'r mut Inventory,
-    reading: &'r mut Reading,
+struct YamlInventoryReader<'r> {
+    document: &'r TaggedDocument,
+    inventory: &'r mut AnsibleInventory,
+    reading: &'r mut AnsibleImportLog,
 }
 
-impl Reader<'_> {
+impl YamlInventoryReader<'_> {
     fn wrong(&mut self, span: Span, message: impl Into<String>) {
         self.reading.wrong(Diag::error(Code::WrongType, message).at(span));
     }
 
     /// Lists an entry that Ansible ignores with a warning.
-    fn passed_over(&mut self, key: &Key, why: &str) {
+    fn passed_over(&mut self, key: &YamlKey, why: &str) {
         let place = self.reading.place(key.span);
         self.reading.differs(format!("`{}` {why}", key.text), place);
     }
 
     /// Adds a group. Returns false if the entry is not a group.
-    fn group(&mut self, key: &Key, node: &Node) -> bool {
-        let entries: &[(Key, Node)] = match &node.data {
-            Data::Null => &[],
-            Data::Map(entries) => entries,
+    fn group(&mut self, key: &YamlKey, node: &YamlNode) -> bool {
+        let entries: &[(YamlKey, YamlNode)] = match &node.data {
+            YamlData::Null => &[],
+            YamlData::Map(entries) => entries,
             _ => {
                 self.passed_over(key, "is not a group: Ansible ignores it too");
                 return false;
@@ -94,19 +94,21 @@ impl Reader<'_> {
         true
     }
 
-    fn part(&mut self, group: &str, part: &Key, node: &Node) {
+    fn part(&mut self, group: &str, part: &YamlKey, node: &YamlNode) {
         match (part.text.as_str(), &node.data) {
-            (_, Data::Null) => {}
-            ("vars", Data::Map(entries)) => {
+            (_, YamlData::Null) => {}
+            ("vars", YamlData::Map(entries)) => {
                 for (key, var) in variables(entries, self.document, self.reading) {
                     self.inventory.set(group, &key, var);
                 }
             }
-            ("children", Data::Map(entries)) => entries.iter().for_each(|(key, node)| self.child(group, key, node)),
-            ("hosts", Data::Map(entries)) => entries.iter().for_each(|(key, node)| self.host(group, key, node)),
-            ("children" | "hosts", Data::Scalar { text, .. }) => {
-                let (key, node) =
-                    (Key { text: text.clone(), span: node.span }, Node { data: Data::Null, ..node.clone() });
+            ("children", YamlData::Map(entries)) => entries.iter().for_each(|(key, node)| self.child(group, key, node)),
+            ("hosts", YamlData::Map(entries)) => entries.iter().for_each(|(key, node)| self.host(group, key, node)),
+            ("children" | "hosts", YamlData::Scalar { text, .. }) => {
+                let (key, node) = (
+                    YamlKey { text: text.clone(), span: node.span },
+                    YamlNode { data: YamlData::Null, ..node.clone() },
+                );
                 match part.text.as_str() {
                     "children" => self.child(group, &key, &node),
                     _ => self.host(group, &key, &node),
@@ -117,17 +119,17 @@ impl Reader<'_> {
         }
     }
 
-    fn child(&mut self, group: &str, key: &Key, node: &Node) {
+    fn child(&mut self, group: &str, key: &YamlKey, node: &YamlNode) {
         if self.group(key, node) && !self.inventory.add_child(group, &key.text) {
             let message = format!("groups `{group}` and `{}` contain each other", key.text);
             self.reading.wrong(Diag::error(Code::GroupCycle, message).at(key.span));
         }
     }
 
-    fn host(&mut self, group: &str, key: &Key, node: &Node) {
+    fn host(&mut self, group: &str, key: &YamlKey, node: &YamlNode) {
         let vars = match &node.data {
-            Data::Null => Vars::new(),
-            Data::Map(entries) => variables(entries, self.document, self.reading),
+            YamlData::Null => AnsibleVars::new(),
+            YamlData::Map(entries) => variables(entries, self.document, self.reading),
             _ => return self.wrong(node.span, format!("host `{}` must be a map of its variables", key.text)),
         };
         match address::expand(&key.text) {
@@ -140,22 +142,26 @@ impl Reader<'_> {
     }
 }
 
-fn variables(entries: &[(Key, Node)], document: &Document, reading: &mut Reading) -> Vars {
+fn variables(
+    entries: &[(YamlKey, YamlNode)],
+    document: &TaggedDocument,
+    reading: &mut AnsibleImportLog,
+) -> AnsibleVars {
     entries.iter().map(|(key, node)| (key.text.clone(), variable(key, node, document, reading))).collect()
 }
 
-fn variable(key: &Key, node: &Node, document: &Document, reading: &mut Reading) -> Var {
+fn variable(key: &YamlKey, node: &YamlNode, document: &TaggedDocument, reading: &mut AnsibleImportLog) -> AnsibleVar {
     let mut notes = Vec::new();
     let value = match value(node, document, &mut notes) {
-        Ok(value) => Known::of(value),
-        Err(why) => Known::Lost(why),
+        Ok(value) => AnsibleValue::of(value),
+        Err(why) => AnsibleValue::Lost(why),
     };
     let place = reading.place(key.span);
     notes.into_iter().for_each(|note| reading.differs(format!("`{}`: {note}", key.text), place.clone()));
-    Var { value, span: key.span }
+    AnsibleVar { value, span: key.span }
 }
 
-fn value(node: &Node, document: &Document, notes: &mut Vec<String>) -> Result<Value, String> {
+fn value(node: &YamlNode, document: &TaggedDocument, notes: &mut Vec<String>) -> Result<Value, String> {
     let tag = document.tags.get(&node.span).map(String::as_str);
     match tag {
         Some("!vault" | "!vault-encrypted") => {
@@ -173,17 +179,17 @@ fn value(node: &Node, document: &Document, notes: &mut Vec<String>) -> Result<Va
     untagged(node, document, notes)
 }
 
-fn untagged(node: &Node, document: &Document, notes: &mut Vec<String>) -> Result<Value, String> {
+fn untagged(node: &YamlNode, document: &TaggedDocument, notes: &mut Vec<String>) -> Result<Value, String> {
     match &node.data {
-        Data::Null | Data::Unknown(_) => Ok(Value::Null),
-        Data::Scalar { text, quoted: true } => Ok(Value::from(text.as_str())),
-        Data::Scalar { text, quoted: false } => {
+        YamlData::Null | YamlData::Unknown(_) => Ok(Value::Null),
+        YamlData::Scalar { text, quoted: true } => Ok(Value::from(text.as_str())),
+        YamlData::Scalar { text, quoted: false } => {
             let (value, note) = resolve11::plain(text);
             notes.extend(note);
             Ok(value)
         }
-        Data::Seq(items) => items.iter().map(|item| value(item, document, notes)).collect(),
-        Data::Map(entries) => {
+        YamlData::Seq(items) => items.iter().map(|item| value(item, document, notes)).collect(),
+        YamlData::Map(entries) => {
             let map: Result<serde_json::Map<_, _>, String> =
                 entries.iter().map(|(key, node)| Ok((key.text.clone(), value(node, document, notes)?))).collect();
             Ok(Value::Object(map?))

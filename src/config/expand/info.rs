@@ -2,36 +2,38 @@
 
 use super::local::template_text;
 use crate::config::statics::texts;
-use crate::config::template::{Form, Program, Root};
-use crate::config::{Project, Recipe, Step};
+use crate::config::template::{TemplateForm, TemplateProgram, TemplateRoot};
+use crate::config::{Project, Recipe, RecipeStep};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};
 
 /// Names that a set of templates reads.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reads {
-    roots: BTreeSet<Root>,
+pub(super) struct TemplateReads {
+    roots: BTreeSet<TemplateRoot>,
     /// Facts by name; `None` when a template computes the name.
     pub facts: Option<BTreeSet<String>>,
 }
 
-impl Reads {
-    pub fn root(&self, root: Root) -> bool {
+impl TemplateReads {
+    pub fn root(&self, root: TemplateRoot) -> bool {
         self.roots.contains(&root)
     }
 
     /// Reports whether the result may differ between hosts that share an instance of the recipe.
     pub fn host_bound(&self) -> bool {
-        [Root::Vars, Root::Host, Root::Recipes, Root::Facts, Root::Exports].iter().any(|root| self.roots.contains(root))
+        [TemplateRoot::Vars, TemplateRoot::Host, TemplateRoot::Recipes, TemplateRoot::Facts, TemplateRoot::Exports]
+            .iter()
+            .any(|root| self.roots.contains(root))
     }
 
     fn everything() -> Self {
-        Self { roots: Root::ALL.into_iter().collect(), facts: None }
+        Self { roots: TemplateRoot::ALL.into_iter().collect(), facts: None }
     }
 
-    fn add(&mut self, root: Root, path: &[String]) {
+    fn add(&mut self, root: TemplateRoot, path: &[String]) {
         self.roots.insert(root);
-        if root == Root::Facts {
+        if root == TemplateRoot::Facts {
             match (path.first(), &mut self.facts) {
                 (Some(name), Some(facts)) => {
                     facts.insert(name.clone());
@@ -45,8 +47,8 @@ impl Reads {
 
 /// Returns the names that templates read. A template that does not compile counts as reading nothing: rendering it
 /// reports the error.
-pub(super) fn reads<'t>(project: &Project, texts: impl IntoIterator<Item = (&'t str, Form)>) -> Reads {
-    let mut reads = Reads { facts: Some(BTreeSet::new()), ..Reads::default() };
+pub(super) fn reads<'t>(project: &Project, texts: impl IntoIterator<Item = (&'t str, TemplateForm)>) -> TemplateReads {
+    let mut reads = TemplateReads { facts: Some(BTreeSet::new()), ..TemplateReads::default() };
     for (text, form) in texts {
         if let Ok(program) = project.programs.get(text, form).as_ref() {
             program.reads().iter().for_each(|read| reads.add(read.root, &read.path));
@@ -59,14 +61,14 @@ impl Project {
     /// Returns the names of the facts that templates read, including template files. `None` means that any fact may be
     /// read: a template uses `facts` as a whole, or the path of a template file depends on values.
     pub fn facts_read(&self) -> Option<BTreeSet<String>> {
-        let mut all = Reads { facts: Some(BTreeSet::new()), ..Reads::default() };
+        let mut all = TemplateReads { facts: Some(BTreeSet::new()), ..TemplateReads::default() };
         let steps = self.recipes.values().flat_map(|recipe| recipe.steps.iter().map(move |step| (recipe, step)));
         for (recipe, step) in steps {
             // A template file is compiled on first use, which may be later in the plan.
             all.facts = joined(all.facts, look(self, recipe, step).reads.facts);
         }
         for program in self.programs.compiled() {
-            program.iter().flat_map(Program::reads).for_each(|read| all.add(read.root, &read.path));
+            program.iter().flat_map(TemplateProgram::reads).for_each(|read| all.add(read.root, &read.path));
         }
         all.facts
     }
@@ -78,27 +80,27 @@ fn joined(one: Option<BTreeSet<String>>, other: Option<BTreeSet<String>>) -> Opt
 
 /// Properties of a step that do not depend on a host.
 #[derive(Debug)]
-pub(super) struct Info {
-    pub reads: Reads,
+pub(super) struct StepTemplateInfo {
+    pub reads: TemplateReads,
     /// Whether `when` must be evaluated for every item of `each`.
     pub when_per_item: bool,
 }
 
 /// Properties of steps, keyed by address: a step lives as long as its project.
 #[derive(Debug, Default)]
-pub(super) struct Infos {
-    steps: RwLock<HashMap<usize, Arc<Info>>>,
+pub(super) struct StepTemplateCache {
+    steps: RwLock<HashMap<usize, Arc<StepTemplateInfo>>>,
     /// Names read by rules and verifications.
-    reads: RwLock<HashMap<usize, Arc<Reads>>>,
+    reads: RwLock<HashMap<usize, Arc<TemplateReads>>>,
 }
 
-impl Infos {
-    pub fn step(&self, project: &Project, recipe: &Recipe, step: &Arc<Step>) -> Arc<Info> {
+impl StepTemplateCache {
+    pub fn step(&self, project: &Project, recipe: &Recipe, step: &Arc<RecipeStep>) -> Arc<StepTemplateInfo> {
         once(&self.steps, Arc::as_ptr(step) as usize, || look(project, recipe, step))
     }
 
     /// Returns the names that a rule or a verification reads.
-    pub fn reads<T>(&self, of: &T, build: impl FnOnce() -> Reads) -> Arc<Reads> {
+    pub fn reads<T>(&self, of: &T, build: impl FnOnce() -> TemplateReads) -> Arc<TemplateReads> {
         once(&self.reads, std::ptr::from_ref(of) as usize, build)
     }
 }
@@ -114,20 +116,20 @@ fn once<T>(map: &RwLock<HashMap<usize, Arc<T>>>, key: usize, build: impl FnOnce(
     new
 }
 
-fn look(project: &Project, recipe: &Recipe, step: &Step) -> Info {
+fn look(project: &Project, recipe: &Recipe, step: &RecipeStep) -> StepTemplateInfo {
     let texts = texts(step);
-    let mut all: Vec<(&str, Form)> = texts.iter().map(|(text, form, _)| (*text, *form)).collect();
+    let mut all: Vec<(&str, TemplateForm)> = texts.iter().map(|(text, form, _)| (*text, *form)).collect();
     let file = template_text(project, recipe, step);
     let reads = match &file {
         // The path of the file depends on values, so it may read anything.
-        Some(None) => Reads::everything(),
+        Some(None) => TemplateReads::everything(),
         Some(Some(text)) => {
-            all.push((text, Form::Template));
+            all.push((text, TemplateForm::Template));
             reads(project, all)
         }
         None => reads(project, all),
     };
-    let when = step.when.iter().map(|expr| (expr.source.as_str(), Form::Expression));
+    let when = step.when.iter().map(|expr| (expr.source.as_str(), TemplateForm::Expression));
     let when = self::reads(project, when);
-    Info { reads, when_per_item: when.root(Root::Item) || when.root(Root::Key) }
+    StepTemplateInfo { reads, when_per_item: when.root(TemplateRoot::Item) || when.root(TemplateRoot::Key) }
 }

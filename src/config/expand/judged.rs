@@ -1,25 +1,29 @@
 //! Evaluates the expressions of rules, verifications and `effective`: each passes, fails or could not be evaluated.
 
-use super::Judged;
-use crate::config::render::{Renderer, diagnose, first_need};
-use crate::config::template::{Bindings, Eval, Expect, Form, Program, tree};
-use crate::config::{About, Data, Expr, Need, Node, Project, Rule, Verify, scalar};
+use super::ConditionOutcome;
+use crate::config::render::{TreeRenderer, diagnose, first_need};
+use crate::config::template::{EvalOutcome, ExpectOutcome, TemplateBindings, TemplateForm, TemplateProgram, tree};
+use crate::config::{
+    PendingInput, Project, RecipeRule, RecipeVerification, SourceExpr, VerifyTarget, YamlData, YamlNode, scalar,
+};
 use crate::diag::Diag;
 use crate::model::Value;
-use crate::probe::ObjectsAsked;
+use crate::probe::ObjectsQuery;
 use std::collections::BTreeSet;
 
 /// Evaluates a rule. Returns the errors of its expressions as well.
-pub(super) fn rule(project: &Project, rule: &Rule, bindings: &Bindings) -> (Judged, Vec<Diag>) {
-    let mut renderer = Renderer::new(&project.programs, &project.sources, bindings);
+pub(super) fn rule(project: &Project, rule: &RecipeRule, bindings: &TemplateBindings) -> (ConditionOutcome, Vec<Diag>) {
+    let mut renderer = TreeRenderer::new(&project.programs, &project.sources, bindings);
     let judged = match applies(&rule.when, &mut renderer) {
         Some(other) => other,
         None => match renderer.condition(&rule.require) {
-            Some(Eval::Known { value: true, .. }) => Judged::Holds { reads: std::mem::take(&mut renderer.reads) },
-            Some(Eval::Known { value: false, .. }) => {
-                Judged::Fails { reads: std::mem::take(&mut renderer.reads), shown: None }
+            Some(EvalOutcome::Known { value: true, .. }) => {
+                ConditionOutcome::Holds { reads: std::mem::take(&mut renderer.reads) }
             }
-            Some(Eval::Deferred(need)) => waiting(need),
+            Some(EvalOutcome::Known { value: false, .. }) => {
+                ConditionOutcome::Fails { reads: std::mem::take(&mut renderer.reads), shown: None }
+            }
+            Some(EvalOutcome::Deferred(need)) => waiting(need),
             None => failed(&renderer.diags),
         },
     };
@@ -29,12 +33,12 @@ pub(super) fn rule(project: &Project, rule: &Rule, bindings: &Bindings) -> (Judg
 /// Evaluates `when`, then `expect` or `check`.
 pub(super) fn judge(
     project: &Project,
-    when: &Option<Expr>,
-    expect: &Option<Expr>,
-    check: &Option<Node>,
-    bindings: &Bindings,
-) -> Judged {
-    let mut renderer = Renderer::new(&project.programs, &project.sources, bindings);
+    when: &Option<SourceExpr>,
+    expect: &Option<SourceExpr>,
+    check: &Option<YamlNode>,
+    bindings: &TemplateBindings,
+) -> ConditionOutcome {
+    let mut renderer = TreeRenderer::new(&project.programs, &project.sources, bindings);
     if let Some(other) = applies(when, &mut renderer) {
         return other;
     }
@@ -43,12 +47,12 @@ pub(super) fn judge(
     }
     match expect {
         Some(expect) => self::expect(project, expect, bindings, renderer.reads),
-        None => Judged::Unknown { why: "neither `expect` nor `check` is set".to_owned(), need: None },
+        None => ConditionOutcome::Unknown { why: "neither `expect` nor `check` is set".to_owned(), need: None },
     }
 }
 
 /// Evaluates a verification that reads no objects of the cluster.
-pub(super) fn verify(project: &Project, verify: &Verify, bindings: &Bindings) -> Judged {
+pub(super) fn verify(project: &Project, verify: &RecipeVerification, bindings: &TemplateBindings) -> ConditionOutcome {
     let judged = judge(project, &verify.when, &verify.expect, &verify.check, bindings);
     with_values(project, verify, bindings, judged)
 }
@@ -59,11 +63,11 @@ pub(super) fn verify(project: &Project, verify: &Verify, bindings: &Bindings) ->
 /// The result, if it does not depend on the objects.
 pub(super) fn asked(
     project: &Project,
-    when: &Option<Expr>,
-    about: &About,
-    bindings: &Bindings,
-) -> Result<ObjectsAsked, Judged> {
-    let mut renderer = Renderer::new(&project.programs, &project.sources, bindings);
+    when: &Option<SourceExpr>,
+    about: &VerifyTarget,
+    bindings: &TemplateBindings,
+) -> Result<ObjectsQuery, ConditionOutcome> {
+    let mut renderer = TreeRenderer::new(&project.programs, &project.sources, bindings);
     if let Some(other) = applies(when, &mut renderer) {
         return Err(other);
     }
@@ -76,7 +80,7 @@ pub(super) fn asked(
     let value = scalar::value(&tree);
     let text = |key: &str| value.get(key).map(plain);
     let labels = value.get("labels").and_then(Value::as_object).into_iter().flatten();
-    Ok(ObjectsAsked {
+    Ok(ObjectsQuery {
         api_version: text("api_version").unwrap_or_default(),
         kind: text("kind").unwrap_or_default(),
         namespace: text("namespace"),
@@ -92,19 +96,24 @@ fn plain(value: &Value) -> String {
 
 /// Evaluates a verification on the objects that were found. A missing field of an object is not an error: the
 /// verification fails.
-pub(super) fn found(project: &Project, verify: &Verify, mut bindings: Bindings, found: &[Value]) -> Judged {
+pub(super) fn found(
+    project: &Project,
+    verify: &RecipeVerification,
+    mut bindings: TemplateBindings,
+    found: &[Value],
+) -> ConditionOutcome {
     match &verify.about {
-        Some(About::One(_)) => bindings.object = found.first().map(|object| tree("object", object)),
+        Some(VerifyTarget::One(_)) => bindings.object = found.first().map(|object| tree("object", object)),
         _ => bindings.objects = Some(tree("objects", &Value::Array(found.to_vec()))),
     }
     let Some(expr) = &verify.expect else { return judge(project, &None, &None, &None, &bindings) };
-    let program = project.programs.get(&expr.source, Form::Expression);
+    let program = project.programs.get(&expr.source, TemplateForm::Expression);
     let result = program.as_ref().as_ref().map_err(Clone::clone).and_then(|program| program.expect(&bindings));
     let judged = match result {
-        Err(error) if error.undefined => Judged::Fails { reads: BTreeSet::new(), shown: Some(error.message) },
+        Err(error) if error.undefined => ConditionOutcome::Fails { reads: BTreeSet::new(), shown: Some(error.message) },
         // A condition on each object is vacuously true without objects, which must not count as passed.
-        Ok(_) if found.is_empty() && program.as_ref().as_ref().is_ok_and(Program::maps) => {
-            Judged::Fails { reads: BTreeSet::new(), shown: Some("no objects found".to_owned()) }
+        Ok(_) if found.is_empty() && program.as_ref().as_ref().is_ok_and(TemplateProgram::maps) => {
+            ConditionOutcome::Fails { reads: BTreeSet::new(), shown: Some("no objects found".to_owned()) }
         }
         _ => expect(project, expr, &bindings, BTreeSet::new()),
     };
@@ -112,43 +121,55 @@ pub(super) fn found(project: &Project, verify: &Verify, mut bindings: Bindings, 
 }
 
 /// Adds the values that the author wants to show if the verification fails.
-fn with_values(project: &Project, verify: &Verify, bindings: &Bindings, judged: Judged) -> Judged {
-    let (Judged::Fails { reads, shown: None }, Some((source, _))) = (&judged, &verify.shows) else { return judged };
+fn with_values(
+    project: &Project,
+    verify: &RecipeVerification,
+    bindings: &TemplateBindings,
+    judged: ConditionOutcome,
+) -> ConditionOutcome {
+    let (ConditionOutcome::Fails { reads, shown: None }, Some((source, _))) = (&judged, &verify.shows) else {
+        return judged;
+    };
     let shown = match text(project, source, bindings) {
         Ok(shown) => shown.trim().to_owned(),
         Err(need) => format!("the values to show could not be evaluated: {}", need.describe()),
     };
-    Judged::Fails { reads: reads.clone(), shown: Some(shown) }
+    ConditionOutcome::Fails { reads: reads.clone(), shown: Some(shown) }
 }
 
 /// Returns the result if `when` already decides it.
-fn applies(when: &Option<Expr>, renderer: &mut Renderer<'_>) -> Option<Judged> {
+fn applies(when: &Option<SourceExpr>, renderer: &mut TreeRenderer<'_>) -> Option<ConditionOutcome> {
     match renderer.condition(when.as_ref()?) {
-        Some(Eval::Known { value: true, .. }) => None,
-        Some(Eval::Known { value: false, .. }) => Some(Judged::NotApplicable),
-        Some(Eval::Deferred(need)) => Some(waiting(need)),
+        Some(EvalOutcome::Known { value: true, .. }) => None,
+        Some(EvalOutcome::Known { value: false, .. }) => Some(ConditionOutcome::NotApplicable),
+        Some(EvalOutcome::Deferred(need)) => Some(waiting(need)),
         None => Some(failed(&renderer.diags)),
     }
 }
 
-fn check(check: &Node, renderer: &mut Renderer<'_>) -> Judged {
+fn check(check: &YamlNode, renderer: &mut TreeRenderer<'_>) -> ConditionOutcome {
     match (renderer.tree(check).data, renderer.diags.is_empty()) {
         (_, false) => failed(&renderer.diags),
-        (Data::Scalar { text, .. }, _) => Judged::Check { script: text },
-        (Data::Unknown(need), _) => waiting(need),
-        _ => Judged::Unknown { why: "`check` is not text".to_owned(), need: None },
+        (YamlData::Scalar { text, .. }, _) => ConditionOutcome::Check { script: text },
+        (YamlData::Unknown(need), _) => waiting(need),
+        _ => ConditionOutcome::Unknown { why: "`check` is not text".to_owned(), need: None },
     }
 }
 
-fn expect(project: &Project, expr: &Expr, bindings: &Bindings, mut earlier: BTreeSet<String>) -> Judged {
-    let program = project.programs.get(&expr.source, Form::Expression);
+fn expect(
+    project: &Project,
+    expr: &SourceExpr,
+    bindings: &TemplateBindings,
+    mut earlier: BTreeSet<String>,
+) -> ConditionOutcome {
+    let program = project.programs.get(&expr.source, TemplateForm::Expression);
     let result = program.as_ref().as_ref().map_err(Clone::clone).and_then(|program| program.expect(bindings));
     match result {
-        Ok(Expect::Known { value, mut reads }) => {
+        Ok(ExpectOutcome::Known { value, mut reads }) => {
             reads.append(&mut earlier);
-            if value { Judged::Holds { reads } } else { Judged::Fails { reads, shown: None } }
+            if value { ConditionOutcome::Holds { reads } } else { ConditionOutcome::Fails { reads, shown: None } }
         }
-        Ok(Expect::Unknown { why, need }) => Judged::Unknown { why, need },
+        Ok(ExpectOutcome::Unknown { why, need }) => ConditionOutcome::Unknown { why, need },
         Err(error) => failed(&[diagnose(&error, &expr.source, expr.span, &project.sources)]),
     }
 }
@@ -157,21 +178,21 @@ fn expect(project: &Project, expr: &Expr, bindings: &Bindings, mut earlier: BTre
 ///
 /// # Errors
 /// The value that it waits for. An error in the template counts as a value that could not be read.
-pub(super) fn text(project: &Project, text: &str, bindings: &Bindings) -> Result<String, Need> {
-    let program = project.programs.get(text, Form::Template);
+pub(super) fn text(project: &Project, text: &str, bindings: &TemplateBindings) -> Result<String, PendingInput> {
+    let program = project.programs.get(text, TemplateForm::Template);
     let result = program.as_ref().as_ref().map_err(Clone::clone).and_then(|program| program.run(bindings));
     match result {
-        Ok(Eval::Known { value, .. }) => Ok(value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
-        Ok(Eval::Deferred(need)) => Err(need),
-        Err(error) => Err(Need::UnknownFact { path: "export".to_owned(), why: error.message }),
+        Ok(EvalOutcome::Known { value, .. }) => Ok(value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+        Ok(EvalOutcome::Deferred(need)) => Err(need),
+        Err(error) => Err(PendingInput::UnknownFact { path: "export".to_owned(), why: error.message }),
     }
 }
 
-fn waiting(need: Need) -> Judged {
-    Judged::Unknown { why: need.describe(), need: Some(need) }
+fn waiting(need: PendingInput) -> ConditionOutcome {
+    ConditionOutcome::Unknown { why: need.describe(), need: Some(need) }
 }
 
-fn failed(diags: &[Diag]) -> Judged {
+fn failed(diags: &[Diag]) -> ConditionOutcome {
     let why = diags.first().map_or_else(|| "it could not be evaluated".to_owned(), |diag| diag.message.clone());
-    Judged::Unknown { why, need: None }
+    ConditionOutcome::Unknown { why, need: None }
 }

@@ -1,22 +1,22 @@
 //! Reads the local files that a step's body names, and renders templates.
 
 use crate::config::catalog::BUILT_IN;
-use crate::config::check::{Local, Rendered};
+use crate::config::check::{FieldFileReader, RenderedFile};
 use crate::config::scalar::is_template;
-use crate::config::template::{Bindings, Eval, Form};
-use crate::config::{Data, Project, Recipe, Step};
+use crate::config::template::{EvalOutcome, TemplateBindings, TemplateForm};
+use crate::config::{Project, Recipe, RecipeStep, YamlData};
 use crate::diag::{Code, Diag, Span};
 use crate::model::Value;
 use camino::Utf8Path;
 
 /// Files in the folder of one recipe, rendered with the bindings of one instance of a step.
-pub(super) struct Folder<'f> {
+pub(super) struct RecipeFolder<'f> {
     pub project: &'f Project,
     pub recipe: &'f Recipe,
-    pub bindings: &'f Bindings,
+    pub bindings: &'f TemplateBindings,
 }
 
-impl Folder<'_> {
+impl RecipeFolder<'_> {
     fn get(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
         self.project.files.get(folder(self.recipe), path, span)
     }
@@ -29,7 +29,7 @@ fn folder(recipe: &Recipe) -> &Utf8Path {
     own.unwrap_or(Utf8Path::new(""))
 }
 
-impl Local for Folder<'_> {
+impl FieldFileReader for RecipeFolder<'_> {
     fn source(&self, path: &str, span: Span) -> Result<Value, Box<Diag>> {
         self.get(path, span)
     }
@@ -38,22 +38,22 @@ impl Local for Folder<'_> {
         self.project.files.locate(folder(self.recipe), path, span).map(|path| Value::from(path.into_string()))
     }
 
-    fn template(&self, path: &str, span: Span) -> Result<Rendered, Box<Diag>> {
+    fn template(&self, path: &str, span: Span) -> Result<RenderedFile, Box<Diag>> {
         let Value::String(text) = self.get(path, span)? else {
             return Err(Box::new(Diag::error(Code::BadTemplate, format!("`{path}` is not text")).at(span)));
         };
         let wrong = |error: &crate::config::TemplateError| Box::new(inside(error, path, &text, span));
-        let program = self.project.programs.get(&text, Form::Template);
+        let program = self.project.programs.get(&text, TemplateForm::Template);
         let program = program.as_ref().as_ref().map_err(wrong)?;
         if let Some(error) = program.mistakes().first() {
             return Err(wrong(error));
         }
         match program.run(self.bindings).map_err(|error| wrong(&error))? {
-            Eval::Known { value, reads } => {
+            EvalOutcome::Known { value, reads } => {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                Ok(Rendered::Known { text, reads })
+                Ok(RenderedFile::Known { text, reads })
             }
-            Eval::Deferred(need) => Ok(Rendered::Waits(need)),
+            EvalOutcome::Deferred(need) => Ok(RenderedFile::Waits(need)),
         }
     }
 }
@@ -73,10 +73,14 @@ fn inside(error: &crate::config::TemplateError, path: &str, text: &str, span: Sp
 
 /// Returns the text of the template file that a step names: `None` if it names none, `Some(None)` if the path depends
 /// on values or the file cannot be read.
-pub(in crate::config) fn template_text(project: &Project, recipe: &Recipe, step: &Step) -> Option<Option<String>> {
-    let Data::Map(entries) = &step.body.data else { return None };
+pub(in crate::config) fn template_text(
+    project: &Project,
+    recipe: &Recipe,
+    step: &RecipeStep,
+) -> Option<Option<String>> {
+    let YamlData::Map(entries) = &step.body.data else { return None };
     let (_, node) = entries.iter().find(|(key, _)| key.text == "template")?;
-    let Data::Scalar { text, .. } = &node.data else { return None };
+    let YamlData::Scalar { text, .. } = &node.data else { return None };
     if is_template(text) {
         return Some(None);
     }

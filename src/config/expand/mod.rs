@@ -6,36 +6,39 @@ mod local;
 mod names;
 mod turn;
 
-use super::render::Renderer;
+use super::render::TreeRenderer;
 use super::statics;
-use super::template::{Bindings, Eval, Form};
-use super::{Expr, FactSource, Host, Instance, Need, Project, Rule, Step, Verify, scalar};
+use super::template::{EvalOutcome, TemplateBindings, TemplateForm};
+use super::{
+    FactSource, Host, PendingInput, Project, RecipeInstance, RecipeRule, RecipeStep, RecipeVerification, SourceExpr,
+    scalar,
+};
 use crate::diag::Diag;
 use crate::model::{StepId, Value};
-use crate::probe::ObjectsAsked;
+use crate::probe::ObjectsQuery;
 use crate::resource::Resource;
-use info::{Info, Infos};
-use names::Names;
+use info::{StepTemplateCache, StepTemplateInfo};
+use names::BindingsBuilder;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock, RwLock};
 
 pub(super) use local::template_text;
 
 /// Exported values by recipe and name; `None` until the value exists.
-pub type Exports = BTreeMap<String, BTreeMap<String, Option<Value>>>;
+pub type ExportedValues = BTreeMap<String, BTreeMap<String, Option<Value>>>;
 
 /// Facts and exports that are known of a host at the time of an expansion.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
+pub struct ExpansionInputs<'a> {
     pub facts: FactSource<'a>,
-    pub exports: &'a Exports,
+    pub exports: &'a ExportedValues,
 }
 
 /// One instance of a step on one host: the step itself, or one per item of `each`.
 #[derive(Clone, Debug)]
-pub struct Expanded {
+pub struct ExpandedStep {
     pub id: StepId,
-    pub state: State,
+    pub state: ExpansionState,
     /// Paths of facts that were read (`os.id`): part of the step's basis.
     pub reads: BTreeSet<String>,
     /// Whether the resource is to be removed.
@@ -45,50 +48,50 @@ pub struct Expanded {
     pub(crate) input_digest: OnceLock<String>,
 }
 
-impl Expanded {
-    fn new(id: StepId, state: State, reads: BTreeSet<String>, absent: bool) -> Self {
+impl ExpandedStep {
+    fn new(id: StepId, state: ExpansionState, reads: BTreeSet<String>, absent: bool) -> Self {
         Self { id, state, reads, absent, input_digest: OnceLock::new() }
     }
 }
 
 /// One of several instances of a step that hosts may share.
 #[derive(Clone, Debug)]
-pub struct SharedTurn {
-    all: Arc<[Expanded]>,
+pub struct SharedExpandedStep {
+    all: Arc<[ExpandedStep]>,
     at: usize,
 }
 
-impl SharedTurn {
+impl SharedExpandedStep {
     /// Returns each of `all`, in order.
-    pub fn each(all: &Arc<[Expanded]>) -> impl DoubleEndedIterator<Item = Self> + '_ {
+    pub fn each(all: &Arc<[ExpandedStep]>) -> impl DoubleEndedIterator<Item = Self> + '_ {
         (0..all.len()).map(|at| Self { all: all.clone(), at })
     }
 }
 
-impl std::ops::Deref for SharedTurn {
-    type Target = Expanded;
+impl std::ops::Deref for SharedExpandedStep {
+    type Target = ExpandedStep;
 
-    fn deref(&self) -> &Expanded {
+    fn deref(&self) -> &ExpandedStep {
         &self.all[self.at]
     }
 }
 
 /// Result of expanding a step.
 #[derive(Clone, Debug)]
-pub enum State {
+pub enum ExpansionState {
     Resource(Arc<dyn Resource>),
     /// `when` is false, or `each` is empty: why, as a lowercase fragment.
     NotApplicable(String),
     /// Waits for facts or an export.
-    Deferred(Deferred),
+    Deferred(DeferredStep),
     /// A value does not match the type of its field. Diagnostics point into the recipe and the inventory.
     Invalid(Vec<Diag>),
 }
 
 /// A step that cannot be built yet.
 #[derive(Clone, Debug)]
-pub struct Deferred {
-    pub need: Need,
+pub struct DeferredStep {
+    pub need: PendingInput,
     pub kind: &'static str,
     /// Title as far as it is known: the path of a file whose content is not known yet.
     pub title: Option<String>,
@@ -98,7 +101,7 @@ pub struct Deferred {
 
 /// Result of evaluating a rule or an expectation on one host.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Judged {
+pub enum ConditionOutcome {
     /// `when` is false.
     NotApplicable,
     Holds {
@@ -112,7 +115,7 @@ pub enum Judged {
     /// Could not be evaluated, with the reason.
     Unknown {
         why: String,
-        need: Option<Need>,
+        need: Option<PendingInput>,
     },
     /// A `verify` with `check`: the rendered command must exit 0.
     Check {
@@ -121,35 +124,35 @@ pub enum Judged {
 }
 
 /// Expanded steps by the addresses of the instance and the step.
-type Shared = HashMap<(usize, usize), Arc<[Expanded]>>;
+type SharedExpansions = HashMap<(usize, usize), Arc<[ExpandedStep]>>;
 
 /// Expands the steps of one project. Compiles each template once and shares results that are equal on several hosts, so
 /// it is cheap to call for every step of every host.
-pub struct Expander<'p> {
-    names: Names<'p>,
-    infos: Infos,
-    shared: RwLock<Shared>,
+pub struct StepExpander<'p> {
+    names: BindingsBuilder<'p>,
+    infos: StepTemplateCache,
+    shared: RwLock<SharedExpansions>,
 }
 
-impl std::fmt::Debug for Expander<'_> {
+impl std::fmt::Debug for StepExpander<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Expander").finish_non_exhaustive()
     }
 }
 
-impl<'p> Expander<'p> {
+impl<'p> StepExpander<'p> {
     pub fn new(project: &'p Project) -> Self {
-        Self { names: Names::new(project), infos: Infos::default(), shared: RwLock::default() }
+        Self { names: BindingsBuilder::new(project), infos: StepTemplateCache::default(), shared: RwLock::default() }
     }
 
     /// Returns the instances of `step` on `host`: one, or one per item of its `each`.
     pub fn expand(
         &self,
         host: &Host,
-        instance: &Arc<Instance>,
-        step: &Arc<Step>,
-        known: &Known<'_>,
-    ) -> Arc<[Expanded]> {
+        instance: &Arc<RecipeInstance>,
+        step: &Arc<RecipeStep>,
+        known: &ExpansionInputs<'_>,
+    ) -> Arc<[ExpandedStep]> {
         let info = self.infos.step(self.names.project, &instance.recipe, step);
         if info.reads.host_bound() {
             return self.turns(host, instance, step, &info, known);
@@ -167,24 +170,30 @@ impl<'p> Expander<'p> {
     }
 
     /// Reports whether a step expands to the same result on every host that shares the instance.
-    pub(super) fn is_shared(&self, instance: &Instance, step: &Arc<Step>) -> bool {
+    pub(super) fn is_shared(&self, instance: &RecipeInstance, step: &Arc<RecipeStep>) -> bool {
         !self.infos.step(self.names.project, &instance.recipe, step).reads.host_bound()
     }
 
     fn turns(
         &self,
         host: &Host,
-        instance: &Arc<Instance>,
-        step: &Arc<Step>,
-        info: &Info,
-        known: &Known<'_>,
-    ) -> Arc<[Expanded]> {
+        instance: &Arc<RecipeInstance>,
+        step: &Arc<RecipeStep>,
+        info: &StepTemplateInfo,
+        known: &ExpansionInputs<'_>,
+    ) -> Arc<[ExpandedStep]> {
         let bindings = self.names.bindings(host, instance, &info.reads, known);
         turn::expand(self.names.project, instance, step, info, &bindings).into()
     }
 
     /// Evaluates a rule of the instance's recipe on `host`.
-    pub fn rule(&self, host: &Host, instance: &Arc<Instance>, rule: &Rule, known: &Known<'_>) -> Judged {
+    pub fn rule(
+        &self,
+        host: &Host,
+        instance: &Arc<RecipeInstance>,
+        rule: &RecipeRule,
+        known: &ExpansionInputs<'_>,
+    ) -> ConditionOutcome {
         self.judge_rule(host, instance, rule, known).0
     }
 
@@ -192,11 +201,12 @@ impl<'p> Expander<'p> {
     pub(super) fn judge_rule(
         &self,
         host: &Host,
-        instance: &Arc<Instance>,
-        rule: &Rule,
-        known: &Known<'_>,
-    ) -> (Judged, Vec<Diag>) {
-        let exprs = || rule.when.iter().chain([&rule.require]).map(|expr| (expr.source.as_str(), Form::Expression));
+        instance: &Arc<RecipeInstance>,
+        rule: &RecipeRule,
+        known: &ExpansionInputs<'_>,
+    ) -> (ConditionOutcome, Vec<Diag>) {
+        let exprs =
+            || rule.when.iter().chain([&rule.require]).map(|expr| (expr.source.as_str(), TemplateForm::Expression));
         let reads = self.infos.reads(rule, || info::reads(self.names.project, exprs()));
         let bindings = self.names.bindings(host, instance, &reads, known);
         judged::rule(self.names.project, rule, &bindings)
@@ -204,9 +214,15 @@ impl<'p> Expander<'p> {
 
     /// Evaluates a `verify` entry. Returns a `check` rendered, for the caller to run. An entry that reads objects is
     /// evaluated by [`verify_found`](Self::verify_found).
-    pub fn verify(&self, host: &Host, instance: &Arc<Instance>, verify: &Verify, known: &Known<'_>) -> Judged {
+    pub fn verify(
+        &self,
+        host: &Host,
+        instance: &Arc<RecipeInstance>,
+        verify: &RecipeVerification,
+        known: &ExpansionInputs<'_>,
+    ) -> ConditionOutcome {
         if instance.absent {
-            return Judged::NotApplicable;
+            return ConditionOutcome::NotApplicable;
         }
         judged::verify(self.names.project, verify, &self.of_verify(host, instance, verify, known))
     }
@@ -218,13 +234,13 @@ impl<'p> Expander<'p> {
     pub fn about(
         &self,
         host: &Host,
-        instance: &Arc<Instance>,
-        verify: &Verify,
-        known: &Known<'_>,
-    ) -> Option<Result<ObjectsAsked, Judged>> {
+        instance: &Arc<RecipeInstance>,
+        verify: &RecipeVerification,
+        known: &ExpansionInputs<'_>,
+    ) -> Option<Result<ObjectsQuery, ConditionOutcome>> {
         let about = verify.about.as_ref()?;
         if instance.absent {
-            return Some(Err(Judged::NotApplicable));
+            return Some(Err(ConditionOutcome::NotApplicable));
         }
         let bindings = self.of_verify(host, instance, verify, known);
         Some(judged::asked(self.names.project, &verify.when, about, &bindings))
@@ -234,16 +250,22 @@ impl<'p> Expander<'p> {
     pub fn verify_found(
         &self,
         host: &Host,
-        instance: &Arc<Instance>,
-        verify: &Verify,
-        known: &Known<'_>,
+        instance: &Arc<RecipeInstance>,
+        verify: &RecipeVerification,
+        known: &ExpansionInputs<'_>,
         found: &[Value],
-    ) -> Judged {
+    ) -> ConditionOutcome {
         let bindings = self.of_verify(host, instance, verify, known);
         judged::found(self.names.project, verify, bindings, found)
     }
 
-    fn of_verify(&self, host: &Host, instance: &Arc<Instance>, verify: &Verify, known: &Known<'_>) -> Bindings {
+    fn of_verify(
+        &self,
+        host: &Host,
+        instance: &Arc<RecipeInstance>,
+        verify: &RecipeVerification,
+        known: &ExpansionInputs<'_>,
+    ) -> TemplateBindings {
         let reads = self.infos.reads(verify, || {
             let texts = statics::texts_of_verify(verify);
             info::reads(self.names.project, texts.iter().map(|(text, form, _)| (*text, *form)))
@@ -255,13 +277,13 @@ impl<'p> Expander<'p> {
     pub fn effective(
         &self,
         host: &Host,
-        instance: &Arc<Instance>,
-        step: &Arc<Step>,
+        instance: &Arc<RecipeInstance>,
+        step: &Arc<RecipeStep>,
         turn: &StepId,
-        known: &Known<'_>,
-    ) -> Judged {
+        known: &ExpansionInputs<'_>,
+    ) -> ConditionOutcome {
         let Some(effective) = step.effective.as_ref().filter(|_| !instance.absent) else {
-            return Judged::NotApplicable;
+            return ConditionOutcome::NotApplicable;
         };
         let info = self.infos.step(self.names.project, &instance.recipe, step);
         let bindings = self.names.bindings(host, instance, &info.reads, known);
@@ -273,32 +295,32 @@ impl<'p> Expander<'p> {
     pub(super) fn fields(
         &self,
         host: &Host,
-        instance: &Arc<Instance>,
-        step: &Arc<Step>,
+        instance: &Arc<RecipeInstance>,
+        step: &Arc<RecipeStep>,
         turn: &StepId,
-        known: &Known<'_>,
+        known: &ExpansionInputs<'_>,
     ) -> Value {
         let project = self.names.project;
         let info = self.infos.step(project, &instance.recipe, step);
         let bindings = self.names.bindings(host, instance, &info.reads, known);
         let bindings = turn::of_key(project, step, turn, bindings);
-        scalar::value(&Renderer::new(&project.programs, &project.sources, &bindings).tree(&step.body))
+        scalar::value(&TreeRenderer::new(&project.programs, &project.sources, &bindings).tree(&step.body))
     }
 
     /// Evaluates the `value` of an export on a host; `None` if a fact that it reads is not known.
     pub fn export_value(
         &self,
         host: &Host,
-        instance: &Arc<Instance>,
-        value: &Expr,
-        known: &Known<'_>,
+        instance: &Arc<RecipeInstance>,
+        value: &SourceExpr,
+        known: &ExpansionInputs<'_>,
     ) -> Option<Value> {
         let project = self.names.project;
-        let reads = info::reads(project, [(value.source.as_str(), Form::Expression)]);
+        let reads = info::reads(project, [(value.source.as_str(), TemplateForm::Expression)]);
         let bindings = self.names.bindings(host, instance, &reads, known);
-        match Renderer::new(&project.programs, &project.sources, &bindings).value(value)? {
-            Eval::Known { value, .. } => Some(value),
-            Eval::Deferred(_) => None,
+        match TreeRenderer::new(&project.programs, &project.sources, &bindings).value(value)? {
+            EvalOutcome::Known { value, .. } => Some(value),
+            EvalOutcome::Deferred(_) => None,
         }
     }
 
@@ -309,11 +331,11 @@ impl<'p> Expander<'p> {
     pub fn export_read(
         &self,
         host: &Host,
-        instance: &Arc<Instance>,
+        instance: &Arc<RecipeInstance>,
         read: &str,
-        known: &Known<'_>,
-    ) -> Result<String, Need> {
-        let reads = info::reads(self.names.project, [(read, Form::Template)]);
+        known: &ExpansionInputs<'_>,
+    ) -> Result<String, PendingInput> {
+        let reads = info::reads(self.names.project, [(read, TemplateForm::Template)]);
         let bindings = self.names.bindings(host, instance, &reads, known);
         judged::text(self.names.project, read, &bindings)
     }

@@ -1,49 +1,55 @@
 //! Builds the names that templates read on one host, limited to those that are read.
 
-use super::Known;
-use super::info::Reads;
+use super::ExpansionInputs;
+use super::info::TemplateReads;
 use crate::config::instances::{host_tree, sourced_tree};
-use crate::config::template::{Bindings, Root, exports, facts, plain, tree};
-use crate::config::{FactSource, Host, Instance, Project};
+use crate::config::template::{TemplateBindings, TemplateRoot, exports, facts, plain, tree};
+use crate::config::{FactSource, Host, Project, RecipeInstance};
 use crate::facts::Facts;
 use minijinja::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};
 
 /// Builds the names for one project. Names that hosts share are built once.
-pub(super) struct Names<'p> {
+pub(super) struct BindingsBuilder<'p> {
     pub project: &'p Project,
     params: RwLock<HashMap<usize, Value>>,
     hosts: RwLock<HashMap<usize, Value>>,
 }
 
-impl<'p> Names<'p> {
+impl<'p> BindingsBuilder<'p> {
     pub fn new(project: &'p Project) -> Self {
         Self { project, params: RwLock::default(), hosts: RwLock::default() }
     }
 
-    pub fn bindings(&self, host: &Host, instance: &Arc<Instance>, reads: &Reads, known: &Known<'_>) -> Bindings {
-        Bindings {
+    pub fn bindings(
+        &self,
+        host: &Host,
+        instance: &Arc<RecipeInstance>,
+        reads: &TemplateReads,
+        known: &ExpansionInputs<'_>,
+    ) -> TemplateBindings {
+        TemplateBindings {
             params: Some(self.params(instance)),
-            vars: reads.root(Root::Vars).then(|| sourced_tree("vars", &host.vars)),
-            recipes: reads.root(Root::Recipes).then(|| self.recipes(host, instance)),
-            host: reads.root(Root::Host).then(|| host_tree(host)),
-            hosts: reads.root(Root::Hosts).then(|| self.selection(instance)),
+            vars: reads.root(TemplateRoot::Vars).then(|| sourced_tree("vars", &host.vars)),
+            recipes: reads.root(TemplateRoot::Recipes).then(|| self.recipes(host, instance)),
+            host: reads.root(TemplateRoot::Host).then(|| host_tree(host)),
+            hosts: reads.root(TemplateRoot::Hosts).then(|| self.selection(instance)),
             exports: reads
-                .root(Root::Exports)
+                .root(TemplateRoot::Exports)
                 .then(|| exports(self.project.recipes.keys().map(String::as_str), known.exports)),
-            facts: reads.root(Root::Facts).then(|| some_facts(known.facts, reads.facts.as_ref())),
-            ..Bindings::default()
+            facts: reads.root(TemplateRoot::Facts).then(|| some_facts(known.facts, reads.facts.as_ref())),
+            ..TemplateBindings::default()
         }
     }
 
-    fn params(&self, instance: &Arc<Instance>) -> Value {
+    fn params(&self, instance: &Arc<RecipeInstance>) -> Value {
         cached(&self.params, Arc::as_ptr(instance) as usize, || sourced_tree("params", &instance.params))
     }
 
     /// Returns the recipes of the host. Only a recipe that is being removed itself sees other recipes that are being
     /// removed.
-    fn recipes(&self, host: &Host, of: &Instance) -> Value {
+    fn recipes(&self, host: &Host, of: &RecipeInstance) -> Value {
         if host.name.is_cluster() {
             return self.all_recipes();
         }
@@ -54,14 +60,14 @@ impl<'p> Names<'p> {
 
     /// Returns every recipe that is applied to some host, with the parameters that are equal on all its hosts.
     fn all_recipes(&self) -> Value {
-        let mut all: BTreeMap<&str, Vec<&Arc<Instance>>> = BTreeMap::new();
+        let mut all: BTreeMap<&str, Vec<&Arc<RecipeInstance>>> = BTreeMap::new();
         for instance in self.project.instances.values().flatten().filter(|instance| !instance.absent) {
             let own = all.entry(&instance.recipe.name).or_default();
             if !own.iter().any(|known| Arc::ptr_eq(known, instance)) {
                 own.push(instance);
             }
         }
-        let same = |own: &[&Arc<Instance>], name: &str| {
+        let same = |own: &[&Arc<RecipeInstance>], name: &str| {
             own.iter()
                 .all(|other| other.params.get(name).map(|p| &p.value) == own[0].params.get(name).map(|p| &p.value))
         };
@@ -75,7 +81,7 @@ impl<'p> Names<'p> {
         )
     }
 
-    fn selection(&self, instance: &Arc<Instance>) -> Value {
+    fn selection(&self, instance: &Arc<RecipeInstance>) -> Value {
         cached(&self.hosts, Arc::as_ptr(&instance.selection) as usize, || {
             let one = |name| {
                 let host = self.project.hosts.get(name)?;

@@ -1,40 +1,40 @@
 //! Expands one step into its instances: evaluates `when`, `each` and `key`, then renders, checks and builds the body.
 
-use super::info::Info;
-use super::local::Folder;
-use super::{Deferred, Expanded, State};
-use crate::config::check::{Checked, check};
-use crate::config::render::Renderer;
+use super::info::StepTemplateInfo;
+use super::local::RecipeFolder;
+use super::{DeferredStep, ExpandedStep, ExpansionState};
+use crate::config::check::{CheckedFields, check};
+use crate::config::render::TreeRenderer;
 use crate::config::scalar;
-use crate::config::template::{Bindings, Eval, tree};
-use crate::config::{Instance, Need, Project, Step};
+use crate::config::template::{EvalOutcome, TemplateBindings, tree};
+use crate::config::{PendingInput, Project, RecipeInstance, RecipeStep};
 use crate::diag::{Code, Diag};
-use crate::model::{Scope, StepId, Value};
-use crate::resource::{self, Fields, Kind};
+use crate::model::{StepId, StepScope, Value};
+use crate::resource::{self, FieldValues, ResourceKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// One step on one host, with the bindings of its templates.
-struct Work<'w> {
+struct StepExpansion<'w> {
     project: &'w Project,
-    instance: &'w Arc<Instance>,
-    step: &'w Arc<Step>,
-    bindings: &'w Bindings,
+    instance: &'w Arc<RecipeInstance>,
+    step: &'w Arc<RecipeStep>,
+    bindings: &'w TemplateBindings,
 }
 
 /// Expands a step.
 pub(super) fn expand(
     project: &Project,
-    instance: &Arc<Instance>,
-    step: &Arc<Step>,
-    info: &Info,
-    bindings: &Bindings,
-) -> Vec<Expanded> {
-    let work = Work { project, instance, step, bindings };
+    instance: &Arc<RecipeInstance>,
+    step: &Arc<RecipeStep>,
+    info: &StepTemplateInfo,
+    bindings: &TemplateBindings,
+) -> Vec<ExpandedStep> {
+    let work = StepExpansion { project, instance, step, bindings };
     let id = StepId::new(&instance.recipe.name, &step.name);
-    if instance.absent && step.scope == Scope::Fleet {
-        let state = State::NotApplicable("a `fleet` step creates nothing to remove".to_owned());
-        return vec![Expanded::new(id, state, BTreeSet::new(), true)];
+    if instance.absent && step.scope == StepScope::Fleet {
+        let state = ExpansionState::NotApplicable("a `fleet` step creates nothing to remove".to_owned());
+        return vec![ExpandedStep::new(id, state, BTreeSet::new(), true)];
     }
     if step.each.is_none() {
         return vec![work.turn(id, bindings, true)];
@@ -46,17 +46,22 @@ pub(super) fn expand(
         return vec![turn];
     }
     match work.items() {
-        Items::Known(items, reads) => work.turns(items, &reads, info.when_per_item),
-        Items::Other(state, reads) => vec![Expanded::new(id, state, reads, instance.absent)],
+        EachItems::Known(items, reads) => work.turns(items, &reads, info.when_per_item),
+        EachItems::Other(state, reads) => vec![ExpandedStep::new(id, state, reads, instance.absent)],
     }
 }
 
 /// Returns the bindings of one instance, with `item` and `key` of its turn.
-pub(super) fn of_key(project: &Project, step: &Arc<Step>, turn: &StepId, bindings: Bindings) -> Bindings {
+pub(super) fn of_key(
+    project: &Project,
+    step: &Arc<RecipeStep>,
+    turn: &StepId,
+    bindings: TemplateBindings,
+) -> TemplateBindings {
     let Some(key) = &turn.key else { return bindings };
-    let mut renderer = Renderer::new(&project.programs, &project.sources, &bindings);
+    let mut renderer = TreeRenderer::new(&project.programs, &project.sources, &bindings);
     let value = step.each.as_ref().and_then(|each| renderer.value(each));
-    let Some(Eval::Known { value, .. }) = value else { return bindings };
+    let Some(EvalOutcome::Known { value, .. }) = value else { return bindings };
     let items = pairs(&value).unwrap_or_default();
     let found = items.into_iter().map(|(own, item)| with_item(&bindings, own, &item)).find(|turn| {
         let found = turn_key(project, step, turn);
@@ -65,49 +70,49 @@ pub(super) fn of_key(project: &Project, step: &Arc<Step>, turn: &StepId, binding
     found.unwrap_or(bindings)
 }
 
-enum Items {
+enum EachItems {
     Known(Vec<(Option<String>, Value)>, BTreeSet<String>),
-    Other(State, BTreeSet<String>),
+    Other(ExpansionState, BTreeSet<String>),
 }
 
-impl Work<'_> {
-    fn renderer<'r>(&'r self, bindings: &'r Bindings) -> Renderer<'r> {
-        Renderer::new(&self.project.programs, &self.project.sources, bindings)
+impl StepExpansion<'_> {
+    fn renderer<'r>(&'r self, bindings: &'r TemplateBindings) -> TreeRenderer<'r> {
+        TreeRenderer::new(&self.project.programs, &self.project.sources, bindings)
     }
 
     /// Returns the only instance if `when` settles the step without the items.
-    fn settled_by_when(&self, id: &StepId) -> Option<Expanded> {
+    fn settled_by_when(&self, id: &StepId) -> Option<ExpandedStep> {
         let mut renderer = self.renderer(self.bindings);
         let state = match self.when(&mut renderer) {
-            When::True => return None,
-            When::False if self.step.otherwise_absent => return None,
-            When::False => State::NotApplicable("`when` is false".to_owned()),
-            When::Other(state) => state,
+            WhenOutcome::True => return None,
+            WhenOutcome::False if self.step.otherwise_absent => return None,
+            WhenOutcome::False => ExpansionState::NotApplicable("`when` is false".to_owned()),
+            WhenOutcome::Other(state) => state,
         };
-        Some(Expanded::new(id.clone(), state, renderer.reads, self.instance.absent))
+        Some(ExpandedStep::new(id.clone(), state, renderer.reads, self.instance.absent))
     }
 
-    fn items(&self) -> Items {
+    fn items(&self) -> EachItems {
         let mut renderer = self.renderer(self.bindings);
-        let Some(each) = &self.step.each else { return Items::Known(Vec::new(), BTreeSet::new()) };
+        let Some(each) = &self.step.each else { return EachItems::Known(Vec::new(), BTreeSet::new()) };
         match renderer.value(each) {
-            Some(Eval::Known { value, .. }) => match pairs(&value) {
+            Some(EvalOutcome::Known { value, .. }) => match pairs(&value) {
                 Some(items) if items.is_empty() => {
-                    Items::Other(State::NotApplicable("`each` is empty".to_owned()), renderer.reads)
+                    EachItems::Other(ExpansionState::NotApplicable("`each` is empty".to_owned()), renderer.reads)
                 }
-                Some(items) => Items::Known(items, renderer.reads),
+                Some(items) => EachItems::Known(items, renderer.reads),
                 None => {
                     let diag = Diag::error(Code::BadStep, "`each` must be a list or a map").at(each.span);
-                    Items::Other(State::Invalid(vec![diag]), renderer.reads)
+                    EachItems::Other(ExpansionState::Invalid(vec![diag]), renderer.reads)
                 }
             },
-            Some(Eval::Deferred(need)) => Items::Other(self.waiting(need), renderer.reads),
-            None => Items::Other(State::Invalid(renderer.diags), BTreeSet::new()),
+            Some(EvalOutcome::Deferred(need)) => EachItems::Other(self.waiting(need), renderer.reads),
+            None => EachItems::Other(ExpansionState::Invalid(renderer.diags), BTreeSet::new()),
         }
     }
 
-    fn waiting(&self, need: Need) -> State {
-        State::Deferred(Deferred { need, kind: self.step.kind, title: None, fields: Vec::new() })
+    fn waiting(&self, need: PendingInput) -> ExpansionState {
+        ExpansionState::Deferred(DeferredStep { need, kind: self.step.kind, title: None, fields: Vec::new() })
     }
 
     fn turns(
@@ -115,9 +120,9 @@ impl Work<'_> {
         items: Vec<(Option<String>, Value)>,
         reads: &BTreeSet<String>,
         when_per_item: bool,
-    ) -> Vec<Expanded> {
+    ) -> Vec<ExpandedStep> {
         let mut seen: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-        let mut turns: Vec<Expanded> = Vec::with_capacity(items.len());
+        let mut turns: Vec<ExpandedStep> = Vec::with_capacity(items.len());
         for (own, item) in items {
             let bindings = with_item(self.bindings, own, &item);
             let mut turn = self.keyed_turn(&bindings, when_per_item);
@@ -126,7 +131,7 @@ impl Work<'_> {
                 && seen.insert(key.clone(), turns.len()).is_some()
             {
                 let place = self.step.key.as_ref().or(self.step.each.as_ref()).map_or(self.step.span, |expr| expr.span);
-                turn.state = State::Invalid(vec![
+                turn.state = ExpansionState::Invalid(vec![
                     Diag::error(Code::Duplicate, format!("two items have the key `{key}`")).at(place),
                 ]);
             }
@@ -135,7 +140,7 @@ impl Work<'_> {
         turns
     }
 
-    fn keyed_turn(&self, bindings: &Bindings, when_per_item: bool) -> Expanded {
+    fn keyed_turn(&self, bindings: &TemplateBindings, when_per_item: bool) -> ExpandedStep {
         let id = StepId::new(&self.instance.recipe.name, &self.step.name);
         let state = match turn_key(self.project, self.step, bindings) {
             Ok(Ok(key)) => {
@@ -146,43 +151,45 @@ impl Work<'_> {
                 );
             }
             Ok(Err(need)) => self.waiting(need),
-            Err(diags) => State::Invalid(diags),
+            Err(diags) => ExpansionState::Invalid(diags),
         };
-        Expanded::new(id, state, BTreeSet::new(), self.instance.absent)
+        ExpandedStep::new(id, state, BTreeSet::new(), self.instance.absent)
     }
 
-    fn turn(&self, id: StepId, bindings: &Bindings, ask_when: bool) -> Expanded {
+    fn turn(&self, id: StepId, bindings: &TemplateBindings, ask_when: bool) -> ExpandedStep {
         let mut renderer = self.renderer(bindings);
         let mut absent = self.instance.absent;
-        let state = match if ask_when { self.when(&mut renderer) } else { When::True } {
-            When::Other(state) => state,
-            When::False if !self.step.otherwise_absent => State::NotApplicable("`when` is false".to_owned()),
+        let state = match if ask_when { self.when(&mut renderer) } else { WhenOutcome::True } {
+            WhenOutcome::Other(state) => state,
+            WhenOutcome::False if !self.step.otherwise_absent => {
+                ExpansionState::NotApplicable("`when` is false".to_owned())
+            }
             when => {
-                absent |= matches!(when, When::False);
+                absent |= matches!(when, WhenOutcome::False);
                 self.body(&mut renderer, bindings, absent)
             }
         };
-        Expanded::new(id, state, renderer.reads, absent)
+        ExpandedStep::new(id, state, renderer.reads, absent)
     }
 
-    fn when(&self, renderer: &mut Renderer<'_>) -> When {
-        let Some(when) = &self.step.when else { return When::True };
+    fn when(&self, renderer: &mut TreeRenderer<'_>) -> WhenOutcome {
+        let Some(when) = &self.step.when else { return WhenOutcome::True };
         match renderer.condition(when) {
-            Some(Eval::Known { value: true, .. }) => When::True,
-            Some(Eval::Known { value: false, .. }) => When::False,
-            Some(Eval::Deferred(need)) => When::Other(self.waiting(need)),
-            None => When::Other(State::Invalid(std::mem::take(&mut renderer.diags))),
+            Some(EvalOutcome::Known { value: true, .. }) => WhenOutcome::True,
+            Some(EvalOutcome::Known { value: false, .. }) => WhenOutcome::False,
+            Some(EvalOutcome::Deferred(need)) => WhenOutcome::Other(self.waiting(need)),
+            None => WhenOutcome::Other(ExpansionState::Invalid(std::mem::take(&mut renderer.diags))),
         }
     }
 
-    fn body(&self, renderer: &mut Renderer<'_>, bindings: &Bindings, absent: bool) -> State {
+    fn body(&self, renderer: &mut TreeRenderer<'_>, bindings: &TemplateBindings, absent: bool) -> ExpansionState {
         let Some(kind) = resource::kind(self.step.kind) else {
-            return State::Invalid(vec![
+            return ExpansionState::Invalid(vec![
                 Diag::error(Code::NoResource, format!("kind `{}` not found", self.step.kind)).at(self.step.span),
             ]);
         };
         let body = renderer.tree(&self.step.body);
-        let folder = Folder { project: self.project, recipe: &self.instance.recipe, bindings };
+        let folder = RecipeFolder { project: self.project, recipe: &self.instance.recipe, bindings };
         let what = format!("`{}`", kind.name);
         let mut checked = check(&body, kind.fields, &what, &folder);
         let mut diags = std::mem::take(&mut renderer.diags);
@@ -190,12 +197,12 @@ impl Work<'_> {
         renderer.reads.append(&mut checked.reads);
         match diags.is_empty() {
             true => self.build(kind, checked, absent),
-            false => State::Invalid(diags),
+            false => ExpansionState::Invalid(diags),
         }
     }
 
-    fn build(&self, kind: &Kind, mut checked: Checked, absent: bool) -> State {
-        if self.step.scope == Scope::Fleet && kind.name == "command" {
+    fn build(&self, kind: &ResourceKind, mut checked: CheckedFields, absent: bool) -> ExpansionState {
+        if self.step.scope == StepScope::Fleet && kind.name == "command" {
             // A `fleet` step is read-only: if its check fails, no command repairs it.
             checked.fields.0.entry("apply").or_insert_with(|| Value::from("false"));
         }
@@ -204,11 +211,11 @@ impl Work<'_> {
         }
         let waits = checked.deferred.first().cloned();
         match (waits, (kind.build)(&checked.fields, absent)) {
-            (None, Ok(resource)) => State::Resource(resource.into()),
-            (None, Err(diag)) => State::Invalid(vec![placed(diag, self.step)]),
+            (None, Ok(resource)) => ExpansionState::Resource(resource.into()),
+            (None, Err(diag)) => ExpansionState::Invalid(vec![placed(diag, self.step)]),
             // A removal does not need the content, so it does not wait for it.
-            (Some(_), Ok(resource)) if absent => State::Resource(resource.into()),
-            (Some((_, need)), _) => State::Deferred(Deferred {
+            (Some(_), Ok(resource)) if absent => ExpansionState::Resource(resource.into()),
+            (Some((_, need)), _) => ExpansionState::Deferred(DeferredStep {
                 need,
                 kind: kind.name,
                 title: title(&checked.fields),
@@ -218,14 +225,14 @@ impl Work<'_> {
     }
 }
 
-enum When {
+enum WhenOutcome {
     True,
     False,
-    Other(State),
+    Other(ExpansionState),
 }
 
 /// Adds the location of the field or the body to a diagnostic: a kind does not know the locations of its fields.
-fn placed(diag: Diag, step: &Step) -> Diag {
+fn placed(diag: Diag, step: &RecipeStep) -> Diag {
     match diag.span {
         Some(_) => diag,
         None => {
@@ -236,7 +243,7 @@ fn placed(diag: Diag, step: &Step) -> Diag {
 }
 
 /// Returns the title of a resource from the fields that are known.
-fn title(fields: &Fields) -> Option<String> {
+fn title(fields: &FieldValues) -> Option<String> {
     let one = ["path", "name"].into_iter().find_map(|name| fields.text(name).map(str::to_owned));
     one.or_else(|| fields.texts("names").map(|names| names.join(", ")))
 }
@@ -250,9 +257,9 @@ fn pairs(value: &Value) -> Option<Vec<(Option<String>, Value)>> {
     }
 }
 
-fn with_item(bindings: &Bindings, own: Option<String>, item: &Value) -> Bindings {
+fn with_item(bindings: &TemplateBindings, own: Option<String>, item: &Value) -> TemplateBindings {
     let own = own.or_else(|| scalar_text(item));
-    Bindings { item: Some(tree("item", item)), key: own.map(minijinja::Value::from), ..bindings.clone() }
+    TemplateBindings { item: Some(tree("item", item)), key: own.map(minijinja::Value::from), ..bindings.clone() }
 }
 
 fn scalar_text(item: &Value) -> Option<String> {
@@ -264,7 +271,11 @@ fn scalar_text(item: &Value) -> Option<String> {
 }
 
 /// Returns the key of an instance: the value of `key`, else the key in the map or the text of the item.
-fn turn_key(project: &Project, step: &Step, bindings: &Bindings) -> Result<Result<Arc<str>, Need>, Vec<Diag>> {
+fn turn_key(
+    project: &Project,
+    step: &RecipeStep,
+    bindings: &TemplateBindings,
+) -> Result<Result<Arc<str>, PendingInput>, Vec<Diag>> {
     let bad = |message: &str| {
         let place = step.key.as_ref().or(step.each.as_ref()).map_or(step.span, |expr| expr.span);
         Err(vec![Diag::error(Code::BadStep, message).at(place).hint("set a key for each item: `key: item.name`")])
@@ -272,10 +283,10 @@ fn turn_key(project: &Project, step: &Step, bindings: &Bindings) -> Result<Resul
     let text = match &step.key {
         None => bindings.key.as_ref().map(|key| key.to_string()),
         Some(expr) => {
-            let mut renderer = Renderer::new(&project.programs, &project.sources, bindings);
+            let mut renderer = TreeRenderer::new(&project.programs, &project.sources, bindings);
             match renderer.value(expr) {
-                Some(Eval::Known { value, .. }) => scalar_text(&value),
-                Some(Eval::Deferred(need)) => return Ok(Err(need)),
+                Some(EvalOutcome::Known { value, .. }) => scalar_text(&value),
+                Some(EvalOutcome::Deferred(need)) => return Ok(Err(need)),
                 None => return Err(renderer.diags),
             }
         }

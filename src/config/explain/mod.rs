@@ -4,8 +4,8 @@
 mod step;
 mod value;
 
-pub use step::{Input, Rendered, StepPage, explain_step};
-pub use value::{Origin, ValueName, ValuePage, explain_value};
+pub use step::{RenderedStep, StepExplanation, StepInput, explain_step};
+pub use value::{ValueExplanation, ValueName, ValueOrigin, explain_value};
 
 use crate::model::HostName;
 use indexmap::IndexMap;
@@ -14,19 +14,19 @@ use serde::Serialize;
 
 /// An explanation and the hosts that share it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct OnHosts<T> {
+pub struct SharedByHosts<T> {
     pub hosts: Vec<HostName>,
     #[serde(flatten)]
     pub what: T,
 }
 
 /// Groups hosts by equal explanations.
-fn folded<T: Serialize>(each: impl IntoIterator<Item = (HostName, T)>) -> Vec<OnHosts<T>> {
-    let mut groups: IndexMap<String, OnHosts<T>> = IndexMap::new();
+fn folded<T: Serialize>(each: impl IntoIterator<Item = (HostName, T)>) -> Vec<SharedByHosts<T>> {
+    let mut groups: IndexMap<String, SharedByHosts<T>> = IndexMap::new();
     for (host, what) in each {
         // These values contain only text and lists of text, so serialization cannot fail.
         let key = serde_json::to_string(&what).unwrap_or_default();
-        groups.entry(key).or_insert_with(|| OnHosts { hosts: Vec::new(), what }).hosts.push(host);
+        groups.entry(key).or_insert_with(|| SharedByHosts { hosts: Vec::new(), what }).hosts.push(host);
     }
     groups.into_values().collect()
 }

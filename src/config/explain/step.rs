@@ -1,14 +1,17 @@
 //! Explains one step: its definition, its dependencies and dependents, and its rendered fields on each host.
 
-use super::value::At;
-use super::{OnHosts, ValuePage, folded};
-use crate::config::chart::{ChartEdge, ChartEnd, chart};
+use super::value::HostExplainer;
+use super::{SharedByHosts, ValueExplanation, folded};
+use crate::config::chart::{ChartEdge, ChartEndpoint, chart};
 use crate::config::statics::texts;
-use crate::config::template::{Read, Root};
-use crate::config::{Expanded, Expander, Exports, FactSource, Instance, Known, Project, Recipe, State, Step};
+use crate::config::template::{TemplateRead, TemplateRoot};
+use crate::config::{
+    ExpandedStep, ExpansionInputs, ExpansionState, ExportedValues, FactSource, Project, Recipe, RecipeInstance,
+    RecipeStep, StepExpander,
+};
 use crate::config::{StepFilter, catalog};
 use crate::diag::{Code, Diag};
-use crate::model::{Disruption, HostName, Level, Scope, Value};
+use crate::model::{DisruptionClass, HostName, StepScope, Value, VerifyLevel};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -16,15 +19,15 @@ use std::sync::Arc;
 
 /// Everything that is known about a step without contacting a host.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct StepPage {
+pub struct StepExplanation {
     pub recipe: String,
     pub step: String,
     pub kind: &'static str,
     pub place: String,
-    pub scope: Scope,
-    pub level: Level,
+    pub scope: StepScope,
+    pub level: VerifyLevel,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub disruption: Option<Disruption>,
+    pub disruption: Option<DisruptionClass>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     /// Whether the resource is removed if `when` is false. Otherwise nothing happens.
@@ -44,12 +47,12 @@ pub struct StepPage {
     pub provides: Vec<String>,
     pub exports: Vec<String>,
     /// The rendered step, grouped by hosts with equal results.
-    pub rendered: Vec<OnHosts<Rendered>>,
+    pub rendered: Vec<SharedByHosts<RenderedStep>>,
 }
 
 /// An instance of the step as rendered for a host before the host is contacted.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Rendered {
+pub struct RenderedStep {
     /// Key of the item of `each`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -62,26 +65,31 @@ pub struct Rendered {
     /// Why there is no resource: `when` is false, a value is invalid, or a value is not known yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<StepInput>,
 }
 
 /// A value that a template of the step reads.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Input {
+pub struct StepInput {
     /// `params.version`, `facts.os.id`
     pub name: String,
     /// Origin of the value, if it is not set in the inventory or a recipe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub value: Option<ValuePage>,
+    pub value: Option<ValueExplanation>,
 }
 
 /// Explains a step on the hosts of `hosts` that have it.
 ///
 /// # Errors
 /// The recipe or step does not exist, or the recipe is not applied to any of the hosts.
-pub fn explain_step(project: &Project, hosts: &[HostName], recipe: &str, step: &str) -> Result<StepPage, Box<Diag>> {
+pub fn explain_step(
+    project: &Project,
+    hosts: &[HostName],
+    recipe: &str,
+    step: &str,
+) -> Result<StepExplanation, Box<Diag>> {
     let (recipe, step) = find(project, recipe, step)?;
     let of = |host: &HostName| {
         let own = project.instances.get(host)?;
@@ -89,14 +97,14 @@ pub fn explain_step(project: &Project, hosts: &[HostName], recipe: &str, step: &
     };
     // Steps of scope `cluster` run on the cluster's API only, whichever hosts were selected.
     let there: Vec<HostName> = project.member().into_iter().cloned().collect();
-    let hosts = if step.scope == Scope::Cluster { &there[..] } else { hosts };
-    let having: Vec<(HostName, Arc<Instance>)> = hosts.iter().filter_map(of).collect();
+    let hosts = if step.scope == StepScope::Cluster { &there[..] } else { hosts };
+    let having: Vec<(HostName, Arc<RecipeInstance>)> = hosts.iter().filter_map(of).collect();
     if having.is_empty() {
         let message = format!("recipe `{}` is not applied to any of these hosts", recipe.name);
         return Err(Box::new(Diag::error(Code::EdgeNotApplied, message).at(recipe.span)));
     }
     let (waits_for, waited_for_by) = edges(project, recipe, step);
-    Ok(StepPage {
+    Ok(StepExplanation {
         recipe: recipe.name.clone(),
         step: step.name.clone(),
         kind: step.kind,
@@ -117,7 +125,7 @@ pub fn explain_step(project: &Project, hosts: &[HostName], recipe: &str, step: &
     })
 }
 
-fn find<'p>(project: &'p Project, recipe: &str, step: &str) -> Result<(&'p Recipe, &'p Arc<Step>), Box<Diag>> {
+fn find<'p>(project: &'p Project, recipe: &str, step: &str) -> Result<(&'p Recipe, &'p Arc<RecipeStep>), Box<Diag>> {
     let Some(found) = project.library.get(recipe) else {
         let diag = Diag::error(Code::UnknownRecipe, format!("recipe `{recipe}` not found"));
         return Err(Box::new(diag.suggest(recipe, project.library.keys().map(String::as_str))));
@@ -133,22 +141,26 @@ fn find<'p>(project: &'p Project, recipe: &str, step: &str) -> Result<(&'p Recip
 
 /// Returns the dependencies and dependents of a step. The graph covers the whole project, because they do not depend
 /// on the selected hosts.
-fn edges(project: &Project, recipe: &Recipe, step: &Step) -> (Vec<ChartEdge>, Vec<ChartEdge>) {
+fn edges(project: &Project, recipe: &Recipe, step: &RecipeStep) -> (Vec<ChartEdge>, Vec<ChartEdge>) {
     let hosts: Vec<HostName> = project.hosts.keys().cloned().collect();
     let all = chart(project, &hosts, &StepFilter::default()).edges;
-    let is = |end: &ChartEnd| end.recipe == recipe.name && end.step.as_ref().is_none_or(|name| *name == step.name);
+    let is = |end: &ChartEndpoint| end.recipe == recipe.name && end.step.as_ref().is_none_or(|name| *name == step.name);
     let into = all.iter().filter(|edge| is(&edge.to)).cloned().collect();
     (into, all.into_iter().filter(|edge| is(&edge.from)).collect())
 }
 
-fn rendered(project: &Project, having: &[(HostName, Arc<Instance>)], step: &Arc<Step>) -> Vec<OnHosts<Rendered>> {
-    let expander = Expander::new(project);
-    let exports = Exports::new();
-    let known = Known { facts: FactSource::NotYet, exports: &exports };
+fn rendered(
+    project: &Project,
+    having: &[(HostName, Arc<RecipeInstance>)],
+    step: &Arc<RecipeStep>,
+) -> Vec<SharedByHosts<RenderedStep>> {
+    let expander = StepExpander::new(project);
+    let exports = ExportedValues::new();
+    let known = ExpansionInputs { facts: FactSource::NotYet, exports: &exports };
     let mut all = Vec::new();
     for (name, instance) in having {
         let Some(host) = project.hosts.get(name) else { continue };
-        let inputs = inputs(At { project, host: name }, instance, step);
+        let inputs = inputs(HostExplainer { project, host: name }, instance, step);
         for turn in expander.expand(host, instance, step, &known).iter() {
             let fields = expander.fields(host, instance, step, &turn.id, &known);
             all.push((name.clone(), one(turn, fields, inputs.clone())));
@@ -157,33 +169,35 @@ fn rendered(project: &Project, having: &[(HostName, Arc<Instance>)], step: &Arc<
     folded(all)
 }
 
-fn one(turn: &Expanded, fields: Value, inputs: Vec<Input>) -> Rendered {
+fn one(turn: &ExpandedStep, fields: Value, inputs: Vec<StepInput>) -> RenderedStep {
     let key = turn.id.key.as_deref().map(str::to_owned);
-    let nothing = Rendered { key, absent: turn.absent, title: None, fields: None, why: None, inputs };
+    let nothing = RenderedStep { key, absent: turn.absent, title: None, fields: None, why: None, inputs };
     match &turn.state {
-        State::Resource(resource) => Rendered { title: Some(resource.title()), fields: Some(fields), ..nothing },
-        State::NotApplicable(why) => Rendered { why: Some(why.clone()), ..nothing },
-        State::Deferred(deferred) => {
+        ExpansionState::Resource(resource) => {
+            RenderedStep { title: Some(resource.title()), fields: Some(fields), ..nothing }
+        }
+        ExpansionState::NotApplicable(why) => RenderedStep { why: Some(why.clone()), ..nothing },
+        ExpansionState::Deferred(deferred) => {
             let waiting = deferred.fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", ");
             let what = if waiting.is_empty() { "the step".to_owned() } else { waiting };
             let why = format!("{what} cannot be evaluated yet: {}", deferred.need.describe());
-            Rendered { title: deferred.title.clone(), fields: Some(fields), why: Some(why), ..nothing }
+            RenderedStep { title: deferred.title.clone(), fields: Some(fields), why: Some(why), ..nothing }
         }
         // A project with static errors does not load, so this error comes from a value of this host.
-        State::Invalid(diags) => {
+        ExpansionState::Invalid(diags) => {
             let why = diags.iter().map(|diag| diag.message.as_str()).collect::<Vec<_>>().join("; ");
-            Rendered { why: Some(why), ..nothing }
+            RenderedStep { why: Some(why), ..nothing }
         }
     }
 }
 
 /// Returns the values that templates of the step read, without duplicates, in source order.
-fn inputs(at: At<'_>, instance: &Instance, step: &Arc<Step>) -> Vec<Input> {
+fn inputs(at: HostExplainer<'_>, instance: &RecipeInstance, step: &Arc<RecipeStep>) -> Vec<StepInput> {
     let file = crate::config::expand::template_text(at.project, &instance.recipe, step).flatten();
     let mut seen = BTreeSet::new();
     let mut inputs = Vec::new();
     let mut texts: Vec<_> = texts(step).into_iter().map(|(text, form, _)| (text.to_owned(), form)).collect();
-    texts.extend(file.map(|text| (text.to_string(), crate::config::template::Form::Template)));
+    texts.extend(file.map(|text| (text.to_string(), crate::config::template::TemplateForm::Template)));
     for (text, form) in texts {
         if let Ok(program) = at.project.programs.get(&text, form).as_ref() {
             inputs
@@ -193,7 +207,7 @@ fn inputs(at: At<'_>, instance: &Instance, step: &Arc<Step>) -> Vec<Input> {
     inputs
 }
 
-fn name(read: &Read) -> String {
+fn name(read: &TemplateRead) -> String {
     let part = |part: &String| match part.contains('-') {
         true => format!("[\"{part}\"]"),
         false => format!(".{part}"),
@@ -201,22 +215,22 @@ fn name(read: &Read) -> String {
     format!("{}{}", read.root.name(), read.path.iter().map(part).collect::<String>())
 }
 
-fn input(at: At<'_>, instance: &Instance, read: &Read) -> Input {
+fn input(at: HostExplainer<'_>, instance: &RecipeInstance, read: &TemplateRead) -> StepInput {
     let path: Vec<&str> = read.path.iter().map(String::as_str).collect();
     let value = match (read.root, path.as_slice()) {
-        (Root::Params, [param, ..]) => at.of_instance(instance, param),
-        (Root::Vars, [var, ..]) => at.var(var),
-        (Root::Recipes, [recipe, param, ..]) => at.param(recipe, param),
+        (TemplateRoot::Params, [param, ..]) => at.of_instance(instance, param),
+        (TemplateRoot::Vars, [var, ..]) => at.var(var),
+        (TemplateRoot::Recipes, [recipe, param, ..]) => at.param(recipe, param),
         _ => None,
     };
     let note = match read.root {
         _ if value.is_some() => None,
-        Root::Facts => Some("observed on the host"),
-        Root::Exports => Some("exported by another step"),
-        Root::Host | Root::Hosts => Some("from the inventory"),
-        Root::Object | Root::Objects => Some("found in the cluster"),
-        Root::Item | Root::Key => Some("an item of `each`"),
-        Root::Params | Root::Vars | Root::Recipes => Some("not set on this host"),
+        TemplateRoot::Facts => Some("observed on the host"),
+        TemplateRoot::Exports => Some("exported by another step"),
+        TemplateRoot::Host | TemplateRoot::Hosts => Some("from the inventory"),
+        TemplateRoot::Object | TemplateRoot::Objects => Some("found in the cluster"),
+        TemplateRoot::Item | TemplateRoot::Key => Some("an item of `each`"),
+        TemplateRoot::Params | TemplateRoot::Vars | TemplateRoot::Recipes => Some("not set on this host"),
     };
-    Input { name: name(read), note, value }
+    StepInput { name: name(read), note, value }
 }

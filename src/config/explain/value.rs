@@ -1,9 +1,9 @@
 //! Explains one value on one host: the origin that wins, the values that it was computed from, and the origins that it
 //! overrides.
 
-use super::{OnHosts, folded};
-use crate::config::template::{Form, Program, Root};
-use crate::config::{Instance, Project, Sourced, Through, scalar};
+use super::{SharedByHosts, folded};
+use crate::config::template::{TemplateForm, TemplateProgram, TemplateRoot};
+use crate::config::{Project, RecipeInstance, SourcedValue, StackInstance, scalar};
 use crate::diag::{Code, Diag, Span};
 use crate::model::{HostName, Value};
 use schemars::JsonSchema;
@@ -33,7 +33,7 @@ impl ValueName {
 
 /// One place that sets a value.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Origin {
+pub struct ValueOrigin {
     /// `with`, `stack gpu-node`, `host`, `group gpu`, `recipe default`.
     pub from: String,
     pub value: Value,
@@ -47,15 +47,15 @@ pub struct Origin {
 
 /// A value on a host.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct ValuePage {
+pub struct ValueExplanation {
     pub name: String,
     /// The origin that takes precedence.
-    pub winner: Origin,
+    pub winner: ValueOrigin,
     /// Overridden origins, in descending precedence.
-    pub overruled: Vec<Origin>,
+    pub overruled: Vec<ValueOrigin>,
     /// Values that the winner's template read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub reads: Vec<ValuePage>,
+    pub reads: Vec<ValueExplanation>,
 }
 
 /// Explains a value on hosts, grouped by equal explanations. Hosts without the value are omitted.
@@ -66,7 +66,7 @@ pub fn explain_value(
     project: &Project,
     hosts: &[HostName],
     name: &ValueName,
-) -> Result<Vec<OnHosts<ValuePage>>, Box<Diag>> {
+) -> Result<Vec<SharedByHosts<ValueExplanation>>, Box<Diag>> {
     known(project, name)?;
     let pages = hosts.iter().filter_map(|host| Some((host.clone(), page(project, host, name)?)));
     let found = folded(pages);
@@ -120,8 +120,8 @@ fn nowhere(name: &ValueName) -> Diag {
     }
 }
 
-fn page(project: &Project, host: &HostName, name: &ValueName) -> Option<ValuePage> {
-    let at = At { project, host };
+fn page(project: &Project, host: &HostName, name: &ValueName) -> Option<ValueExplanation> {
+    let at = HostExplainer { project, host };
     match name {
         ValueName::Var(name) => at.var(name),
         ValueName::Param { recipe, param } => at.param(recipe, param),
@@ -130,26 +130,26 @@ fn page(project: &Project, host: &HostName, name: &ValueName) -> Option<ValuePag
 
 /// Explains values on one host.
 #[derive(Clone, Copy)]
-pub(super) struct At<'p> {
+pub(super) struct HostExplainer<'p> {
     pub project: &'p Project,
     pub host: &'p HostName,
 }
 
 /// The stack whose parameters a template reads as `params`.
-type Params<'p> = Option<&'p Through>;
+type StackParams<'p> = Option<&'p StackInstance>;
 
-impl<'p> At<'p> {
-    pub fn var(self, name: &str) -> Option<ValuePage> {
+impl<'p> HostExplainer<'p> {
+    pub fn var(self, name: &str) -> Option<ValueExplanation> {
         let mut layers = self.vars(name);
         let winner = match layers.is_empty() {
             true => return None,
             false => layers.remove(0),
         };
-        Some(ValuePage { name: format!("vars.{name}"), winner, overruled: layers, reads: Vec::new() })
+        Some(ValueExplanation { name: format!("vars.{name}"), winner, overruled: layers, reads: Vec::new() })
     }
 
     /// Explains a parameter of a recipe, or of a stack that applies recipes to the host.
-    pub fn param(self, recipe: &str, param: &str) -> Option<ValuePage> {
+    pub fn param(self, recipe: &str, param: &str) -> Option<ValueExplanation> {
         let own = self.project.instances.get(self.host)?;
         if let Some(instance) = own.iter().find(|instance| instance.recipe.name == recipe) {
             return self.of_instance(instance, param);
@@ -158,13 +158,13 @@ impl<'p> At<'p> {
         self.of_stack(stack, param)
     }
 
-    pub fn of_instance(self, instance: &'p Instance, param: &str) -> Option<ValuePage> {
+    pub fn of_instance(self, instance: &'p RecipeInstance, param: &str) -> Option<ValueExplanation> {
         let name = format!("{}.{param}", instance.recipe.name);
         let declared = instance.recipe.params.get(param)?;
         self.decided(name, &instance.params, declared, instance.through.as_deref())
     }
 
-    fn of_stack(self, stack: &'p Through, param: &str) -> Option<ValuePage> {
+    fn of_stack(self, stack: &'p StackInstance, param: &str) -> Option<ValueExplanation> {
         let name = format!("{}.{param}", stack.stack.name);
         let declared = stack.stack.params.get(param)?;
         self.decided(name, &stack.params, declared, stack.outer.as_deref())
@@ -173,13 +173,13 @@ impl<'p> At<'p> {
     fn decided(
         self,
         name: String,
-        params: &BTreeMap<String, Sourced>,
-        declared: &crate::config::Param,
-        outer: Params<'p>,
-    ) -> Option<ValuePage> {
+        params: &BTreeMap<String, SourcedValue>,
+        declared: &crate::config::RecipeParam,
+        outer: StackParams<'p>,
+    ) -> Option<ValueExplanation> {
         let decided = params.get(&declared.name)?;
         let given = decided.from == "with" || decided.from.starts_with("stack ");
-        let mut layers: Vec<Origin> = Vec::new();
+        let mut layers: Vec<ValueOrigin> = Vec::new();
         let mut reads = Vec::new();
         if given {
             let origin = self.origin(decided);
@@ -187,7 +187,7 @@ impl<'p> At<'p> {
             layers.push(origin);
         }
         layers.extend(self.vars(&declared.name));
-        layers.extend(declared.default.as_ref().map(|value| Origin {
+        layers.extend(declared.default.as_ref().map(|value| ValueOrigin {
             from: "recipe default".to_owned(),
             value: value.clone(),
             place: Some(self.project.sources.place(declared.span)),
@@ -196,14 +196,14 @@ impl<'p> At<'p> {
         let mut winner = layers.remove(0);
         // The value has the type of its parameter: `560.10` stays text, a secret stays hidden.
         winner.value = decided.value.clone();
-        Some(ValuePage { name, winner, overruled: layers, reads })
+        Some(ValueExplanation { name, winner, overruled: layers, reads })
     }
 
     /// Returns every origin of a variable on the host, in descending precedence.
-    fn vars(self, name: &str) -> Vec<Origin> {
+    fn vars(self, name: &str) -> Vec<ValueOrigin> {
         let Some(host) = self.project.hosts.get(self.host) else { return Vec::new() };
         let Some(winner) = host.vars.get(name) else { return Vec::new() };
-        let mut groups: Vec<(usize, &Sourced)> = host
+        let mut groups: Vec<(usize, &SourcedValue)> = host
             .groups
             .iter()
             .filter_map(|group| self.project.group_vars.get(group))
@@ -214,9 +214,9 @@ impl<'p> At<'p> {
         std::iter::once(winner).chain(groups.into_iter().map(|(_, sourced)| sourced)).map(|s| self.origin(s)).collect()
     }
 
-    fn origin(self, sourced: &Sourced) -> Origin {
+    fn origin(self, sourced: &SourcedValue) -> ValueOrigin {
         let written = sourced.span.map(|span| self.written(span)).filter(|text| scalar::is_template(text));
-        Origin {
+        ValueOrigin {
             from: sourced.from.clone(),
             value: sourced.value.clone(),
             place: sourced.span.map(|span| self.project.sources.place(span)),
@@ -232,14 +232,14 @@ impl<'p> At<'p> {
         quoted.unwrap_or(text)
     }
 
-    fn reads(self, template: &str, outer: Params<'p>) -> Vec<ValuePage> {
-        let Ok(program) = Program::compile(template, Form::Template) else { return Vec::new() };
-        let mut pages: Vec<ValuePage> = Vec::new();
+    fn reads(self, template: &str, outer: StackParams<'p>) -> Vec<ValueExplanation> {
+        let Ok(program) = TemplateProgram::compile(template, TemplateForm::Template) else { return Vec::new() };
+        let mut pages: Vec<ValueExplanation> = Vec::new();
         for read in program.reads() {
             let Some(name) = read.path.first() else { continue };
             let page = match read.root {
-                Root::Vars => self.var(name),
-                Root::Params => outer.and_then(|stack| self.of_stack(stack, name)),
+                TemplateRoot::Vars => self.var(name),
+                TemplateRoot::Params => outer.and_then(|stack| self.of_stack(stack, name)),
                 _ => None,
             };
             pages.extend(page.filter(|page| !pages.contains(page)));
@@ -248,7 +248,7 @@ impl<'p> At<'p> {
     }
 }
 
-fn through<'p>(from: Option<&'p Arc<Through>>, name: &str) -> Option<&'p Through> {
+fn through<'p>(from: Option<&'p Arc<StackInstance>>, name: &str) -> Option<&'p StackInstance> {
     let mut at = from;
     while let Some(stack) = at {
         if stack.stack.name == name {

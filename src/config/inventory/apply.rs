@@ -1,43 +1,43 @@
 //! Parses `apply:`, the list of recipes and the hosts that they apply to.
 
-use super::selector::Universe;
-use crate::config::cx::Cx;
-use crate::config::table::{self, Table};
-use crate::config::{Key, Node};
+use super::selector::SelectorUniverse;
+use crate::config::cx::LoadContext;
+use crate::config::table::{self, YamlTable};
+use crate::config::{YamlKey, YamlNode};
 use crate::diag::{Code, Diag, Span};
 
 /// A parsed entry.
-pub(in crate::config) struct RawEntry {
+pub(in crate::config) struct RawApplyEntry {
     pub recipe: (String, Span),
     pub on: Option<(String, Span)>,
-    pub with: Vec<(Key, Node)>,
+    pub with: Vec<(YamlKey, YamlNode)>,
     pub absent: bool,
 }
 
 /// An entry and the positions of its hosts, in inventory order.
-pub(in crate::config) struct Entry {
-    pub raw: RawEntry,
+pub(in crate::config) struct ApplyEntry {
+    pub raw: RawApplyEntry,
     pub hosts: Vec<usize>,
 }
 
-pub(super) fn read(table: &Table<'_>, cx: &mut Cx<'_>) -> Vec<RawEntry> {
+pub(super) fn read(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<RawApplyEntry> {
     table.items("apply", &mut cx.diags).into_iter().filter_map(|node| entry(node, cx)).collect()
 }
 
-fn entry(node: &Node, cx: &mut Cx<'_>) -> Option<RawEntry> {
-    let table = Table::open(node, "an entry of `apply`", &["recipe", "on", "with", "ensure"], &mut cx.diags)?;
+fn entry(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RawApplyEntry> {
+    let table = YamlTable::open(node, "an entry of `apply`", &["recipe", "on", "with", "ensure"], &mut cx.diags)?;
     let on = table.require("on", &mut cx.diags).and_then(|node| Some((on(node, cx)?, node.span)));
     let with = table::entries(table.get("with"), "with", &mut cx.diags).to_vec();
     let absent = ensure(&table, cx);
     let recipe = table.require("recipe", &mut cx.diags)?;
     let name = table::text(recipe, "recipe", &mut cx.diags)?;
-    Some(RawEntry { recipe: (name, recipe.span), on, with, absent })
+    Some(RawApplyEntry { recipe: (name, recipe.span), on, with, absent })
 }
 
 /// Parses a selector, or a list of selectors joined by `,`.
-fn on(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
+fn on(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
     match &node.data {
-        crate::config::Data::Seq(items) => {
+        crate::config::YamlData::Seq(items) => {
             let texts: Vec<String> = items.iter().filter_map(|item| table::text(item, "on", &mut cx.diags)).collect();
             Some(texts.join(","))
         }
@@ -45,7 +45,7 @@ fn on(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
     }
 }
 
-fn ensure(table: &Table<'_>, cx: &mut Cx<'_>) -> bool {
+fn ensure(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> bool {
     let Some(node) = table.get("ensure") else { return false };
     match table::text(node, "ensure", &mut cx.diags).as_deref() {
         Some("absent") => true,
@@ -59,12 +59,16 @@ fn ensure(table: &Table<'_>, cx: &mut Cx<'_>) -> bool {
 }
 
 /// Selects the hosts of every entry. Drops entries with an invalid selector and reports them.
-pub(super) fn select(entries: Vec<RawEntry>, universe: &Universe<'_>, cx: &mut Cx<'_>) -> Vec<Entry> {
+pub(super) fn select(
+    entries: Vec<RawApplyEntry>,
+    universe: &SelectorUniverse<'_>,
+    cx: &mut LoadContext<'_>,
+) -> Vec<ApplyEntry> {
     let mut found = Vec::new();
     for raw in entries {
         let Some((text, span)) = &raw.on else { continue };
         match universe.select(text, Some(*span)) {
-            Ok(hosts) => found.push(Entry { raw, hosts }),
+            Ok(hosts) => found.push(ApplyEntry { raw, hosts }),
             Err(diag) => cx.push(*diag),
         }
     }

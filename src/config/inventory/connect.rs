@@ -1,11 +1,11 @@
 //! Parses `connect:` of the inventory, a group or a host. Layers are merged key by key.
 
 use super::hosts::is_address;
-use crate::config::cx::Cx;
-use crate::config::table::{self, Table};
-use crate::config::{Connect, Data, HostKeyPolicy, Node, Sudo, TransportKind};
+use crate::config::cx::LoadContext;
+use crate::config::table::{self, YamlTable};
+use crate::config::{ConnectSettings, HostKeyPolicy, SudoMode, TransportKind, YamlData, YamlNode};
 use crate::diag::{Code, Diag, Span};
-use crate::transport::{BOARDS, Board};
+use crate::transport::{BOARDS, HardwareBoard};
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ pub(in crate::config) const KEYS: [&str; 14] = [
 
 /// One connection setting.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::config) enum Setting {
+pub(in crate::config) enum ConnectSetting {
     User(String),
     Identity(Utf8PathBuf),
     Port(u16),
@@ -38,46 +38,46 @@ pub(in crate::config) enum Setting {
     KnownHosts(Utf8PathBuf),
     Jump(Vec<String>),
     HostKey(HostKeyPolicy),
-    Sudo(Sudo),
+    Sudo(SudoMode),
     Transport(TransportKind),
-    Hardware(Board),
+    Hardware(HardwareBoard),
     Timeout(u64),
     Keep(u64),
 }
 
 /// Settings by key, each with its location.
-pub(in crate::config) type Settings = IndexMap<&'static str, (Setting, Span)>;
+pub(in crate::config) type SpannedConnectSettings = IndexMap<&'static str, (ConnectSetting, Span)>;
 
 /// Returns a connection with default settings.
-pub(super) fn defaults(address: String) -> Connect {
-    Connect { address, ..Connect::default() }
+pub(super) fn defaults(address: String) -> ConnectSettings {
+    ConnectSettings { address, ..ConnectSettings::default() }
 }
 
 /// Applies `setting` to `connect`.
-pub(super) fn set(connect: &mut Connect, setting: &Setting) {
+pub(super) fn set(connect: &mut ConnectSettings, setting: &ConnectSetting) {
     match setting.clone() {
-        Setting::User(user) => connect.user = Some(user),
-        Setting::Identity(path) => connect.identity = Some(path),
-        Setting::Port(port) => connect.port = Some(port),
-        Setting::Config(path) => connect.config = Some(path),
-        Setting::KnownHosts(path) => connect.known_hosts = Some(path),
-        Setting::Jump(hops) => connect.jump = hops,
-        Setting::HostKey(policy) => connect.host_key = policy,
-        Setting::Sudo(sudo) => connect.sudo = sudo,
-        Setting::Transport(kind) => connect.transport = kind,
-        Setting::Hardware(board) => connect.hardware = Some(board),
-        Setting::Timeout(seconds) => connect.timeout_s = seconds,
-        Setting::Keep(seconds) => connect.keep_s = seconds,
+        ConnectSetting::User(user) => connect.user = Some(user),
+        ConnectSetting::Identity(path) => connect.identity = Some(path),
+        ConnectSetting::Port(port) => connect.port = Some(port),
+        ConnectSetting::Config(path) => connect.config = Some(path),
+        ConnectSetting::KnownHosts(path) => connect.known_hosts = Some(path),
+        ConnectSetting::Jump(hops) => connect.jump = hops,
+        ConnectSetting::HostKey(policy) => connect.host_key = policy,
+        ConnectSetting::Sudo(sudo) => connect.sudo = sudo,
+        ConnectSetting::Transport(kind) => connect.transport = kind,
+        ConnectSetting::Hardware(board) => connect.hardware = Some(board),
+        ConnectSetting::Timeout(seconds) => connect.timeout_s = seconds,
+        ConnectSetting::Keep(seconds) => connect.keep_s = seconds,
     }
 }
 
-pub(super) fn read_optional(node: Option<&Node>, cx: &mut Cx<'_>) -> Rc<Settings> {
+pub(super) fn read_optional(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> Rc<SpannedConnectSettings> {
     Rc::new(node.map(|node| read(node, cx)).unwrap_or_default())
 }
 
-fn read(node: &Node, cx: &mut Cx<'_>) -> Settings {
-    let mut settings = Settings::new();
-    let Some(table) = Table::open(node, "`connect`", &KEYS, &mut cx.diags) else {
+fn read(node: &YamlNode, cx: &mut LoadContext<'_>) -> SpannedConnectSettings {
+    let mut settings = SpannedConnectSettings::new();
+    let Some(table) = YamlTable::open(node, "`connect`", &KEYS, &mut cx.diags) else {
         return settings;
     };
     if let Some(key) = table.key("address") {
@@ -96,27 +96,27 @@ fn read(node: &Node, cx: &mut Cx<'_>) -> Settings {
     settings
 }
 
-fn setting(key: &'static str, node: &Node, cx: &mut Cx<'_>) -> Option<(&'static str, Setting)> {
+fn setting(key: &'static str, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<(&'static str, ConnectSetting)> {
     let setting = match key {
-        "user" => Setting::User(user(node, cx)?),
-        "identity" => Setting::Identity(path(node, key, cx)?),
-        "known_hosts" => Setting::KnownHosts(path(node, key, cx)?),
-        "config" => Setting::Config(ssh_config(node, cx)?),
-        "port" => Setting::Port(table::int(node, key, 1, 65_535, &mut cx.diags)?.try_into().ok()?),
-        "jump" => Setting::Jump(jump(node, cx)?),
-        "host_key" => Setting::HostKey(host_key(node, cx)?),
-        "sudo" => Setting::Sudo(sudo(node, cx)?),
-        "transport" => Setting::Transport(transport(node, cx)?),
-        "command" => return Some(("transport", Setting::Transport(command(node, cx)?))),
-        "hardware" => Setting::Hardware(hardware(node, cx)?),
-        "timeout" => Setting::Timeout(table::limit(node, key, &mut cx.diags)?),
-        "keep" => Setting::Keep(table::duration(node, key, &mut cx.diags)?),
+        "user" => ConnectSetting::User(user(node, cx)?),
+        "identity" => ConnectSetting::Identity(path(node, key, cx)?),
+        "known_hosts" => ConnectSetting::KnownHosts(path(node, key, cx)?),
+        "config" => ConnectSetting::Config(ssh_config(node, cx)?),
+        "port" => ConnectSetting::Port(table::int(node, key, 1, 65_535, &mut cx.diags)?.try_into().ok()?),
+        "jump" => ConnectSetting::Jump(jump(node, cx)?),
+        "host_key" => ConnectSetting::HostKey(host_key(node, cx)?),
+        "sudo" => ConnectSetting::Sudo(sudo(node, cx)?),
+        "transport" => ConnectSetting::Transport(transport(node, cx)?),
+        "command" => return Some(("transport", ConnectSetting::Transport(command(node, cx)?))),
+        "hardware" => ConnectSetting::Hardware(hardware(node, cx)?),
+        "timeout" => ConnectSetting::Timeout(table::limit(node, key, &mut cx.diags)?),
+        "keep" => ConnectSetting::Keep(table::duration(node, key, &mut cx.diags)?),
         _ => return None,
     };
     Some((key, setting))
 }
 
-fn user(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
+fn user(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
     let user = table::text(node, "user", &mut cx.diags)?;
     match crate::config::scalar::is_name(&user) {
         true => Some(user),
@@ -128,7 +128,7 @@ fn user(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
 }
 
 /// Parses a path on the controller: absolute, under `~`, or relative to the inventory's folder.
-fn path(node: &Node, key: &str, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
+fn path(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
     let text = table::text(node, key, &mut cx.diags)?;
     if text.is_empty() || text.chars().any(char::is_control) || text.starts_with('-') {
         cx.push(Diag::error(Code::BadConnect, format!("`{key}` is not a valid path")).at(node.span));
@@ -139,7 +139,7 @@ fn path(node: &Node, key: &str, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
 
 /// Parses the path of an ssh configuration. It can run programs (`ProxyCommand`, `Match exec`): a file in the
 /// inventory's folder requires trust, the user's own does not.
-fn ssh_config(node: &Node, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
+fn ssh_config(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
     let path = path(node, "config", cx)?;
     let comes_along = !path.starts_with("~")
         && path.canonicalize_utf8().map_or(path.starts_with(&cx.root), |path| path.starts_with(&cx.root));
@@ -155,9 +155,9 @@ fn needs_trust(message: &str, span: Span) -> Diag {
         .hint("pass `--trust` if you trust this inventory as you trust a script")
 }
 
-fn jump(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<String>> {
+fn jump(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Vec<String>> {
     let hops: Vec<String> = match &node.data {
-        Data::Seq(items) => items.iter().filter_map(|item| table::text(item, "jump", &mut cx.diags)).collect(),
+        YamlData::Seq(items) => items.iter().filter_map(|item| table::text(item, "jump", &mut cx.diags)).collect(),
         _ => table::text(node, "jump", &mut cx.diags)?.split(',').map(|hop| hop.trim().to_owned()).collect(),
     };
     let usable = |hop: &String| match hop.split_once('@') {
@@ -177,7 +177,7 @@ fn jump(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<String>> {
     }
 }
 
-fn host_key(node: &Node, cx: &mut Cx<'_>) -> Option<HostKeyPolicy> {
+fn host_key(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<HostKeyPolicy> {
     let text = table::text(node, "host_key", &mut cx.diags)?;
     match text.as_str() {
         "strict" => Some(HostKeyPolicy::Strict),
@@ -194,17 +194,17 @@ fn one_of(text: &str, key: &str, known: &[&str], span: Span) -> Diag {
     diag.suggest(text, known.iter().copied())
 }
 
-fn sudo(node: &Node, cx: &mut Cx<'_>) -> Option<Sudo> {
-    if !matches!(node.data, Data::Map(_)) {
+fn sudo(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<SudoMode> {
+    if !matches!(node.data, YamlData::Map(_)) {
         let on = table::boolean(node, "sudo", &mut cx.diags)?;
-        return Some(if on { Sudo::NoPassword } else { Sudo::None });
+        return Some(if on { SudoMode::NoPassword } else { SudoMode::None });
     }
-    let table = Table::open(node, "`sudo`", &["password"], &mut cx.diags)?;
+    let table = YamlTable::open(node, "`sudo`", &["password"], &mut cx.diags)?;
     let password = table.require("password", &mut cx.diags)?;
-    cx.secret(password, "the sudo password").map(Sudo::Password)
+    cx.secret(password, "the sudo password").map(SudoMode::Password)
 }
 
-fn transport(node: &Node, cx: &mut Cx<'_>) -> Option<TransportKind> {
+fn transport(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<TransportKind> {
     let text = table::text(node, "transport", &mut cx.diags)?;
     match text.as_str() {
         "ssh" => Some(TransportKind::Ssh),
@@ -218,7 +218,7 @@ fn transport(node: &Node, cx: &mut Cx<'_>) -> Option<TransportKind> {
 }
 
 /// Parses the board whose cards a sandbox simulates.
-fn hardware(node: &Node, cx: &mut Cx<'_>) -> Option<Board> {
+fn hardware(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<HardwareBoard> {
     let name = table::text(node, "hardware", &mut cx.diags)?;
     let board = BOARDS.into_iter().find(|board| board.name == name);
     if board.is_none() {
@@ -227,7 +227,7 @@ fn hardware(node: &Node, cx: &mut Cx<'_>) -> Option<Board> {
     board
 }
 
-fn command(node: &Node, cx: &mut Cx<'_>) -> Option<TransportKind> {
+fn command(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<TransportKind> {
     let items = table::items(node, "command", &mut cx.diags);
     let words: Vec<String> = items.into_iter().filter_map(|item| table::text(item, "command", &mut cx.diags)).collect();
     if words.is_empty() {

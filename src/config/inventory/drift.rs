@@ -1,12 +1,12 @@
 //! Parses `drift:`.
 
 use super::notify;
-use crate::config::Node;
-use crate::config::cx::Cx;
-use crate::config::drift::{DriftPolicy, Ignore, Ignored, KEEP_DAYS, OutlierMode};
-use crate::config::filter::Pattern;
+use crate::config::YamlNode;
+use crate::config::cx::LoadContext;
+use crate::config::drift::{DriftIgnoreKind, DriftIgnoreRule, DriftPolicy, KEEP_DAYS, OutlierMode};
+use crate::config::filter::NamePattern;
 use crate::config::scalar;
-use crate::config::table::{self, Table};
+use crate::config::table::{self, YamlTable};
 use crate::diag::{Code, Diag};
 use jiff::civil::Date;
 
@@ -15,8 +15,8 @@ pub(in crate::config) const KEYS: [&str; 6] = ["ignore", "keep", "unconfined", "
 /// Keys of an entry of `ignore`.
 pub(in crate::config) const IGNORE_KEYS: [&str; 4] = ["path", "step", "why", "until"];
 
-pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<DriftPolicy> {
-    let table = Table::open(node, "`drift`", &KEYS, &mut cx.diags)?;
+pub(super) fn read(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<DriftPolicy> {
+    let table = YamlTable::open(node, "`drift`", &KEYS, &mut cx.diags)?;
     let items = table.items("ignore", &mut cx.diags);
     let recipients = table.items("notify", &mut cx.diags);
     Some(DriftPolicy {
@@ -30,7 +30,7 @@ pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<DriftPolicy> {
     })
 }
 
-fn on_host(node: &Node, cx: &mut Cx<'_>) -> bool {
+fn on_host(node: &YamlNode, cx: &mut LoadContext<'_>) -> bool {
     let text = table::text(node, "first_seen", &mut cx.diags);
     if let Some(text) = text.as_ref().filter(|text| !matches!(text.as_str(), "host" | "controller")) {
         let message = format!("`first_seen` must be `controller` or `host`, found `{}`", scalar::shorten(text));
@@ -41,7 +41,7 @@ fn on_host(node: &Node, cx: &mut Cx<'_>) -> bool {
     text.as_deref() == Some("host")
 }
 
-fn mode(node: &Node, cx: &mut Cx<'_>) -> Option<OutlierMode> {
+fn mode(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<OutlierMode> {
     let text = table::text(node, "outliers", &mut cx.diags)?;
     let mode = text.parse().ok();
     if mode.is_none() {
@@ -52,27 +52,27 @@ fn mode(node: &Node, cx: &mut Cx<'_>) -> Option<OutlierMode> {
     mode
 }
 
-fn ignore(node: &Node, cx: &mut Cx<'_>) -> Option<Ignore> {
-    let table = Table::open(node, "an entry of `ignore`", &IGNORE_KEYS, &mut cx.diags)?;
+fn ignore(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<DriftIgnoreRule> {
+    let table = YamlTable::open(node, "an entry of `ignore`", &IGNORE_KEYS, &mut cx.diags)?;
     let what = what(&table, cx);
     let why = table.require("why", &mut cx.diags).and_then(|node| reason(node, cx));
     let until = table.require("until", &mut cx.diags).and_then(|node| date(node, cx));
     let ((what, text), why, until) = (what?, why?, until?);
-    let pattern = Pattern::new(&text);
-    Some(Ignore { what, text, why, until, span: node.span, pattern })
+    let pattern = NamePattern::new(&text);
+    Some(DriftIgnoreRule { what, text, why, until, span: node.span, pattern })
 }
 
-fn what(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<(Ignored, String)> {
+fn what(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<(DriftIgnoreKind, String)> {
     let (path, step) = (table.text("path", &mut cx.diags), table.text("step", &mut cx.diags));
     match (path, step) {
-        (Some(path), None) if path.starts_with('/') => Some((Ignored::Path, path)),
+        (Some(path), None) if path.starts_with('/') => Some((DriftIgnoreKind::Path, path)),
         (Some(path), None) => {
             let found = scalar::shorten(&path);
             let diag = Diag::error(Code::BadValue, format!("`path` must begin with `/`, found `{found}`"));
             cx.push(diag.at(table.span));
             None
         }
-        (None, Some(step)) => Some((Ignored::Step, step)),
+        (None, Some(step)) => Some((DriftIgnoreKind::Step, step)),
         (Some(_), Some(_)) => {
             let diag = Diag::error(Code::Exclusive, "an entry of `ignore` has either `path` or `step`, not both");
             cx.push(diag.at(table.span).hint("write two entries"));
@@ -86,7 +86,7 @@ fn what(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<(Ignored, String)> {
     }
 }
 
-fn reason(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
+fn reason(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
     let text = table::text(node, "why", &mut cx.diags)?;
     if text.trim().is_empty() {
         let diag = Diag::error(Code::BadValue, "`why` is empty").at(node.span);
@@ -96,7 +96,7 @@ fn reason(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
     Some(text)
 }
 
-fn date(node: &Node, cx: &mut Cx<'_>) -> Option<Date> {
+fn date(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Date> {
     let text = table::text(node, "until", &mut cx.diags)?;
     let date = text.parse::<Date>().ok();
     if date.is_none() {

@@ -1,11 +1,11 @@
 //! Parses `groups:`, rejects cycles and resolves members.
 
-use super::connect::{self, Settings};
-use super::selector::Universe;
-use super::{Vars, is_label, vars};
-use crate::config::cx::Cx;
-use crate::config::table::{self, Table};
-use crate::config::{Data, Key, Node};
+use super::connect::{self, SpannedConnectSettings};
+use super::selector::SelectorUniverse;
+use super::{RawVars, is_label, vars};
+use crate::config::cx::LoadContext;
+use crate::config::table::{self, YamlTable};
+use crate::config::{YamlData, YamlKey, YamlNode};
 use crate::diag::{Code, Diag, Span};
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
@@ -18,25 +18,25 @@ pub(in crate::config) struct RawGroup {
     pub hosts: Vec<(String, Span)>,
     /// Child groups.
     pub groups: Vec<(String, Span)>,
-    pub vars: Rc<Vars>,
-    pub connect: Rc<Settings>,
+    pub vars: Rc<RawVars>,
+    pub connect: Rc<SpannedConnectSettings>,
 }
 
-pub(super) fn read(node: Option<&Node>, cx: &mut Cx<'_>) -> IndexMap<String, RawGroup> {
+pub(super) fn read(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> IndexMap<String, RawGroup> {
     let entries = table::entries(node, "groups", &mut cx.diags);
     entries.iter().filter_map(|(key, node)| Some((key.text.clone(), group(key, node, cx)?))).collect()
 }
 
-fn group(key: &Key, node: &Node, cx: &mut Cx<'_>) -> Option<RawGroup> {
+fn group(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RawGroup> {
     if !is_label(&key.text) {
         let diag = Diag::error(Code::BadValue, format!("`{}` is not a valid group name", key.text)).at(key.span);
         cx.push(diag.hint("use letters, digits, `.`, `_` and `-`, starting with a letter or digit"));
         return None;
     }
-    let empty = Node { span: key.span, data: Data::Map(Vec::new()) };
-    let node = if matches!(node.data, Data::Null) { &empty } else { node };
+    let empty = YamlNode { span: key.span, data: YamlData::Map(Vec::new()) };
+    let node = if matches!(node.data, YamlData::Null) { &empty } else { node };
     let known: &[&str] = if key.text == "all" { &["vars", "connect"] } else { &["hosts", "groups", "vars", "connect"] };
-    let table = Table::open(node, "a group", known, &mut cx.diags)?;
+    let table = YamlTable::open(node, "a group", known, &mut cx.diags)?;
     Some(RawGroup {
         span: key.span,
         hosts: texts(&table, "hosts", cx),
@@ -46,13 +46,13 @@ fn group(key: &Key, node: &Node, cx: &mut Cx<'_>) -> Option<RawGroup> {
     })
 }
 
-fn texts(table: &Table<'_>, key: &str, cx: &mut Cx<'_>) -> Vec<(String, Span)> {
+fn texts(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
     let items = table.items(key, &mut cx.diags);
     items.into_iter().filter_map(|node| Some((table::text(node, key, &mut cx.diags)?, node.span))).collect()
 }
 
 /// Groups with their members and ancestors.
-pub(super) struct Tree {
+pub(super) struct GroupTree {
     /// Positions of member hosts per group, direct and indirect, in inventory order.
     pub members: Vec<Vec<usize>>,
     /// Ancestors of each group, direct and indirect.
@@ -66,7 +66,11 @@ const MAX_LEVELS: usize = 100;
 const MAX_PAIRS: usize = 2_000_000;
 
 /// Resolves members and nesting. Reports unknown names, cycles and groups that exceed a limit.
-pub(super) fn tree(groups: &IndexMap<String, RawGroup>, hosts: &Universe<'_>, cx: &mut Cx<'_>) -> Tree {
+pub(super) fn tree(
+    groups: &IndexMap<String, RawGroup>,
+    hosts: &SelectorUniverse<'_>,
+    cx: &mut LoadContext<'_>,
+) -> GroupTree {
     let mut inner: Vec<Vec<usize>> = groups.values().map(|group| children(group, groups, cx)).collect();
     let mut pairs = 0;
     if !report_cycles(groups, &inner, cx) {
@@ -116,10 +120,10 @@ pub(super) fn tree(groups: &IndexMap<String, RawGroup>, hosts: &Universe<'_>, cx
             outer[at].insert(all);
         });
     }
-    Tree { members, outer }
+    GroupTree { members, outer }
 }
 
-fn children(group: &RawGroup, groups: &IndexMap<String, RawGroup>, cx: &mut Cx<'_>) -> Vec<usize> {
+fn children(group: &RawGroup, groups: &IndexMap<String, RawGroup>, cx: &mut LoadContext<'_>) -> Vec<usize> {
     let mut found = Vec::new();
     for (name, span) in &group.groups {
         match groups.get_index_of(name.as_str()) {
@@ -145,7 +149,7 @@ fn reachable(from: usize, inner: &[Vec<usize>]) -> BTreeSet<usize> {
 }
 
 /// Adds to the count of pairs, and reports the group that exceeds the limit.
-fn within(pairs: &mut usize, more: usize, group: &RawGroup, cx: &mut Cx<'_>) {
+fn within(pairs: &mut usize, more: usize, group: &RawGroup, cx: &mut LoadContext<'_>) {
     let before = *pairs;
     *pairs += more;
     if before <= MAX_PAIRS && *pairs > MAX_PAIRS {
@@ -155,7 +159,7 @@ fn within(pairs: &mut usize, more: usize, group: &RawGroup, cx: &mut Cx<'_>) {
 }
 
 /// Reports groups that are nested too deeply, and drops their children. Requires an acyclic graph.
-fn report_depth(groups: &IndexMap<String, RawGroup>, inner: &mut [Vec<usize>], cx: &mut Cx<'_>) {
+fn report_depth(groups: &IndexMap<String, RawGroup>, inner: &mut [Vec<usize>], cx: &mut LoadContext<'_>) {
     let mut above = vec![0usize; inner.len()];
     inner.iter().flatten().for_each(|child| above[*child] += 1);
     let mut level = vec![1usize; inner.len()];
@@ -177,7 +181,7 @@ fn report_depth(groups: &IndexMap<String, RawGroup>, inner: &mut [Vec<usize>], c
 }
 
 /// Reports groups that contain each other. Returns whether there are any.
-fn report_cycles(groups: &IndexMap<String, RawGroup>, inner: &[Vec<usize>], cx: &mut Cx<'_>) -> bool {
+fn report_cycles(groups: &IndexMap<String, RawGroup>, inner: &[Vec<usize>], cx: &mut LoadContext<'_>) -> bool {
     let cycles = cycles(inner);
     for cycle in &cycles {
         let name = |at: &usize| groups.get_index(*at).map_or("", |(name, _)| name.as_str());
@@ -242,8 +246,8 @@ fn own_hosts(
     name: &str,
     group: &RawGroup,
     groups: &IndexMap<String, RawGroup>,
-    hosts: &Universe<'_>,
-    cx: &mut Cx<'_>,
+    hosts: &SelectorUniverse<'_>,
+    cx: &mut LoadContext<'_>,
 ) -> Vec<usize> {
     if name == "all" {
         return (0..hosts.hosts.len()).collect();

@@ -1,11 +1,11 @@
 //! Parses `hosts:` and expands ranges in names and addresses.
 
-use super::connect::{self, Settings};
-use super::range::Pattern;
-use super::{Vars, vars};
-use crate::config::cx::Cx;
-use crate::config::table::{self, Table};
-use crate::config::{Data, Key, Node};
+use super::connect::{self, SpannedConnectSettings};
+use super::range::RangePattern;
+use super::{RawVars, vars};
+use crate::config::cx::LoadContext;
+use crate::config::table::{self, YamlTable};
+use crate::config::{YamlData, YamlKey, YamlNode};
 use crate::diag::{Code, Diag, Span};
 use indexmap::IndexMap;
 use std::rc::Rc;
@@ -17,31 +17,31 @@ const MAX_HOSTS: usize = 200_000;
 pub(in crate::config) struct RawHost {
     pub span: Span,
     pub address: Option<String>,
-    pub vars: Rc<Vars>,
-    pub connect: Rc<Settings>,
+    pub vars: Rc<RawVars>,
+    pub connect: Rc<SpannedConnectSettings>,
 }
 
-pub(super) fn read(node: Option<&Node>, cx: &mut Cx<'_>) -> IndexMap<String, RawHost> {
+pub(super) fn read(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> IndexMap<String, RawHost> {
     let mut hosts = IndexMap::new();
     let Some(node) = node else { return hosts };
     match &node.data {
         // Parsing stops at the host limit: one pattern may expand to thousands of hosts.
-        Data::Map(entries) => _ = entries.iter().all(|(key, node)| add_entry(key, node, &mut hosts, cx)),
-        Data::Seq(items) => _ = items.iter().all(|item| add_name(item, &mut hosts, cx)),
+        YamlData::Map(entries) => _ = entries.iter().all(|(key, node)| add_entry(key, node, &mut hosts, cx)),
+        YamlData::Seq(items) => _ = items.iter().all(|item| add_name(item, &mut hosts, cx)),
         _ => cx.push(table::wrong_type(node, "`hosts`", "a map or a list of names")),
     }
     hosts
 }
 
 /// Adds one item of a plain list of names.
-fn add_name(item: &Node, hosts: &mut IndexMap<String, RawHost>, cx: &mut Cx<'_>) -> bool {
+fn add_name(item: &YamlNode, hosts: &mut IndexMap<String, RawHost>, cx: &mut LoadContext<'_>) -> bool {
     let Some(text) = table::text(item, "hosts", &mut cx.diags) else { return true };
-    let nothing = Node { span: item.span, data: Data::Null };
-    add_entry(&Key { text, span: item.span }, &nothing, hosts, cx)
+    let nothing = YamlNode { span: item.span, data: YamlData::Null };
+    add_entry(&YamlKey { text, span: item.span }, &nothing, hosts, cx)
 }
 
 /// Adds the hosts of one entry. Returns false if the host limit is exceeded.
-fn add_entry(key: &Key, node: &Node, hosts: &mut IndexMap<String, RawHost>, cx: &mut Cx<'_>) -> bool {
+fn add_entry(key: &YamlKey, node: &YamlNode, hosts: &mut IndexMap<String, RawHost>, cx: &mut LoadContext<'_>) -> bool {
     let Some(names) = names(key, cx) else { return true };
     if hosts.len() + names.len() > MAX_HOSTS {
         let message = format!("the inventory has more than {MAX_HOSTS} hosts");
@@ -58,7 +58,7 @@ fn add_entry(key: &Key, node: &Node, hosts: &mut IndexMap<String, RawHost>, cx: 
     true
 }
 
-fn insert(name: String, host: RawHost, hosts: &mut IndexMap<String, RawHost>, cx: &mut Cx<'_>) {
+fn insert(name: String, host: RawHost, hosts: &mut IndexMap<String, RawHost>, cx: &mut LoadContext<'_>) {
     match hosts.get(&name) {
         // One report per pair of locations: two overlapping ranges would repeat it for every host.
         Some(first) if reported(first.span, host.span, cx) => {}
@@ -72,15 +72,15 @@ fn insert(name: String, host: RawHost, hosts: &mut IndexMap<String, RawHost>, cx
     }
 }
 
-fn reported(first: Span, again: Span, cx: &Cx<'_>) -> bool {
+fn reported(first: Span, again: Span, cx: &LoadContext<'_>) -> bool {
     let same = |diag: &Diag| {
         diag.code == Code::Duplicate && diag.span == Some(again) && diag.others.iter().any(|(span, _)| *span == first)
     };
     cx.diags.0.iter().rev().take(8).any(same)
 }
 
-fn names(key: &Key, cx: &mut Cx<'_>) -> Option<Vec<String>> {
-    let names = match Pattern::parse(&key.text) {
+fn names(key: &YamlKey, cx: &mut LoadContext<'_>) -> Option<Vec<String>> {
+    let names = match RangePattern::parse(&key.text) {
         Ok(pattern) => pattern.expand(),
         Err(why) => {
             cx.push(Diag::error(Code::BadRange, format!("host `{}`: {why}", key.text)).at(key.span));
@@ -102,26 +102,26 @@ fn names(key: &Key, cx: &mut Cx<'_>) -> Option<Vec<String>> {
 }
 
 #[derive(Default)]
-struct Body {
+struct HostBody {
     address: Option<(String, Span)>,
-    vars: Rc<Vars>,
-    connect: Rc<Settings>,
+    vars: Rc<RawVars>,
+    connect: Rc<SpannedConnectSettings>,
 }
 
-fn body(node: &Node, cx: &mut Cx<'_>) -> Body {
-    if matches!(node.data, Data::Null) {
-        return Body::default();
+fn body(node: &YamlNode, cx: &mut LoadContext<'_>) -> HostBody {
+    if matches!(node.data, YamlData::Null) {
+        return HostBody::default();
     }
-    let Some(table) = Table::open(node, "a host", &["address", "vars", "connect"], &mut cx.diags) else {
-        return Body::default();
+    let Some(table) = YamlTable::open(node, "a host", &["address", "vars", "connect"], &mut cx.diags) else {
+        return HostBody::default();
     };
     let address = table.text("address", &mut cx.diags).zip(table.get("address")).map(|(text, node)| (text, node.span));
-    Body { address, vars: vars(table.get("vars"), cx), connect: connect::read_optional(table.get("connect"), cx) }
+    HostBody { address, vars: vars(table.get("vars"), cx), connect: connect::read_optional(table.get("connect"), cx) }
 }
 
 /// Returns one address per name: a range in the address expands in step with the range in the name.
-fn addresses(text: &str, span: Span, key: &Key, count: usize, cx: &mut Cx<'_>) -> Option<Vec<String>> {
-    let found = match Pattern::parse(text) {
+fn addresses(text: &str, span: Span, key: &YamlKey, count: usize, cx: &mut LoadContext<'_>) -> Option<Vec<String>> {
+    let found = match RangePattern::parse(text) {
         Ok(pattern) => pattern.expand(),
         Err(why) => {
             cx.push(Diag::error(Code::BadRange, format!("address `{text}`: {why}")).at(span));

@@ -1,11 +1,11 @@
 //! Parses `kubernetes:`, the API of the cluster that the hosts belong to.
 
 use super::hosts::RawHost;
-use crate::config::Node;
-use crate::config::cx::Cx;
-use crate::config::table::{self, Table};
+use crate::config::YamlNode;
+use crate::config::cx::LoadContext;
+use crate::config::table::{self, YamlTable};
 use crate::diag::{Code, Diag};
-use crate::kube::{Access, NAMESPACE};
+use crate::kube::{ClusterAccess, NAMESPACE};
 use crate::model::HostName;
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
@@ -15,8 +15,12 @@ pub(in crate::config) const KEYS: [&str; 4] = ["kubeconfig", "context", "via", "
 
 /// Parses the access to the API. The kubeconfig and the context are required: defaults would come from the environment
 /// of the user that runs forge.
-pub(super) fn read(node: &Node, hosts: &IndexMap<String, RawHost>, cx: &mut Cx<'_>) -> Option<Access> {
-    let table = Table::open(node, "`kubernetes`", &KEYS, &mut cx.diags)?;
+pub(super) fn read(
+    node: &YamlNode,
+    hosts: &IndexMap<String, RawHost>,
+    cx: &mut LoadContext<'_>,
+) -> Option<ClusterAccess> {
+    let table = YamlTable::open(node, "`kubernetes`", &KEYS, &mut cx.diags)?;
     let via = table.get("via").and_then(|node| host(node, hosts, cx));
     let path = table.require("kubeconfig", &mut cx.diags);
     let kubeconfig = path.and_then(|node| if table.get("via").is_some() { there(node, cx) } else { file(node, cx) });
@@ -25,7 +29,7 @@ pub(super) fn read(node: &Node, hosts: &IndexMap<String, RawHost>, cx: &mut Cx<'
         Some(node) => namespace(node, cx),
         None => Some(NAMESPACE.to_owned()),
     };
-    Some(Access {
+    Some(ClusterAccess {
         kubeconfig: kubeconfig?,
         context: context?,
         trusted: cx.options.trust,
@@ -35,7 +39,7 @@ pub(super) fn read(node: &Node, hosts: &IndexMap<String, RawHost>, cx: &mut Cx<'
     })
 }
 
-fn host(node: &Node, hosts: &IndexMap<String, RawHost>, cx: &mut Cx<'_>) -> Option<HostName> {
+fn host(node: &YamlNode, hosts: &IndexMap<String, RawHost>, cx: &mut LoadContext<'_>) -> Option<HostName> {
     let name = table::text(node, "via", &mut cx.diags)?;
     if !hosts.contains_key(&name) {
         let diag = Diag::error(Code::BadConnect, format!("host `{name}` not found")).at(node.span);
@@ -45,7 +49,7 @@ fn host(node: &Node, hosts: &IndexMap<String, RawHost>, cx: &mut Cx<'_>) -> Opti
 }
 
 /// Parses a path on the host of `via`.
-fn there(node: &Node, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
+fn there(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
     let text = table::text(node, "kubeconfig", &mut cx.diags)?;
     if text.starts_with('/') && !text.chars().any(char::is_control) {
         return Some(Utf8PathBuf::from(text));
@@ -55,7 +59,7 @@ fn there(node: &Node, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
     None
 }
 
-fn file(node: &Node, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
+fn file(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
     let text = table::text(node, "kubeconfig", &mut cx.diags)?;
     let home = text.strip_prefix("~/").map(|rest| (rest, (cx.options.env)("HOME").unwrap_or_default()));
     let problem = match &home {
@@ -71,7 +75,7 @@ fn file(node: &Node, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
     None
 }
 
-fn namespace(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
+fn namespace(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
     let name = table::text(node, "namespace", &mut cx.diags)?;
     if is_dns_label(&name) {
         return Some(name);
@@ -88,7 +92,7 @@ fn is_dns_label(name: &str) -> bool {
     (1..=63).contains(&name.len()) && name.chars().all(plain) && !edges
 }
 
-fn context(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
+fn context(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
     let name = table::text(node, "context", &mut cx.diags)?;
     if name.is_empty() {
         let diag = Diag::error(Code::BadConnect, "`context` is empty").at(node.span);

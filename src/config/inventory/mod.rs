@@ -11,21 +11,21 @@ mod resolve;
 mod rollout;
 pub(crate) mod selector;
 
-pub(super) use apply::Entry;
+pub(super) use apply::ApplyEntry;
 pub(super) use connect::KEYS as CONNECT_KEYS;
 pub(super) mod notify;
 pub(super) use drift::{IGNORE_KEYS, KEYS as DRIFT_KEYS};
 pub(super) use hosts::is_address;
 pub(super) use kubernetes::KEYS as KUBERNETES_KEYS;
-pub(super) use resolve::{Resolved, Var, resolve};
+pub(super) use resolve::{HostVar, ResolvedInventory, resolve};
 pub(super) use rollout::{DRAIN_KEYS, KEYS as ROLLOUT_KEYS, NODE_KEYS, check as check_rollout};
 
-use super::cx::Cx;
-use super::table::{self, Table};
-use super::{DriftPolicy, Key, Node, Rollout, Share, scalar};
+use super::cx::LoadContext;
+use super::table::{self, YamlTable};
+use super::{DriftPolicy, HostShare, RolloutPolicy, YamlKey, YamlNode, scalar};
 use crate::diag::{Code, Diag, Span};
-use crate::kube::Access;
-use connect::Settings;
+use crate::kube::ClusterAccess;
+use connect::SpannedConnectSettings;
 use indexmap::IndexMap;
 use std::rc::Rc;
 
@@ -35,34 +35,34 @@ pub(super) const KEYS: [&str; 9] =
 
 /// A parsed inventory whose parts are checked one by one, but not yet against each other.
 #[derive(Default)]
-pub(super) struct Inventory {
+pub(super) struct RawInventory {
     pub cluster: String,
-    pub connect: Rc<Settings>,
+    pub connect: Rc<SpannedConnectSettings>,
     pub hosts: IndexMap<String, hosts::RawHost>,
     pub groups: IndexMap<String, groups::RawGroup>,
-    pub apply: Vec<apply::RawEntry>,
+    pub apply: Vec<apply::RawApplyEntry>,
     /// Recipe folders; `None` if `recipes` is not set.
     pub recipes: Option<Vec<(String, Span)>>,
-    pub rollout: Option<Rollout>,
+    pub rollout: Option<RolloutPolicy>,
     pub drift: Option<DriftPolicy>,
-    pub kubernetes: Option<Access>,
+    pub kubernetes: Option<ClusterAccess>,
     /// Whether the inventory has a `kubernetes` key, valid or not.
     pub names_api: bool,
 }
 
 /// Variables by name, each with the location of its name and its value.
-pub(super) type Vars = IndexMap<String, (Span, Rc<Node>)>;
+pub(super) type RawVars = IndexMap<String, (Span, Rc<YamlNode>)>;
 
 /// Parses the root of an inventory. Pushes errors to `cx` and returns every part that could be parsed.
-pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
+pub(super) fn read(root: &YamlNode, cx: &mut LoadContext<'_>) -> RawInventory {
     if let Some(diag) = a_recipe(root) {
         cx.push(diag);
-        return Inventory::default();
+        return RawInventory::default();
     }
-    let Some(table) = Table::open(root, "an inventory", &KEYS, &mut cx.diags) else {
-        return Inventory::default();
+    let Some(table) = YamlTable::open(root, "an inventory", &KEYS, &mut cx.diags) else {
+        return RawInventory::default();
     };
-    let mut inventory = Inventory {
+    let mut inventory = RawInventory {
         cluster: cluster(&table, cx),
         connect: connect::read_optional(table.get("connect"), cx),
         hosts: hosts::read(table.get("hosts"), cx),
@@ -84,7 +84,7 @@ pub(super) fn read(root: &Node, cx: &mut Cx<'_>) -> Inventory {
 }
 
 /// Reports a host or a group whose name is reserved for the cluster's API.
-fn report_reserved(inventory: &Inventory, kubernetes: Option<&Key>, cx: &mut Cx<'_>) {
+fn report_reserved(inventory: &RawInventory, kubernetes: Option<&YamlKey>, cx: &mut LoadContext<'_>) {
     let name = crate::model::HostName::CLUSTER;
     if let Some(host) = inventory.hosts.get(name) {
         let diag = Diag::error(Code::Duplicate, format!("host name `{name}` is reserved for the cluster's API"));
@@ -97,8 +97,8 @@ fn report_reserved(inventory: &Inventory, kubernetes: Option<&Key>, cx: &mut Cx<
 }
 
 /// Returns an error if the file is a recipe: otherwise each of its keys would be reported as unknown.
-fn a_recipe(root: &Node) -> Option<Diag> {
-    let crate::config::Data::Map(entries) = &root.data else { return None };
+fn a_recipe(root: &YamlNode) -> Option<Diag> {
+    let crate::config::YamlData::Map(entries) = &root.data else { return None };
     let has = |name: &str| entries.iter().any(|(key, _)| key.text == name);
     let key = entries.iter().map(|(key, _)| key).find(|key| key.text == "recipe")?;
     let is_one = !has("hosts") && !has("cluster") && (has("steps") || has("uses"));
@@ -106,11 +106,11 @@ fn a_recipe(root: &Node) -> Option<Diag> {
     is_one.then(|| diag.hint("pass the inventory that applies this recipe"))
 }
 
-fn first_of(root: &Node) -> Span {
+fn first_of(root: &YamlNode) -> Span {
     Span { end: root.span.start, ..root.span }
 }
 
-fn cluster(table: &Table<'_>, cx: &mut Cx<'_>) -> String {
+fn cluster(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> String {
     let Some(node) = table.require("cluster", &mut cx.diags) else {
         return String::new();
     };
@@ -128,17 +128,17 @@ pub(super) fn is_label(name: &str) -> bool {
     name.len() <= 128 && name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric()) && name.bytes().all(inner)
 }
 
-fn recipe_folders(node: &Node, cx: &mut Cx<'_>) -> Vec<(String, Span)> {
+fn recipe_folders(node: &YamlNode, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
     let folders = table::items(node, "recipes", &mut cx.diags);
     folders.into_iter().filter_map(|node| Some((table::text(node, "recipes", &mut cx.diags)?, node.span))).collect()
 }
 
-fn vars(node: Option<&Node>, cx: &mut Cx<'_>) -> Rc<Vars> {
+fn vars(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> Rc<RawVars> {
     let entries = table::entries(node, "vars", &mut cx.diags);
     Rc::new(entries.iter().filter_map(|(key, node)| var(key, node, cx)).collect())
 }
 
-fn var(key: &Key, node: &Node, cx: &mut Cx<'_>) -> Option<(String, (Span, Rc<Node>))> {
+fn var(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<(String, (Span, Rc<YamlNode>))> {
     if !is_identifier(&key.text) {
         let diag = Diag::error(Code::BadValue, format!("`{}` is not a valid variable name", key.text)).at(key.span);
         cx.push(diag.hint("use letters, digits and `_`, not starting with a digit"));
@@ -155,25 +155,25 @@ pub(super) fn is_identifier(name: &str) -> bool {
 }
 
 /// Reports templates in values that must be literal.
-pub(super) fn literal(node: &Node, what: &str, cx: &mut Cx<'_>) {
+pub(super) fn literal(node: &YamlNode, what: &str, cx: &mut LoadContext<'_>) {
     match &node.data {
-        super::Data::Scalar { text, .. } if scalar::is_template(text) => {
+        super::YamlData::Scalar { text, .. } if scalar::is_template(text) => {
             let diag =
                 Diag::error(Code::BadValue, format!("{what} is literal and cannot contain a template")).at(node.span);
             cx.push(diag.hint("use templates in `with` of an `apply` entry or in a recipe"));
         }
-        super::Data::Seq(items) => items.iter().for_each(|item| literal(item, what, cx)),
-        super::Data::Map(entries) => entries.iter().for_each(|(_, node)| literal(node, what, cx)),
+        super::YamlData::Seq(items) => items.iter().for_each(|item| literal(item, what, cx)),
+        super::YamlData::Map(entries) => entries.iter().for_each(|(_, node)| literal(node, what, cx)),
         _ => {}
     }
 }
 
 /// Parses a count or a percentage.
-pub(super) fn share(node: &Node, key: &str, cx: &mut Cx<'_>) -> Option<Share> {
+pub(super) fn share(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<HostShare> {
     let text = table::text(node, key, &mut cx.diags)?;
     let share = match text.strip_suffix('%') {
-        Some(percent) => percent.parse().ok().filter(|p| *p <= 100).map(Share::Percent),
-        None => text.parse().ok().map(Share::Count),
+        Some(percent) => percent.parse().ok().filter(|p| *p <= 100).map(HostShare::Percent),
+        None => text.parse().ok().map(HostShare::Count),
     };
     if share.is_none() {
         let diag = Diag::error(

@@ -1,10 +1,10 @@
 //! Parses `drift.notify`: a list of entries with exactly one service each.
 
-use crate::config::Node;
-use crate::config::cx::Cx;
-use crate::config::notify::{LateSecret, Recipient, SENDMAIL, Service};
+use crate::config::YamlNode;
+use crate::config::cx::LoadContext;
+use crate::config::notify::{DeferredSecret, NotifyRecipient, NotifyService, SENDMAIL};
 use crate::config::scalar;
-use crate::config::table::{self, Table};
+use crate::config::table::{self, YamlTable};
 use crate::diag::{Code, Diag};
 use camino::Utf8PathBuf;
 
@@ -17,8 +17,8 @@ pub(in crate::config) const CHAT_KEYS: [&str; 1] = ["url"];
 pub(in crate::config) const SIGNED_KEYS: [&str; 2] = ["url", "secret"];
 pub(in crate::config) const EMAIL_KEYS: [&str; 3] = ["to", "from", "sendmail"];
 
-pub(super) fn read(nodes: Vec<&Node>, cx: &mut Cx<'_>) -> Vec<Recipient> {
-    let mut recipients: Vec<Recipient> = Vec::new();
+pub(super) fn read(nodes: Vec<&YamlNode>, cx: &mut LoadContext<'_>) -> Vec<NotifyRecipient> {
+    let mut recipients: Vec<NotifyRecipient> = Vec::new();
     for node in nodes {
         let Some(recipient) = recipient(node, cx) else { continue };
         match recipients.iter().any(|known| known.name == recipient.name) {
@@ -33,8 +33,8 @@ pub(super) fn read(nodes: Vec<&Node>, cx: &mut Cx<'_>) -> Vec<Recipient> {
     recipients
 }
 
-fn recipient(node: &Node, cx: &mut Cx<'_>) -> Option<Recipient> {
-    let table = Table::open(node, "an entry of `notify`", &KEYS, &mut cx.diags)?;
+fn recipient(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyRecipient> {
+    let table = YamlTable::open(node, "an entry of `notify`", &KEYS, &mut cx.diags)?;
     let mut named = table.of(&SERVICES);
     let service = match (named.next(), named.next()) {
         (Some((key, node)), None) => service(&key.text, node, cx),
@@ -51,10 +51,10 @@ fn recipient(node: &Node, cx: &mut Cx<'_>) -> Option<Recipient> {
     let name = table.get("name").map(|node| name(node, cx));
     let service = service?;
     let name = name.unwrap_or_else(|| Some(service.name().to_owned()))?;
-    Some(Recipient { name, service })
+    Some(NotifyRecipient { name, service })
 }
 
-fn name(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
+fn name(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
     let text = table::text(node, "name", &mut cx.diags)?;
     let fits = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     if !fits {
@@ -65,47 +65,51 @@ fn name(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
     fits.then_some(text)
 }
 
-fn service(name: &str, node: &Node, cx: &mut Cx<'_>) -> Option<Service> {
+fn service(name: &str, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyService> {
     match name {
         "webhook" => {
-            let table = Table::open(node, "`webhook`", &WEBHOOK_KEYS, &mut cx.diags)?;
+            let table = YamlTable::open(node, "`webhook`", &WEBHOOK_KEYS, &mut cx.diags)?;
             let (url, token) = (url(&table, cx), optional(&table, "token", cx));
-            Some(Service::Webhook { url: url?, token: token? })
+            Some(NotifyService::Webhook { url: url?, token: token? })
         }
-        "slack" => Some(Service::Slack { url: chat(node, "`slack`", cx)? }),
-        "wecom" => Some(Service::WeCom { url: chat(node, "`wecom`", cx)? }),
-        "feishu" => signed(node, "`feishu`", cx).map(|(url, secret)| Service::Feishu { url, secret }),
-        "dingtalk" => signed(node, "`dingtalk`", cx).map(|(url, secret)| Service::DingTalk { url, secret }),
+        "slack" => Some(NotifyService::Slack { url: chat(node, "`slack`", cx)? }),
+        "wecom" => Some(NotifyService::WeCom { url: chat(node, "`wecom`", cx)? }),
+        "feishu" => signed(node, "`feishu`", cx).map(|(url, secret)| NotifyService::Feishu { url, secret }),
+        "dingtalk" => signed(node, "`dingtalk`", cx).map(|(url, secret)| NotifyService::DingTalk { url, secret }),
         _ => email(node, cx),
     }
 }
 
-fn chat(node: &Node, what: &'static str, cx: &mut Cx<'_>) -> Option<LateSecret> {
-    url(&Table::open(node, what, &CHAT_KEYS, &mut cx.diags)?, cx)
+fn chat(node: &YamlNode, what: &'static str, cx: &mut LoadContext<'_>) -> Option<DeferredSecret> {
+    url(&YamlTable::open(node, what, &CHAT_KEYS, &mut cx.diags)?, cx)
 }
 
-fn signed(node: &Node, what: &'static str, cx: &mut Cx<'_>) -> Option<(LateSecret, Option<LateSecret>)> {
-    let table = Table::open(node, what, &SIGNED_KEYS, &mut cx.diags)?;
+fn signed(
+    node: &YamlNode,
+    what: &'static str,
+    cx: &mut LoadContext<'_>,
+) -> Option<(DeferredSecret, Option<DeferredSecret>)> {
+    let table = YamlTable::open(node, what, &SIGNED_KEYS, &mut cx.diags)?;
     let (url, secret) = (url(&table, cx), optional(&table, "secret", cx));
     Some((url?, secret?))
 }
 
 /// Parses the URL as a secret: anyone who has it can post to the channel.
-fn url(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<LateSecret> {
+fn url(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<DeferredSecret> {
     let node = table.require("url", &mut cx.diags)?;
     cx.late_secret(node, "`url`")
 }
 
 /// Parses an optional secret. Returns `None` if it is invalid.
-fn optional(table: &Table<'_>, key: &str, cx: &mut Cx<'_>) -> Option<Option<LateSecret>> {
+fn optional(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Option<Option<DeferredSecret>> {
     match table.get(key) {
         None => Some(None),
         Some(node) => cx.late_secret(node, &table::quoted(key)).map(Some),
     }
 }
 
-fn email(node: &Node, cx: &mut Cx<'_>) -> Option<Service> {
-    let table = Table::open(node, "`email`", &EMAIL_KEYS, &mut cx.diags)?;
+fn email(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyService> {
+    let table = YamlTable::open(node, "`email`", &EMAIL_KEYS, &mut cx.diags)?;
     table.require("to", &mut cx.diags)?;
     let to: Vec<Option<String>> =
         table.items("to", &mut cx.diags).into_iter().map(|node| address(node, "to", cx)).collect();
@@ -116,12 +120,12 @@ fn email(node: &Node, cx: &mut Cx<'_>) -> Option<Service> {
         cx.push(Diag::error(Code::MissingKey, "`to` is empty").at(node.span).hint("write `to: [ops@example.com]`"));
         return None;
     }
-    Some(Service::Email { to, from: from.map_or(Some(None), |from| from.map(Some))?, sendmail: sendmail? })
+    Some(NotifyService::Email { to, from: from.map_or(Some(None), |from| from.map(Some))?, sendmail: sendmail? })
 }
 
 /// Parses an email address. It is written verbatim into a message header, so characters that end or split a header are
 /// rejected.
-fn address(node: &Node, key: &str, cx: &mut Cx<'_>) -> Option<String> {
+fn address(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<String> {
     let text = table::text(node, key, &mut cx.diags)?;
     let plain = |c: char| c.is_ascii_graphic() && !"<>,;:\"()[]\\".contains(c);
     let fits = text.chars().all(plain)
@@ -135,7 +139,7 @@ fn address(node: &Node, key: &str, cx: &mut Cx<'_>) -> Option<String> {
 }
 
 /// Parses `sendmail`. The program runs on this machine, so any path but the default requires trust.
-fn sendmail(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Utf8PathBuf> {
+fn sendmail(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
     let Some(node) = table.get("sendmail") else { return Some(SENDMAIL.into()) };
     let text = table::text(node, "sendmail", &mut cx.diags)?;
     if !text.starts_with('/') {

@@ -5,15 +5,15 @@ const MAX: usize = 100_000;
 
 /// A parsed pattern: literal text and ranges in alternation.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Pattern(Vec<Part>);
+pub(crate) struct RangePattern(Vec<RangeSegment>);
 
 #[derive(Clone, Debug, PartialEq)]
-enum Part {
+enum RangeSegment {
     Text(String),
     Range(Vec<String>),
 }
 
-impl Pattern {
+impl RangePattern {
     /// Parses a pattern.
     ///
     /// # Errors
@@ -24,28 +24,28 @@ impl Pattern {
         let mut count = 1usize;
         while let Some(open) = rest.find('[') {
             let close = rest[open..].find(']').ok_or("a range is not closed")? + open;
-            parts.push(Part::Text(rest[..open].to_owned()));
+            parts.push(RangeSegment::Text(rest[..open].to_owned()));
             let values = range(&rest[open + 1..close])?;
             // The limit is checked per range: a pattern of many ranges would exhaust memory before expansion.
             count = count.saturating_mul(values.len());
             if count > MAX {
                 return Err(too_many());
             }
-            parts.push(Part::Range(values));
+            parts.push(RangeSegment::Range(values));
             rest = &rest[close + 1..];
         }
         if rest.contains(']') {
             return Err("`]` has no matching `[`".to_owned());
         }
-        parts.push(Part::Text(rest.to_owned()));
+        parts.push(RangeSegment::Text(rest.to_owned()));
         Ok(Self(parts))
     }
 
     /// Returns every name of the pattern. The last range varies fastest.
     pub fn expand(&self) -> Vec<String> {
         self.0.iter().fold(vec![String::new()], |names, part| match part {
-            Part::Text(text) => names.into_iter().map(|name| name + text).collect(),
-            Part::Range(values) => {
+            RangeSegment::Text(text) => names.into_iter().map(|name| name + text).collect(),
+            RangeSegment::Range(values) => {
                 names.iter().flat_map(|name| values.iter().map(move |value| format!("{name}{value}"))).collect()
             }
         })
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     fn expand(text: &str) -> Result<Vec<String>, String> {
-        Pattern::parse(text).map(|pattern| pattern.expand())
+        RangePattern::parse(text).map(|pattern| pattern.expand())
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Resolves the variables, with their origin, and the connection of each host from its groups and its own settings.
 
-use super::groups::{self, RawGroup, Tree};
-use super::selector::Universe;
-use super::{Inventory, connect};
-use super::{apply, apply::Entry};
-use crate::config::cx::Cx;
-use crate::config::{Connect, GroupVars, Host, Node, Sourced, TransportKind, scalar};
+use super::groups::{self, GroupTree, RawGroup};
+use super::selector::SelectorUniverse;
+use super::{RawInventory, connect};
+use super::{apply, apply::ApplyEntry};
+use crate::config::cx::LoadContext;
+use crate::config::{ConnectSettings, GroupVars, Host, SourcedValue, TransportKind, YamlNode, scalar};
 use crate::diag::{Code, Diag, Span};
 use crate::model::HostName;
 use indexmap::IndexMap;
@@ -14,44 +14,44 @@ use std::rc::Rc;
 
 /// A variable of a host and its syntax tree: values are checked against the type of a parameter later.
 #[derive(Clone, Debug)]
-pub(in crate::config) struct Var {
-    pub node: Rc<Node>,
+pub(in crate::config) struct HostVar {
+    pub node: Rc<YamlNode>,
     /// Origin: `group gpu` or `host`.
     pub from: Rc<str>,
 }
 
 /// Variables by host position.
-pub(in crate::config) type HostVars = Vec<Rc<BTreeMap<String, Var>>>;
+pub(in crate::config) type HostVars = Vec<Rc<BTreeMap<String, HostVar>>>;
 
 /// Resolved hosts and groups.
-pub(in crate::config) struct Resolved {
+pub(in crate::config) struct ResolvedInventory {
     pub hosts: IndexMap<HostName, Host>,
     /// Variables by host position.
     pub vars: HostVars,
     pub groups: IndexMap<String, Vec<HostName>>,
     pub group_vars: IndexMap<String, GroupVars>,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ApplyEntry>,
 }
 
 /// Resolves groups, variables, connections and selections.
-pub(in crate::config) fn resolve(inventory: Inventory, cx: &mut Cx<'_>) -> Resolved {
-    let mut universe = Universe::new(inventory.hosts.keys().map(String::as_str));
+pub(in crate::config) fn resolve(inventory: RawInventory, cx: &mut LoadContext<'_>) -> ResolvedInventory {
+    let mut universe = SelectorUniverse::new(inventory.hosts.keys().map(String::as_str));
     report_shared_names(&inventory, cx);
     let tree = groups::tree(&inventory.groups, &universe, cx);
     for ((name, _), members) in inventory.groups.iter().zip(&tree.members) {
         universe.groups.insert(name, members.clone());
     }
-    let layers = Layers::new(&inventory, &tree);
+    let layers = GroupLayers::new(&inventory, &tree);
     let (hosts, vars) = hosts(&inventory, &layers, cx);
     report_one_machine(&hosts, cx);
     report_hardware(&hosts, cx);
     let groups = group_members(&universe, &hosts);
     let group_vars = layers.group_vars();
     let entries = apply::select(inventory.apply, &universe, cx);
-    Resolved { hosts, vars, groups, group_vars, entries }
+    ResolvedInventory { hosts, vars, groups, group_vars, entries }
 }
 
-fn report_shared_names(inventory: &Inventory, cx: &mut Cx<'_>) {
+fn report_shared_names(inventory: &RawInventory, cx: &mut LoadContext<'_>) {
     for (name, group) in &inventory.groups {
         if let Some(host) = inventory.hosts.get(name) {
             let diag = Diag::error(Code::Duplicate, format!("`{name}` is both a group and a host")).at(group.span);
@@ -61,7 +61,7 @@ fn report_shared_names(inventory: &Inventory, cx: &mut Cx<'_>) {
 }
 
 /// Reports `hardware` on hosts that are not sandboxes: forge can simulate cards only in a sandbox that it creates.
-fn report_hardware(hosts: &IndexMap<HostName, Host>, cx: &mut Cx<'_>) {
+fn report_hardware(hosts: &IndexMap<HostName, Host>, cx: &mut LoadContext<'_>) {
     let real = |host: &&Host| host.connect.hardware.is_some() && host.connect.transport != TransportKind::Sandbox;
     if let Some(host) = hosts.values().find(real) {
         let message = format!("`hardware` is set for `{}`, which is not a sandbox", host.name);
@@ -72,7 +72,7 @@ fn report_hardware(hosts: &IndexMap<HostName, Host>, cx: &mut Cx<'_>) {
 
 /// Reports two hosts with the same address, port and jump hosts: they are the same machine, and each would undo the
 /// changes of the other.
-fn report_one_machine(hosts: &IndexMap<HostName, Host>, cx: &mut Cx<'_>) {
+fn report_one_machine(hosts: &IndexMap<HostName, Host>, cx: &mut LoadContext<'_>) {
     let mut seen: HashMap<(&str, u16, &[String]), &Host> = HashMap::new();
     for host in hosts.values().filter(|host| host.connect.transport == TransportKind::Ssh) {
         let connect = &host.connect;
@@ -91,7 +91,7 @@ fn report_one_machine(hosts: &IndexMap<HostName, Host>, cx: &mut Cx<'_>) {
     }
 }
 
-fn group_members(universe: &Universe<'_>, hosts: &IndexMap<HostName, Host>) -> IndexMap<String, Vec<HostName>> {
+fn group_members(universe: &SelectorUniverse<'_>, hosts: &IndexMap<HostName, Host>) -> IndexMap<String, Vec<HostName>> {
     let name = |at: &usize| hosts.get_index(*at).map(|(name, _)| name.clone());
     let mut groups: IndexMap<String, Vec<HostName>> = universe
         .groups
@@ -103,15 +103,15 @@ fn group_members(universe: &Universe<'_>, hosts: &IndexMap<HostName, Host>) -> I
 }
 
 /// Values that groups set, resolved once per combination of groups: thousands of hosts share few combinations.
-struct Layers<'i> {
-    inventory: &'i Inventory,
-    tree: &'i Tree,
+struct GroupLayers<'i> {
+    inventory: &'i RawInventory,
+    tree: &'i GroupTree,
     /// Groups by host position.
     of_host: Vec<BTreeSet<usize>>,
 }
 
-impl<'i> Layers<'i> {
-    fn new(inventory: &'i Inventory, tree: &'i Tree) -> Self {
+impl<'i> GroupLayers<'i> {
+    fn new(inventory: &'i RawInventory, tree: &'i GroupTree) -> Self {
         let mut of_host = vec![BTreeSet::new(); inventory.hosts.len()];
         for (group, members) in tree.members.iter().enumerate() {
             members.iter().for_each(|host| {
@@ -130,7 +130,7 @@ impl<'i> Layers<'i> {
     fn group_vars(&self) -> IndexMap<String, GroupVars> {
         let one = |at: usize| {
             let (name, raw) = self.group(at);
-            let sourced = |node: &Node| Sourced {
+            let sourced = |node: &YamlNode| SourcedValue {
                 value: scalar::value(node),
                 span: Some(node.span),
                 from: format!("group {name}"),
@@ -147,7 +147,7 @@ impl<'i> Layers<'i> {
         with.into_iter().filter(|at| !beaten.contains(at)).collect()
     }
 
-    fn vars(&self, set: &BTreeSet<usize>, host: &str, cx: &mut Cx<'_>) -> BTreeMap<String, Var> {
+    fn vars(&self, set: &BTreeSet<usize>, host: &str, cx: &mut LoadContext<'_>) -> BTreeMap<String, HostVar> {
         let names: BTreeSet<&String> = set.iter().flat_map(|at| self.group(*at).1.vars.keys()).collect();
         let mut vars = BTreeMap::new();
         for name in names {
@@ -161,12 +161,12 @@ impl<'i> Layers<'i> {
                 let what = format!("variable `{name}`");
                 cx.push(conflict(&what, host, (group, node.span), (other, again.span)));
             }
-            vars.insert(name.clone(), Var { node: node.clone(), from: format!("group {group}").into() });
+            vars.insert(name.clone(), HostVar { node: node.clone(), from: format!("group {group}").into() });
         }
         vars
     }
 
-    fn connect(&self, set: &BTreeSet<usize>, host: &str, cx: &mut Cx<'_>) -> Connect {
+    fn connect(&self, set: &BTreeSet<usize>, host: &str, cx: &mut LoadContext<'_>) -> ConnectSettings {
         let mut connect = connect::defaults(String::new());
         self.inventory.connect.values().for_each(|(setting, _)| connect::set(&mut connect, setting));
         let keys: BTreeSet<&str> = set.iter().flat_map(|at| self.group(*at).1.connect.keys().copied()).collect();
@@ -194,10 +194,14 @@ fn conflict(what: &str, host: &str, (first, at): (&str, Span), (second, again): 
     diag.hint("nest one group in the other, or set the value on the host")
 }
 
-type Base = (Rc<BTreeMap<String, Var>>, Connect);
+type GroupSetDefaults = (Rc<BTreeMap<String, HostVar>>, ConnectSettings);
 
-fn hosts(inventory: &Inventory, layers: &Layers<'_>, cx: &mut Cx<'_>) -> (IndexMap<HostName, Host>, HostVars) {
-    let mut bases: HashMap<&BTreeSet<usize>, Base> = HashMap::new();
+fn hosts(
+    inventory: &RawInventory,
+    layers: &GroupLayers<'_>,
+    cx: &mut LoadContext<'_>,
+) -> (IndexMap<HostName, Host>, HostVars) {
+    let mut bases: HashMap<&BTreeSet<usize>, GroupSetDefaults> = HashMap::new();
     let mut hosts = IndexMap::with_capacity(inventory.hosts.len());
     let mut all_vars = Vec::with_capacity(inventory.hosts.len());
     for (at, (name, raw)) in inventory.hosts.iter().enumerate() {
@@ -217,19 +221,22 @@ fn hosts(inventory: &Inventory, layers: &Layers<'_>, cx: &mut Cx<'_>) -> (IndexM
     (hosts, all_vars)
 }
 
-fn overlay(base: &Rc<BTreeMap<String, Var>>, own: &super::Vars) -> Rc<BTreeMap<String, Var>> {
+fn overlay(base: &Rc<BTreeMap<String, HostVar>>, own: &super::RawVars) -> Rc<BTreeMap<String, HostVar>> {
     if own.is_empty() {
         return base.clone();
     }
     let mut vars = BTreeMap::clone(base);
     for (name, (_, node)) in own {
-        vars.insert(name.clone(), Var { node: node.clone(), from: "host".into() });
+        vars.insert(name.clone(), HostVar { node: node.clone(), from: "host".into() });
     }
     Rc::new(vars)
 }
 
-fn sourced(vars: &BTreeMap<String, Var>) -> BTreeMap<String, Sourced> {
-    let one =
-        |var: &Var| Sourced { value: scalar::value(&var.node), span: Some(var.node.span), from: var.from.to_string() };
+fn sourced(vars: &BTreeMap<String, HostVar>) -> BTreeMap<String, SourcedValue> {
+    let one = |var: &HostVar| SourcedValue {
+        value: scalar::value(&var.node),
+        span: Some(var.node.span),
+        from: var.from.to_string(),
+    };
     vars.iter().map(|(name, var)| (name.clone(), one(var))).collect()
 }

@@ -1,12 +1,15 @@
 //! Parses `rollout:`.
 
 use super::share;
-use crate::config::cx::Cx;
-use crate::config::rollout::{DRAIN_LIMIT_S, Hours, NodeDrain, Offer, RETURN_LIMIT_S, Reboots, Returns, Rollout};
-use crate::config::table::{self, Table};
-use crate::config::{Node, scalar};
+use crate::config::cx::LoadContext;
+use crate::config::rollout::{
+    DRAIN_LIMIT_S, NodeDrain, NodeReturnCondition, RETURN_LIMIT_S, RebootPolicy, ResourceOffer, RolloutHours,
+    RolloutPolicy,
+};
+use crate::config::table::{self, YamlTable};
+use crate::config::{YamlNode, scalar};
 use crate::diag::{Code, Diag, Span};
-use crate::kube::Manner;
+use crate::kube::DrainAllowedLosses;
 
 /// Keys of `rollout`.
 pub(in crate::config) const KEYS: [&str; 10] = [
@@ -30,11 +33,11 @@ pub(in crate::config) const NODE_KEYS: [&str; 7] =
     ["group", "timeout", "grace", "delete_emptydir_data", "delete_unmanaged", "returns", "returns_within"];
 
 /// A group name and its location.
-type Group = (String, Span);
+type SpannedGroupName = (String, Span);
 
-pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<Rollout> {
-    let table = Table::open(node, "`rollout`", &KEYS, &mut cx.diags)?;
-    let plain = Rollout::default();
+pub(super) fn read(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RolloutPolicy> {
+    let table = YamlTable::open(node, "`rollout`", &KEYS, &mut cx.diags)?;
+    let plain = RolloutPolicy::default();
     let mut get = |key| table.get(key).and_then(|node| share(node, key, cx));
     let (canary, max_failed) = (get("canary"), get("max_failed"));
     let (max_unavailable, max_restarting) = (get("max_unavailable"), get("max_restarting"));
@@ -44,7 +47,7 @@ pub(super) fn read(node: &Node, cx: &mut Cx<'_>) -> Option<Rollout> {
         }
     }
     let (slurm, kubernetes) = table.get("drain").and_then(|node| drain(node, cx)).unwrap_or_default();
-    Some(Rollout {
+    Some(RolloutPolicy {
         canary,
         max_failed,
         max_unavailable: max_unavailable.unwrap_or(plain.max_unavailable),
@@ -66,24 +69,24 @@ fn nothing_moves(key: &str, span: Span) -> Diag {
         .hint("set it to at least 1")
 }
 
-fn quorum(table: &Table<'_>, cx: &mut Cx<'_>) -> Vec<(String, Span)> {
+fn quorum(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
     let items = table.items("quorum", &mut cx.diags);
     items.into_iter().filter_map(|node| Some((table::text(node, "quorum", &mut cx.diags)?, node.span))).collect()
 }
 
-fn reboot(node: &Node, cx: &mut Cx<'_>) -> Option<Reboots> {
+fn reboot(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RebootPolicy> {
     let text = table::text(node, "reboot", &mut cx.diags)?;
-    let policy = Reboots::parse(&text);
+    let policy = RebootPolicy::parse(&text);
     if policy.is_none() {
         let diag = Diag::error(Code::BadValue, format!("`{}` is not a valid reboot policy", scalar::shorten(&text)));
-        cx.push(diag.at(node.span).suggest(&text, Reboots::ALL.map(Reboots::name)));
+        cx.push(diag.at(node.span).suggest(&text, RebootPolicy::ALL.map(RebootPolicy::name)));
     }
     policy
 }
 
-fn hours(node: &Node, cx: &mut Cx<'_>) -> Option<Hours> {
+fn hours(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RolloutHours> {
     let text = table::text(node, "hours", &mut cx.diags)?;
-    let hours = Hours::parse(&text);
+    let hours = RolloutHours::parse(&text);
     if hours.is_none() {
         let found = scalar::shorten(&text);
         let diag = Diag::error(Code::BadValue, format!("`hours` must be a time range, found `{found}`"));
@@ -94,14 +97,14 @@ fn hours(node: &Node, cx: &mut Cx<'_>) -> Option<Hours> {
     hours
 }
 
-fn busy(node: &Node, cx: &mut Cx<'_>) -> Option<u64> {
-    let table = Table::open(node, "`busy`", &["wait"], &mut cx.diags)?;
+fn busy(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<u64> {
+    let table = YamlTable::open(node, "`busy`", &["wait"], &mut cx.diags)?;
     table.require("wait", &mut cx.diags)?;
     table.duration("wait", &mut cx.diags)
 }
 
-fn drain(node: &Node, cx: &mut Cx<'_>) -> Option<(Option<Group>, Option<NodeDrain>)> {
-    let table = Table::open(node, "`drain`", &DRAIN_KEYS, &mut cx.diags)?;
+fn drain(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<(Option<SpannedGroupName>, Option<NodeDrain>)> {
+    let table = YamlTable::open(node, "`drain`", &DRAIN_KEYS, &mut cx.diags)?;
     let slurm = table.get("slurm").and_then(|node| Some((table::text(node, "slurm", &mut cx.diags)?, node.span)));
     let kubernetes = table.get("kubernetes").and_then(|node| nodes(node, cx));
     if DRAIN_KEYS.iter().all(|key| table.get(key).is_none()) {
@@ -112,22 +115,22 @@ fn drain(node: &Node, cx: &mut Cx<'_>) -> Option<(Option<Group>, Option<NodeDrai
 }
 
 /// Parses `drain.kubernetes`: a group name, or a map with `group`.
-fn nodes(node: &Node, cx: &mut Cx<'_>) -> Option<NodeDrain> {
-    let plain = |group: Group| NodeDrain {
+fn nodes(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NodeDrain> {
+    let plain = |group: SpannedGroupName| NodeDrain {
         group,
         timeout_s: DRAIN_LIMIT_S,
         grace_s: None,
-        manner: Manner::default(),
+        manner: DrainAllowedLosses::default(),
         returns: None,
     };
-    if !matches!(node.data, crate::config::Data::Map(_)) {
+    if !matches!(node.data, crate::config::YamlData::Map(_)) {
         return Some(plain((table::text(node, "kubernetes", &mut cx.diags)?, node.span)));
     }
-    let table = Table::open(node, "`kubernetes`", &NODE_KEYS, &mut cx.diags)?;
+    let table = YamlTable::open(node, "`kubernetes`", &NODE_KEYS, &mut cx.diags)?;
     let group = table.require("group", &mut cx.diags);
     let group = group.and_then(|node| Some((table::text(node, "group", &mut cx.diags)?, node.span)));
     let mut may = |key| table.bool(key, &mut cx.diags).unwrap_or(false);
-    let manner = Manner { emptydir: may("delete_emptydir_data"), unmanaged: may("delete_unmanaged") };
+    let manner = DrainAllowedLosses { emptydir: may("delete_emptydir_data"), unmanaged: may("delete_unmanaged") };
     let timeout_s = table.limit("timeout", &mut cx.diags).unwrap_or(DRAIN_LIMIT_S);
     let grace_s = table.duration("grace", &mut cx.diags);
     let returns = returns(&table, cx);
@@ -135,7 +138,7 @@ fn nodes(node: &Node, cx: &mut Cx<'_>) -> Option<NodeDrain> {
 }
 
 /// Parses the resources that a node must offer before it is uncordoned: a count of each, or its full capacity.
-fn returns(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Returns> {
+fn returns(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<NodeReturnCondition> {
     let within = table.limit("returns_within", &mut cx.diags);
     let Some(node) = table.get("returns") else {
         if let Some(key) = table.key("returns_within") {
@@ -146,14 +149,14 @@ fn returns(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Returns> {
     };
     let entries = table::entries(Some(node), "returns", &mut cx.diags);
     let offers = entries.iter().filter_map(|(key, node)| Some((key.text.clone(), offer(&key.text, node, cx)?)));
-    Some(Returns { offers: offers.collect(), within_s: within.unwrap_or(RETURN_LIMIT_S) })
+    Some(NodeReturnCondition { offers: offers.collect(), within_s: within.unwrap_or(RETURN_LIMIT_S) })
 }
 
-fn offer(name: &str, node: &Node, cx: &mut Cx<'_>) -> Option<Offer> {
+fn offer(name: &str, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<ResourceOffer> {
     let text = table::text(node, name, &mut cx.diags)?;
     let found = match text.as_str() {
-        "capacity" => Some(Offer::Capacity),
-        text => crate::facts::whole(text).ok().filter(|count| *count > 0).map(Offer::Count),
+        "capacity" => Some(ResourceOffer::Capacity),
+        text => crate::facts::whole(text).ok().filter(|count| *count > 0).map(ResourceOffer::Count),
     };
     if found.is_none() {
         let found = scalar::shorten(&text);
@@ -164,7 +167,7 @@ fn offer(name: &str, node: &Node, cx: &mut Cx<'_>) -> Option<Offer> {
 }
 
 /// Reports `drain.kubernetes` in an inventory without `kubernetes`.
-pub(super) fn check_cluster(rollout: Option<&Rollout>, named: bool, cx: &mut Cx<'_>) {
+pub(super) fn check_cluster(rollout: Option<&RolloutPolicy>, named: bool, cx: &mut LoadContext<'_>) {
     let Some(nodes) = rollout.and_then(|rollout| rollout.kubernetes.as_ref()).filter(|_| !named) else { return };
     let diag = Diag::error(Code::BadValue, "`drain.kubernetes` needs a cluster, but the inventory has no `kubernetes`");
     cx.push(diag.at(nodes.group.1).hint("add a cluster: `kubernetes: { kubeconfig: ~/.kube/config, context: NAME }`"));
@@ -172,9 +175,9 @@ pub(super) fn check_cluster(rollout: Option<&Rollout>, named: bool, cx: &mut Cx<
 
 /// Reports unknown groups in a rollout.
 pub(in crate::config) fn check<'g>(
-    rollout: &Rollout,
+    rollout: &RolloutPolicy,
     groups: impl Iterator<Item = &'g String> + Clone,
-    cx: &mut Cx<'_>,
+    cx: &mut LoadContext<'_>,
 ) {
     let nodes = rollout.kubernetes.iter().map(|nodes| &nodes.group);
     for (name, span) in rollout.quorum.iter().chain(&rollout.slurm).chain(nodes) {

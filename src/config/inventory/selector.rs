@@ -1,13 +1,13 @@
 //! Selects hosts by Ansible-style patterns: `gpu:&rack_a:!canary`, `web,db`, `node-[1:3]`, `node-*`, `all`.
 
-use super::range::Pattern;
+use super::range::RangePattern;
 use crate::diag::{Code, Diag, Span};
 use crate::model::HostName;
 use globset::{Glob, GlobMatcher};
 use indexmap::IndexMap;
 
 /// Hosts and groups that selectors match against.
-pub(crate) struct Universe<'a> {
+pub(crate) struct SelectorUniverse<'a> {
     pub hosts: Vec<&'a str>,
     /// Host positions by name.
     index: IndexMap<&'a str, usize>,
@@ -16,7 +16,7 @@ pub(crate) struct Universe<'a> {
     pub groups: IndexMap<&'a str, Vec<usize>>,
 }
 
-impl<'a> Universe<'a> {
+impl<'a> SelectorUniverse<'a> {
     pub fn new(hosts: impl IntoIterator<Item = &'a str>) -> Self {
         let hosts: Vec<&str> = hosts.into_iter().collect();
         let index: IndexMap<&str, usize> = hosts.iter().enumerate().map(|(at, name)| (*name, at)).collect();
@@ -46,7 +46,7 @@ impl<'a> Universe<'a> {
     pub fn select(&self, text: &str, span: Option<Span>) -> Result<Vec<usize>, Box<Diag>> {
         let terms = terms(text).map_err(|why| diag(Code::BadSelector, format!("selector `{text}`: {why}"), span))?;
         let mut chosen = self.start(&terms);
-        for sign in [Sign::Or, Sign::And, Sign::Not] {
+        for sign in [SelectorOperator::Or, SelectorOperator::And, SelectorOperator::Not] {
             for term in terms.iter().filter(|term| term.sign == sign) {
                 let set = self.term(term.name, span)?;
                 chosen.iter_mut().zip(set).for_each(|(have, want)| *have = sign.join(*have, want));
@@ -60,8 +60,8 @@ impl<'a> Universe<'a> {
     }
 
     /// Returns the initial set. A selector without a plain term starts from all hosts.
-    fn start(&self, terms: &[Term<'_>]) -> Vec<bool> {
-        match terms.iter().all(|term| term.sign != Sign::Or) {
+    fn start(&self, terms: &[SelectorTerm<'_>]) -> Vec<bool> {
+        match terms.iter().all(|term| term.sign != SelectorOperator::Or) {
             true => self.all(),
             false => vec![false; self.hosts.len()],
         }
@@ -82,7 +82,7 @@ impl<'a> Universe<'a> {
             return self.glob(name, span);
         }
         let pattern =
-            Pattern::parse(name).map_err(|why| diag(Code::BadRange, format!("selector `{name}`: {why}"), span))?;
+            RangePattern::parse(name).map_err(|why| diag(Code::BadRange, format!("selector `{name}`: {why}"), span))?;
         let mut members = Vec::new();
         for name in pattern.expand() {
             match (self.index.get(name.as_str()), self.groups.get(name.as_str())) {
@@ -150,13 +150,13 @@ fn diag(code: Code, message: String, span: Option<Span>) -> Box<Diag> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Sign {
+enum SelectorOperator {
     Or,
     And,
     Not,
 }
 
-impl Sign {
+impl SelectorOperator {
     fn join(self, have: bool, want: bool) -> bool {
         match self {
             Self::Or => have || want,
@@ -166,12 +166,12 @@ impl Sign {
     }
 }
 
-struct Term<'t> {
-    sign: Sign,
+struct SelectorTerm<'t> {
+    sign: SelectorOperator,
     name: &'t str,
 }
 
-fn terms(text: &str) -> Result<Vec<Term<'_>>, String> {
+fn terms(text: &str) -> Result<Vec<SelectorTerm<'_>>, String> {
     split(text).into_iter().map(|part| term(part.trim())).collect()
 }
 
@@ -185,16 +185,16 @@ fn split(text: &str) -> Vec<&str> {
     .collect()
 }
 
-fn term(text: &str) -> Result<Term<'_>, String> {
+fn term(text: &str) -> Result<SelectorTerm<'_>, String> {
     let (sign, name) = match text.as_bytes().first() {
-        Some(b'&') => (Sign::And, &text[1..]),
-        Some(b'!') => (Sign::Not, &text[1..]),
-        _ => (Sign::Or, text),
+        Some(b'&') => (SelectorOperator::And, &text[1..]),
+        Some(b'!') => (SelectorOperator::Not, &text[1..]),
+        _ => (SelectorOperator::Or, text),
     };
     match name {
         "" => Err("a name is missing".to_owned()),
         _ if name.starts_with('~') => Err("regular expressions are not supported; use `*` and `?`".to_owned()),
-        _ => Ok(Term { sign, name }),
+        _ => Ok(SelectorTerm { sign, name }),
     }
 }
 
@@ -210,8 +210,8 @@ fn glob(name: &str) -> Result<GlobMatcher, String> {
 mod tests {
     use super::*;
 
-    fn universe() -> Universe<'static> {
-        let mut universe = Universe::new(["node-1", "node-2", "node-3", "login"]);
+    fn universe() -> SelectorUniverse<'static> {
+        let mut universe = SelectorUniverse::new(["node-1", "node-2", "node-3", "login"]);
         universe.groups.insert("gpu", vec![0, 1, 2]);
         universe.groups.insert("rack_a", vec![0, 1, 3]);
         universe.groups.insert("canary", vec![0]);

@@ -1,30 +1,30 @@
 //! Reads `needs` and `after`: `nouveau`, `nouveau?`, `nvidia-gsp@configured`, `ssh-mesh/make key@verified`, barriers.
 
-use crate::config::cx::Cx;
+use crate::config::cx::LoadContext;
 use crate::config::inventory::share;
-use crate::config::table::{self, Table};
-use crate::config::{Barrier, Data, Edge, Key, Node, Share};
+use crate::config::table::{self, YamlTable};
+use crate::config::{HostBarrier, HostShare, RecipeEdge, YamlData, YamlKey, YamlNode};
 use crate::diag::{Code, Diag, Span};
-use crate::model::Phase;
+use crate::model::StepPhase;
 use std::collections::BTreeSet;
 
 /// Reads the edges of one recipe. Its own steps can be named without the recipe.
-pub(super) struct Reader<'r> {
+pub(super) struct EdgeReader<'r> {
     pub recipe: &'r str,
     pub own: &'r BTreeSet<String>,
 }
 
-impl Reader<'_> {
+impl EdgeReader<'_> {
     /// Reads a list of edges, or a map from edges to their barriers. `barriers` is whether the key supports barriers:
     /// `after` only orders steps and does not.
-    pub fn read(&self, node: Option<&Node>, barriers: bool, cx: &mut Cx<'_>) -> Vec<Edge> {
+    pub fn read(&self, node: Option<&YamlNode>, barriers: bool, cx: &mut LoadContext<'_>) -> Vec<RecipeEdge> {
         let Some(node) = node else { return Vec::new() };
         match &node.data {
-            Data::Seq(items) => items.iter().filter_map(|item| self.item(item, barriers, cx)).collect(),
-            Data::Map(entries) => {
+            YamlData::Seq(items) => items.iter().filter_map(|item| self.item(item, barriers, cx)).collect(),
+            YamlData::Map(entries) => {
                 entries.iter().filter_map(|(key, node)| self.entry(key, node, barriers, cx)).collect()
             }
-            Data::Scalar { text, .. } => self.edge(text, node.span, cx).into_iter().collect(),
+            YamlData::Scalar { text, .. } => self.edge(text, node.span, cx).into_iter().collect(),
             _ => {
                 cx.push(table::wrong_type(node, "edges", "a list"));
                 Vec::new()
@@ -32,17 +32,17 @@ impl Reader<'_> {
         }
     }
 
-    fn item(&self, node: &Node, barriers: bool, cx: &mut Cx<'_>) -> Option<Edge> {
+    fn item(&self, node: &YamlNode, barriers: bool, cx: &mut LoadContext<'_>) -> Option<RecipeEdge> {
         match &node.data {
-            Data::Scalar { text, .. } => self.edge(text, node.span, cx),
+            YamlData::Scalar { text, .. } => self.edge(text, node.span, cx),
             _ => self.long(node, barriers, cx),
         }
     }
 
     /// `{ recipe: nvidia-driver, step: load, phase: effective, of: selected, least: 90% }`
-    fn long(&self, node: &Node, barriers: bool, cx: &mut Cx<'_>) -> Option<Edge> {
+    fn long(&self, node: &YamlNode, barriers: bool, cx: &mut LoadContext<'_>) -> Option<RecipeEdge> {
         let keys = ["recipe", "step", "phase", "optional", "of", "least"];
-        let table = Table::open(node, "an edge", &keys, &mut cx.diags)?;
+        let table = YamlTable::open(node, "an edge", &keys, &mut cx.diags)?;
         let recipe = table.text("recipe", &mut cx.diags);
         let step = table.text("step", &mut cx.diags);
         if recipe.is_none() && step.is_none() {
@@ -53,23 +53,23 @@ impl Reader<'_> {
         let optional = table.bool("optional", &mut cx.diags).unwrap_or(false);
         let barrier = barrier(&table, barriers, cx);
         let recipe = recipe.unwrap_or_else(|| self.recipe.to_owned());
-        Some(Edge { recipe, step, phase, optional, barrier, span: node.span })
+        Some(RecipeEdge { recipe, step, phase, optional, barrier, span: node.span })
     }
 
-    fn entry(&self, key: &Key, node: &Node, barriers: bool, cx: &mut Cx<'_>) -> Option<Edge> {
+    fn entry(&self, key: &YamlKey, node: &YamlNode, barriers: bool, cx: &mut LoadContext<'_>) -> Option<RecipeEdge> {
         let edge = self.edge(&key.text, key.span, cx)?;
-        if matches!(node.data, Data::Null) {
+        if matches!(node.data, YamlData::Null) {
             return Some(edge);
         }
-        let table = Table::open(node, "an edge", &["of", "least", "phase"], &mut cx.diags)?;
+        let table = YamlTable::open(node, "an edge", &["of", "least", "phase"], &mut cx.diags)?;
         let phase = if table.get("phase").is_some() { phase(&table, cx)? } else { edge.phase };
-        Some(Edge { phase, barrier: barrier(&table, barriers, cx), ..edge })
+        Some(RecipeEdge { phase, barrier: barrier(&table, barriers, cx), ..edge })
     }
 
-    fn edge(&self, text: &str, span: Span, cx: &mut Cx<'_>) -> Option<Edge> {
+    fn edge(&self, text: &str, span: Span, cx: &mut LoadContext<'_>) -> Option<RecipeEdge> {
         let (name, phase) = match text.rsplit_once('@') {
             Some((name, phase)) => (name, parse_phase(phase, span, cx)?),
-            None => (text, Phase::Effective),
+            None => (text, StepPhase::Effective),
         };
         let (name, optional) = match name.strip_suffix('?') {
             Some(name) => (name, true),
@@ -85,30 +85,37 @@ impl Reader<'_> {
             cx.push(diag.hint("write `recipe`, `recipe/step` or a step of this recipe, optionally with `@phase`"));
             return None;
         }
-        Some(Edge { recipe: recipe.to_owned(), step: step.map(str::to_owned), phase, optional, barrier: None, span })
+        Some(RecipeEdge {
+            recipe: recipe.to_owned(),
+            step: step.map(str::to_owned),
+            phase,
+            optional,
+            barrier: None,
+            span,
+        })
     }
 }
 
-fn phase(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Phase> {
+fn phase(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<StepPhase> {
     match table.get("phase") {
         Some(node) => {
             let text = table::text(node, "phase", &mut cx.diags)?;
             parse_phase(&text, node.span, cx)
         }
-        None => Some(Phase::Effective),
+        None => Some(StepPhase::Effective),
     }
 }
 
-fn parse_phase(text: &str, span: Span, cx: &mut Cx<'_>) -> Option<Phase> {
-    let phase = Phase::parse(text);
+fn parse_phase(text: &str, span: Span, cx: &mut LoadContext<'_>) -> Option<StepPhase> {
+    let phase = StepPhase::parse(text);
     if phase.is_none() {
         let diag = Diag::error(Code::UnknownEdge, format!("`{text}` is not a valid phase")).at(span);
-        cx.push(diag.suggest(text, Phase::ALL.map(Phase::name)));
+        cx.push(diag.suggest(text, StepPhase::ALL.map(StepPhase::name)));
     }
     phase
 }
 
-fn barrier(table: &Table<'_>, allowed: bool, cx: &mut Cx<'_>) -> Option<Barrier> {
+fn barrier(table: &YamlTable<'_>, allowed: bool, cx: &mut LoadContext<'_>) -> Option<HostBarrier> {
     let key = table.key("of").or(table.key("least"))?;
     if !allowed {
         cx.push(Diag::error(Code::BadValue, "`after` does not support barriers").at(key.span).hint("use `needs`"));
@@ -120,5 +127,5 @@ fn barrier(table: &Table<'_>, allowed: bool, cx: &mut Cx<'_>) -> Option<Barrier>
         cx.push(Diag::error(Code::BadValue, "`of` must be `selected`").at(of.span));
     }
     let least = table.get("least").and_then(|node| share(node, "least", cx));
-    Some(Barrier { least: least.unwrap_or(Share::Percent(100)) })
+    Some(HostBarrier { least: least.unwrap_or(HostShare::Percent(100)) })
 }

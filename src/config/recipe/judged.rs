@@ -1,11 +1,11 @@
 //! Reads the parts of a recipe that evaluate or publish values: `verify`, `effective` and `export`.
 
 use super::{expr, identifier};
-use crate::config::cx::Cx;
-use crate::config::table::{self, Table};
-use crate::config::{About, Effective, Export, Key, Node, Verify};
+use crate::config::cx::LoadContext;
+use crate::config::table::{self, YamlTable};
+use crate::config::{RecipeVerification, StepActivation, StepExport, VerifyTarget, YamlKey, YamlNode};
 use crate::diag::{Code, Diag};
-use crate::model::{Level, Scope};
+use crate::model::{StepScope, VerifyLevel};
 use indexmap::IndexMap;
 
 const WAYS: [&str; 5] = ["first-load", "reload", "restart", "login", "reboot"];
@@ -18,8 +18,8 @@ pub(in crate::config) const VERIFY: [&str; 10] =
 pub(in crate::config) const OBJECT: [&str; 4] = ["api_version", "kind", "namespace", "name"];
 pub(in crate::config) const OBJECTS: [&str; 4] = ["api_version", "kind", "namespace", "labels"];
 
-pub(super) fn verify(node: &Node, cx: &mut Cx<'_>) -> Option<Verify> {
-    let table = Table::open(node, "an entry of `verify`", &VERIFY, &mut cx.diags)?;
+pub(super) fn verify(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RecipeVerification> {
+    let table = YamlTable::open(node, "an entry of `verify`", &VERIFY, &mut cx.diags)?;
     let (when, expect) = (expr(&table, "when", cx), expr(&table, "expect", cx));
     let check = script(&table, cx);
     let level = level(&table, cx);
@@ -33,16 +33,16 @@ pub(super) fn verify(node: &Node, cx: &mut Cx<'_>) -> Option<Verify> {
     let name = table.require("name", &mut cx.diags)?;
     let span = name.span;
     let name = table::text(name, "name", &mut cx.diags)?;
-    Some(Verify { name, of_cluster, when, about, expect, check, shows, within_s, level, span })
+    Some(RecipeVerification { name, of_cluster, when, about, expect, check, shows, within_s, level, span })
 }
 
 /// Returns whether `scope` is `cluster` or `host`; `None` if it is not set.
-pub(super) fn of_cluster(table: &Table<'_>, what: &str, cx: &mut Cx<'_>) -> Option<bool> {
+pub(super) fn of_cluster(table: &YamlTable<'_>, what: &str, cx: &mut LoadContext<'_>) -> Option<bool> {
     let node = table.get("scope")?;
     let text = table::text(node, "scope", &mut cx.diags)?;
-    match Scope::parse(&text) {
-        Some(Scope::Cluster) => Some(true),
-        Some(Scope::Host) => Some(false),
+    match StepScope::parse(&text) {
+        Some(StepScope::Cluster) => Some(true),
+        Some(StepScope::Host) => Some(false),
         _ => {
             let diag = Diag::error(Code::BadScope, format!("`{text}` is not a valid scope of {what}")).at(node.span);
             cx.push(diag.hint("write `host` to evaluate it on each host, or `cluster` to evaluate it on the cluster"));
@@ -52,23 +52,23 @@ pub(super) fn of_cluster(table: &Table<'_>, what: &str, cx: &mut Cx<'_>) -> Opti
 }
 
 /// Reads `object` or `objects`. Their values may contain templates.
-fn about(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<About> {
+fn about(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<VerifyTarget> {
     if let (Some(_), Some(key)) = (table.key("object"), table.key("objects")) {
         cx.push(Diag::error(Code::Exclusive, "`object` and `objects` exclude each other").at(key.span));
     }
     let one = table.get("object").and_then(|node| {
-        let inner = Table::open(node, "`object`", &OBJECT, &mut cx.diags)?;
-        named(&inner, &["api_version", "kind", "name"], cx).then(|| About::One(node.clone()))
+        let inner = YamlTable::open(node, "`object`", &OBJECT, &mut cx.diags)?;
+        named(&inner, &["api_version", "kind", "name"], cx).then(|| VerifyTarget::One(node.clone()))
     });
     one.or_else(|| {
         let node = table.get("objects")?;
-        let inner = Table::open(node, "`objects`", &OBJECTS, &mut cx.diags)?;
-        named(&inner, &["api_version", "kind"], cx).then(|| About::All(node.clone()))
+        let inner = YamlTable::open(node, "`objects`", &OBJECTS, &mut cx.diags)?;
+        named(&inner, &["api_version", "kind"], cx).then(|| VerifyTarget::All(node.clone()))
     })
 }
 
 /// Reports invalid selectors of objects. Returns whether the `needed` keys are present.
-fn named(inner: &Table<'_>, needed: &[&str], cx: &mut Cx<'_>) -> bool {
+fn named(inner: &YamlTable<'_>, needed: &[&str], cx: &mut LoadContext<'_>) -> bool {
     let whole = needed.iter().filter(|key| inner.require(key, &mut cx.diags).is_none()).count() == 0;
     for key in ["api_version", "kind", "namespace", "name"] {
         inner.text(key, &mut cx.diags);
@@ -80,7 +80,7 @@ fn named(inner: &Table<'_>, needed: &[&str], cx: &mut Cx<'_>) -> bool {
 }
 
 /// Reports keys that the scope does not support.
-fn report_realm(table: &Table<'_>, said: Option<bool>, about: bool, cx: &mut Cx<'_>) {
+fn report_realm(table: &YamlTable<'_>, said: Option<bool>, about: bool, cx: &mut LoadContext<'_>) {
     let of_cluster = said.unwrap_or(about);
     if let (Some(key), Some(false)) = (table.key("object").or(table.key("objects")), said) {
         let message = format!("`{}` requires scope `cluster`", key.text);
@@ -96,7 +96,7 @@ fn report_realm(table: &Table<'_>, said: Option<bool>, about: bool, cx: &mut Cx<
     }
 }
 
-fn one_of_two(table: &Table<'_>, node: &Node, what: &str, cx: &mut Cx<'_>) {
+fn one_of_two(table: &YamlTable<'_>, node: &YamlNode, what: &str, cx: &mut LoadContext<'_>) {
     match (table.get("expect"), table.get("check")) {
         (Some(_), Some(check)) => {
             cx.push(Diag::error(Code::Exclusive, "`expect` and `check` exclude each other").at(check.span))
@@ -109,25 +109,25 @@ fn one_of_two(table: &Table<'_>, node: &Node, what: &str, cx: &mut Cx<'_>) {
 }
 
 /// Reads a read-only command, which stays a tree until it is rendered.
-fn script(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Node> {
+fn script(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<YamlNode> {
     let node = table.get("check")?;
     table::text(node, "check", &mut cx.diags)?;
     Some(node.clone())
 }
 
-pub(super) fn level(table: &Table<'_>, cx: &mut Cx<'_>) -> Level {
-    let Some(node) = table.get("level") else { return Level::default() };
+pub(super) fn level(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> VerifyLevel {
+    let Some(node) = table.get("level") else { return VerifyLevel::default() };
     let text = table::text(node, "level", &mut cx.diags).unwrap_or_default();
-    Level::parse(&text).unwrap_or_else(|| {
+    VerifyLevel::parse(&text).unwrap_or_else(|| {
         let diag = Diag::error(Code::BadValue, format!("`{text}` is not a valid level")).at(node.span);
         cx.push(diag.suggest(&text, ["L0", "L1", "L2", "L3", "L4", "L5"]));
-        Level::default()
+        VerifyLevel::default()
     })
 }
 
-pub(super) fn effective(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Effective> {
+pub(super) fn effective(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<StepActivation> {
     let node = table.get("effective")?;
-    let table = Table::open(node, "`effective`", &["by", "expect", "check"], &mut cx.diags)?;
+    let table = YamlTable::open(node, "`effective`", &["by", "expect", "check"], &mut cx.diags)?;
     let mut by = Vec::new();
     for node in table.items("by", &mut cx.diags) {
         let Some(text) = table::text(node, "by", &mut cx.diags) else { continue };
@@ -138,17 +138,18 @@ pub(super) fn effective(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Effective>
         by.push(text);
     }
     one_of_two(&table, node, "`effective`", cx);
-    Some(Effective { by, expect: expr(&table, "expect", cx), check: script(&table, cx), span: node.span })
+    Some(StepActivation { by, expect: expr(&table, "expect", cx), check: script(&table, cx), span: node.span })
 }
 
-pub(super) fn exports(table: &Table<'_>, cx: &mut Cx<'_>) -> IndexMap<String, Export> {
+pub(super) fn exports(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> IndexMap<String, StepExport> {
     let entries = table::entries(table.get("export"), "export", &mut cx.diags);
     let mut exports = IndexMap::new();
     for (key, node) in entries {
         if !identifier(&key.text, "an export", key.span, cx) {
             continue;
         }
-        let Some(table) = Table::open(node, "an export", &["read", "stdout", "value", "secret"], &mut cx.diags) else {
+        let Some(table) = YamlTable::open(node, "an export", &["read", "stdout", "value", "secret"], &mut cx.diags)
+        else {
             continue;
         };
         exports.insert(key.text.clone(), export(key, &table, cx));
@@ -156,7 +157,7 @@ pub(super) fn exports(table: &Table<'_>, cx: &mut Cx<'_>) -> IndexMap<String, Ex
     exports
 }
 
-fn export(key: &Key, table: &Table<'_>, cx: &mut Cx<'_>) -> Export {
+fn export(key: &YamlKey, table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> StepExport {
     let (read, value) = (table.text("read", &mut cx.diags), expr(table, "value", cx));
     let stdout = table.bool("stdout", &mut cx.diags).unwrap_or(false);
     if [read.is_some(), stdout, table.get("value").is_some()].iter().filter(|said| **said).count() != 1 {
@@ -168,5 +169,5 @@ fn export(key: &Key, table: &Table<'_>, cx: &mut Cx<'_>) -> Export {
     if let (Some(key), true) = (table.key("value"), secret) {
         cx.push(Diag::error(Code::Exclusive, "an export with `value` cannot be secret").at(key.span));
     }
-    Export { name: key.text.clone(), read, stdout, value, secret, span: key.span }
+    StepExport { name: key.text.clone(), read, stdout, value, secret, span: key.span }
 }

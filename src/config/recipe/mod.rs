@@ -10,10 +10,10 @@ pub(super) use judged::{OBJECT, OBJECTS, VERIFY};
 pub(super) use params::{KEY_TYPES, TYPES};
 pub(super) use step::COMMON;
 
-use super::cx::Cx;
+use super::cx::LoadContext;
 use super::inventory::{is_identifier, is_label};
-use super::table::{self, Table};
-use super::{Expr, FailsAs, Node, Recipe, Rule, Step, Use};
+use super::table::{self, YamlTable};
+use super::{FailurePattern, Recipe, RecipeRule, RecipeStep, SourceExpr, StackUse, YamlNode};
 use crate::diag::{Code, Diag, Span};
 use crate::model::BlockClass;
 use camino::Utf8Path;
@@ -29,12 +29,12 @@ pub(super) const KEYS: [&str; 11] =
 pub(super) const RULE: [&str; 5] = ["when", "require", "else", "class", "scope"];
 
 /// Reads the root of a recipe's file. Returns `None` if it has no valid name.
-pub(super) fn read(root: &Node, path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Recipe> {
-    let table = Table::open(root, "a recipe", &KEYS, &mut cx.diags)?;
+pub(super) fn read(root: &YamlNode, path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Recipe> {
+    let table = YamlTable::open(root, "a recipe", &KEYS, &mut cx.diags)?;
     let (name, span) = name(&table, cx)?;
     let own = step_names(&table);
     let steps = steps(&table, &name, &own, cx);
-    let edges = edges::Reader { recipe: &name, own: &own };
+    let edges = edges::EdgeReader { recipe: &name, own: &own };
     let is_read = |name: &&String| steps.iter().any(|step| step.name == **name);
     let recipe = Recipe {
         unread: own.iter().filter(|name| !is_read(name)).cloned().collect(),
@@ -56,7 +56,7 @@ pub(super) fn read(root: &Node, path: &Utf8Path, cx: &mut Cx<'_>) -> Option<Reci
     Some(recipe)
 }
 
-fn name(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<(String, Span)> {
+fn name(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<(String, Span)> {
     let node = table.require("recipe", &mut cx.diags)?;
     let name = table::text(node, "recipe", &mut cx.diags)?;
     match is_label(&name) {
@@ -70,7 +70,7 @@ fn name(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<(String, Span)> {
 }
 
 /// Reports a stack with steps or verification, and a recipe without any of `steps`, `verify` and `uses`.
-fn report_shape(table: &Table<'_>, recipe: &Recipe, cx: &mut Cx<'_>) {
+fn report_shape(table: &YamlTable<'_>, recipe: &Recipe, cx: &mut LoadContext<'_>) {
     if let (false, Some(key)) = (recipe.uses.is_empty(), table.key("steps").or(table.key("verify"))) {
         let diag = Diag::error(Code::Exclusive, "a stack cannot have `steps` or `verify`").at(key.span);
         cx.push(match table.key("uses") {
@@ -87,14 +87,14 @@ fn report_shape(table: &Table<'_>, recipe: &Recipe, cx: &mut Cx<'_>) {
 }
 
 /// Returns the names of the steps, for edges that name a step without its recipe.
-fn step_names(table: &Table<'_>) -> BTreeSet<String> {
-    let Some(Node { data: super::Data::Seq(items), .. }) = table.get("steps") else {
+fn step_names(table: &YamlTable<'_>) -> BTreeSet<String> {
+    let Some(YamlNode { data: super::YamlData::Seq(items), .. }) = table.get("steps") else {
         return BTreeSet::new();
     };
-    let name = |node: &Node| match &node.data {
-        super::Data::Map(entries) => {
+    let name = |node: &YamlNode| match &node.data {
+        super::YamlData::Map(entries) => {
             entries.iter().find(|(key, _)| key.text == "name").and_then(|(_, node)| match &node.data {
-                super::Data::Scalar { text, .. } => Some(text.clone()),
+                super::YamlData::Scalar { text, .. } => Some(text.clone()),
                 _ => None,
             })
         }
@@ -103,7 +103,12 @@ fn step_names(table: &Table<'_>) -> BTreeSet<String> {
     items.iter().filter_map(name).collect()
 }
 
-fn steps(table: &Table<'_>, recipe: &str, own: &BTreeSet<String>, cx: &mut Cx<'_>) -> Vec<Arc<Step>> {
+fn steps(
+    table: &YamlTable<'_>,
+    recipe: &str,
+    own: &BTreeSet<String>,
+    cx: &mut LoadContext<'_>,
+) -> Vec<Arc<RecipeStep>> {
     let mut seen: IndexMap<String, Span> = IndexMap::new();
     let mut steps = Vec::new();
     for node in table.items("steps", &mut cx.diags) {
@@ -122,8 +127,8 @@ fn steps(table: &Table<'_>, recipe: &str, own: &BTreeSet<String>, cx: &mut Cx<'_
     steps
 }
 
-fn rule(node: &Node, cx: &mut Cx<'_>) -> Option<Rule> {
-    let table = Table::open(node, "a rule", &RULE, &mut cx.diags)?;
+fn rule(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RecipeRule> {
+    let table = YamlTable::open(node, "a rule", &RULE, &mut cx.diags)?;
     let of_cluster = judged::of_cluster(&table, "a rule", cx).unwrap_or(false);
     let when = expr(&table, "when", cx);
     let otherwise = table.require("else", &mut cx.diags).and_then(|node| table::text(node, "else", &mut cx.diags));
@@ -136,14 +141,14 @@ fn rule(node: &Node, cx: &mut Cx<'_>) -> Option<Rule> {
     table.require("require", &mut cx.diags)?;
     let require = expr(&table, "require", cx)?;
     let class = class(&table, cx);
-    Some(Rule { of_cluster, when, require, otherwise: otherwise.unwrap_or_default(), class, span: node.span })
+    Some(RecipeRule { of_cluster, when, require, otherwise: otherwise.unwrap_or_default(), class, span: node.span })
 }
 
 /// The class of a rule that does not block.
 const WARNING: &str = "warning";
 
 /// Reads why a host that breaks the rule is blocked; `None` if the rule only warns.
-fn class(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<BlockClass> {
+fn class(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<BlockClass> {
     const CLASSES: [BlockClass; 3] = [BlockClass::Rule, BlockClass::Hardware, BlockClass::Host];
     let Some(node) = table.get("class") else { return Some(BlockClass::Rule) };
     let text = table::text(node, "class", &mut cx.diags).unwrap_or_default();
@@ -158,28 +163,28 @@ fn class(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<BlockClass> {
     })
 }
 
-fn fails_as(node: &Node, cx: &mut Cx<'_>) -> Option<FailsAs> {
-    let table = Table::open(node, "an entry of `fails_as`", &["text", "cause"], &mut cx.diags)?;
+fn fails_as(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<FailurePattern> {
+    let table = YamlTable::open(node, "an entry of `fails_as`", &["text", "cause"], &mut cx.diags)?;
     let (text, cause) = (table.require("text", &mut cx.diags), table.require("cause", &mut cx.diags));
     let (text, cause) = (table::text(text?, "text", &mut cx.diags)?, table::text(cause?, "cause", &mut cx.diags)?);
     if text.split('…').all(|part| part.trim().is_empty()) || text.contains('\n') {
         cx.push(Diag::error(Code::BadValue, "`text` must be a part of one line").at(node.span));
         return None;
     }
-    Some(FailsAs { text, cause, span: node.span })
+    Some(FailurePattern { text, cause, span: node.span })
 }
 
-fn uses(node: &Node, cx: &mut Cx<'_>) -> Option<Use> {
-    let table = Table::open(node, "an entry of `uses`", &["recipe", "when", "with"], &mut cx.diags)?;
+fn uses(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<StackUse> {
+    let table = YamlTable::open(node, "an entry of `uses`", &["recipe", "when", "with"], &mut cx.diags)?;
     let when = expr(&table, "when", cx);
     let with = table::entries(table.get("with"), "with", &mut cx.diags);
     let with = with.iter().map(|(key, node)| (key.text.clone(), (node.clone(), key.span))).collect();
     let recipe = table.require("recipe", &mut cx.diags)?;
-    Some(Use { recipe: table::text(recipe, "recipe", &mut cx.diags)?, span: recipe.span, when, with })
+    Some(StackUse { recipe: table::text(recipe, "recipe", &mut cx.diags)?, span: recipe.span, when, with })
 }
 
 /// Reads an expression. It is compiled together with all others, once every name is known.
-fn expr(table: &Table<'_>, key: &str, cx: &mut Cx<'_>) -> Option<Expr> {
+fn expr(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Option<SourceExpr> {
     let node = table.get(key)?;
     let source = table::text(node, key, &mut cx.diags)?;
     if source.trim_start().starts_with("{{") {
@@ -187,11 +192,11 @@ fn expr(table: &Table<'_>, key: &str, cx: &mut Cx<'_>) -> Option<Expr> {
         cx.push(diag.hint("remove `{{` and `}}`"));
         return None;
     }
-    Some(Expr { source, span: node.span })
+    Some(SourceExpr { source, span: node.span })
 }
 
 /// Reports a name that is not an identifier: templates could not read it with a dot.
-fn identifier(name: &str, what: &str, span: Span, cx: &mut Cx<'_>) -> bool {
+fn identifier(name: &str, what: &str, span: Span, cx: &mut LoadContext<'_>) -> bool {
     let fits = is_identifier(name);
     if !fits {
         let diag = Diag::error(Code::BadValue, format!("`{name}` is not a valid name of {what}")).at(span);

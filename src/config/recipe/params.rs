@@ -2,10 +2,10 @@
 
 use super::identifier;
 use crate::config::check::{found, is_version};
-use crate::config::cx::Cx;
+use crate::config::cx::LoadContext;
 use crate::config::inventory::literal;
-use crate::config::table::{self, Table};
-use crate::config::{Data, Key, Node, Param, ParamType, scalar};
+use crate::config::table::{self, YamlTable};
+use crate::config::{ParamType, RecipeParam, YamlData, YamlKey, YamlNode, scalar};
 use crate::diag::{Code, Diag, Span};
 use crate::model::{SecretStore, Value};
 use indexmap::IndexMap;
@@ -18,19 +18,20 @@ pub(in crate::config) const TYPES: [&str; 9] =
 pub(in crate::config) const KEY_TYPES: [&str; 2] = ["text", "pci-address"];
 
 /// Reads `params:`.
-pub(super) fn read(node: Option<&Node>, cx: &mut Cx<'_>) -> IndexMap<String, Param> {
+pub(super) fn read(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> IndexMap<String, RecipeParam> {
     let entries = table::entries(node, "params", &mut cx.diags);
     entries.iter().filter_map(|(key, node)| Some((key.text.clone(), param(key, node, cx)?))).collect()
 }
 
-fn param(key: &Key, node: &Node, cx: &mut Cx<'_>) -> Option<Param> {
+fn param(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RecipeParam> {
     if !identifier(&key.text, "a parameter", key.span, cx) {
         return None;
     }
-    let table = Table::open(node, "a parameter", &["type", "of", "keys", "values", "default", "doc"], &mut cx.diags)?;
+    let table =
+        YamlTable::open(node, "a parameter", &["type", "of", "keys", "values", "default", "doc"], &mut cx.diags)?;
     let doc = table.text("doc", &mut cx.diags).unwrap_or_default();
     let ty = declared_type(&table, cx)?;
-    let mut param = Param { name: key.text.clone(), ty, default: None, unread: false, doc, span: key.span };
+    let mut param = RecipeParam { name: key.text.clone(), ty, default: None, unread: false, doc, span: key.span };
     if let Some(default) = table.get("default") {
         param.default = self::default(&param, default, cx);
         param.unread = param.default.is_none();
@@ -38,7 +39,7 @@ fn param(key: &Key, node: &Node, cx: &mut Cx<'_>) -> Option<Param> {
     Some(param)
 }
 
-fn default(param: &Param, node: &Node, cx: &mut Cx<'_>) -> Option<Value> {
+fn default(param: &RecipeParam, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Value> {
     literal(node, "a default", cx);
     if param.ty == ParamType::Secret {
         cx.push(
@@ -55,7 +56,7 @@ fn default(param: &Param, node: &Node, cx: &mut Cx<'_>) -> Option<Value> {
     }
 }
 
-fn declared_type(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<ParamType> {
+fn declared_type(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<ParamType> {
     let node = table.require("type", &mut cx.diags)?;
     let text = table::text(node, "type", &mut cx.diags)?;
     let ty = match text.as_str() {
@@ -72,7 +73,7 @@ fn declared_type(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<ParamType> {
     ty
 }
 
-fn report_extra(table: &Table<'_>, ty: &str, cx: &mut Cx<'_>) {
+fn report_extra(table: &YamlTable<'_>, ty: &str, cx: &mut LoadContext<'_>) {
     for (key, fits) in [("values", ty == "enum"), ("of", matches!(ty, "list" | "map")), ("keys", ty == "map")] {
         if let (Some(key), false) = (table.key(key), fits) {
             cx.push(
@@ -94,7 +95,7 @@ fn simple(text: &str) -> Option<ParamType> {
     })
 }
 
-fn values(table: &Table<'_>, cx: &mut Cx<'_>) -> Vec<String> {
+fn values(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<String> {
     if table.require("values", &mut cx.diags).is_none() {
         return Vec::new();
     }
@@ -103,7 +104,7 @@ fn values(table: &Table<'_>, cx: &mut Cx<'_>) -> Vec<String> {
 }
 
 /// Reads the type of the elements; defaults to text.
-fn inner(table: &Table<'_>, cx: &mut Cx<'_>) -> ParamType {
+fn inner(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> ParamType {
     let Some(node) = table.get("of") else { return ParamType::Text };
     let text = table::text(node, "of", &mut cx.diags).unwrap_or_default();
     match text.as_str() {
@@ -120,7 +121,7 @@ fn inner(table: &Table<'_>, cx: &mut Cx<'_>) -> ParamType {
     }
 }
 
-fn map_of(table: &Table<'_>, values: ParamType, cx: &mut Cx<'_>) -> ParamType {
+fn map_of(table: &YamlTable<'_>, values: ParamType, cx: &mut LoadContext<'_>) -> ParamType {
     let keys = match table.get("keys") {
         Some(node) => key_type(node, cx),
         None => ParamType::Text,
@@ -128,7 +129,7 @@ fn map_of(table: &Table<'_>, values: ParamType, cx: &mut Cx<'_>) -> ParamType {
     ParamType::Map { keys: Box::new(keys), values: Box::new(values) }
 }
 
-fn key_type(node: &Node, cx: &mut Cx<'_>) -> ParamType {
+fn key_type(node: &YamlNode, cx: &mut LoadContext<'_>) -> ParamType {
     let text = table::text(node, "keys", &mut cx.diags).unwrap_or_default();
     match text.as_str() {
         known if KEY_TYPES.contains(&known) => simple(known).unwrap_or(ParamType::Text),
@@ -144,15 +145,20 @@ fn key_type(node: &Node, cx: &mut Cx<'_>) -> ParamType {
 ///
 /// # Errors
 /// [`Code::BadParam`] at the value's place.
-pub(in crate::config) fn typed(ty: &ParamType, node: &Node, name: &str, cx: &mut Cx<'_>) -> Result<Value, Box<Diag>> {
+pub(in crate::config) fn typed(
+    ty: &ParamType,
+    node: &YamlNode,
+    name: &str,
+    cx: &mut LoadContext<'_>,
+) -> Result<Value, Box<Diag>> {
     match (ty, &node.data) {
-        (_, Data::Unknown(need)) => {
+        (_, YamlData::Unknown(need)) => {
             let diag =
                 bad(node, format!("parameter `{name}` must be known before facts are observed: {}", need.describe()));
             Err(Box::new(diag.hint("read facts in the steps of a recipe instead")))
         }
-        (ParamType::List(inner), Data::Seq(items)) => list(inner, items, name, cx),
-        (ParamType::Map { keys, values }, Data::Map(entries)) => {
+        (ParamType::List(inner), YamlData::Seq(items)) => list(inner, items, name, cx),
+        (ParamType::Map { keys, values }, YamlData::Map(entries)) => {
             let mut typed_entries = serde_json::Map::new();
             for (key, node) in entries {
                 let value = typed(values, node, &format!("{name}.{}", key.text), cx)?;
@@ -164,20 +170,22 @@ pub(in crate::config) fn typed(ty: &ParamType, node: &Node, name: &str, cx: &mut
             Ok(Value::Object(typed_entries))
         }
         (ParamType::Any, _) => Ok(scalar::value(node)),
-        (ParamType::Secret, Data::Scalar { text, .. }) if SecretStore::mentions(text) => Ok(Value::from(text.as_str())),
+        (ParamType::Secret, YamlData::Scalar { text, .. }) if SecretStore::mentions(text) => {
+            Ok(Value::from(text.as_str()))
+        }
         (ParamType::Secret, _) => match cx.secret(node, &format!("parameter `{name}`")) {
             Some(placeholder) => Ok(Value::from(placeholder)),
             // The error is already reported; callers skip the null value.
             None => Ok(Value::Null),
         },
-        (_, Data::Scalar { text, quoted }) => {
+        (_, YamlData::Scalar { text, quoted }) => {
             scalar_value(ty, text, *quoted).ok_or_else(|| Box::new(refused(ty, node, name)))
         }
         _ => Err(Box::new(refused(ty, node, name))),
     }
 }
 
-fn list(inner: &ParamType, items: &[Node], name: &str, cx: &mut Cx<'_>) -> Result<Value, Box<Diag>> {
+fn list(inner: &ParamType, items: &[YamlNode], name: &str, cx: &mut LoadContext<'_>) -> Result<Value, Box<Diag>> {
     let mut values = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
         let value = typed(inner, item, &format!("{name}[{at}]"), cx)?;
@@ -192,7 +200,7 @@ fn list(inner: &ParamType, items: &[Node], name: &str, cx: &mut Cx<'_>) -> Resul
     Ok(Value::Array(values))
 }
 
-fn typed_key(ty: &ParamType, key: &Key, name: &str) -> Result<String, Box<Diag>> {
+fn typed_key(ty: &ParamType, key: &YamlKey, name: &str) -> Result<String, Box<Diag>> {
     if *ty != ParamType::PciAddress {
         return Ok(key.text.clone());
     }
@@ -235,23 +243,25 @@ fn scalar_value(ty: &ParamType, text: &str, quoted: bool) -> Option<Value> {
     }
 }
 
-fn bad(node: &Node, message: String) -> Diag {
+fn bad(node: &YamlNode, message: String) -> Diag {
     Diag::error(Code::BadParam, message).at(node.span)
 }
 
-fn refused(ty: &ParamType, node: &Node, name: &str) -> Diag {
+fn refused(ty: &ParamType, node: &YamlNode, name: &str) -> Diag {
     let diag = bad(node, format!("parameter `{name}` must be {}, found {}", expected(ty), found(node)));
     match (ty, &node.data) {
-        (ParamType::Enum(values), Data::Scalar { text, .. }) => {
+        (ParamType::Enum(values), YamlData::Scalar { text, .. }) => {
             let diag = bad(node, format!("parameter `{name}` cannot be `{}`", scalar::shorten(text)));
             diag.suggest(text, values.iter().map(String::as_str))
         }
-        (ParamType::Bool, Data::Scalar { text, .. }) => match scalar::lookalike_bool(text) {
+        (ParamType::Bool, YamlData::Scalar { text, .. }) => match scalar::lookalike_bool(text) {
             Some(meant) => diag.hint(format!("write `{meant}` without quotes")),
             None => diag,
         },
         (ParamType::PciAddress, _) => diag.hint(PCI_FORM),
-        (ParamType::List(_), Data::Scalar { text, .. }) => diag.hint(format!("write `[{}]`", scalar::shorten(text))),
+        (ParamType::List(_), YamlData::Scalar { text, .. }) => {
+            diag.hint(format!("write `[{}]`", scalar::shorten(text)))
+        }
         _ => diag,
     }
 }

@@ -1,14 +1,14 @@
 //! Reads a step: common keys, and exactly one resource.
 
-use super::edges::Reader;
+use super::edges::EdgeReader;
 use super::{during, expr, judged};
-use crate::config::cx::Cx;
+use crate::config::cx::LoadContext;
 use crate::config::scalar;
-use crate::config::table::{self, Table};
-use crate::config::{Data, Key, Node, Step};
+use crate::config::table::{self, YamlTable};
+use crate::config::{RecipeStep, YamlData, YamlKey, YamlNode};
 use crate::diag::{Code, Diag, Span};
-use crate::model::{Disruption, Scope};
-use crate::resource::{self, Provision};
+use crate::model::{DisruptionClass, StepScope};
+use crate::resource::{self, ProvidedItem};
 use std::collections::BTreeSet;
 
 /// Keys that every step supports in addition to its resource.
@@ -33,17 +33,22 @@ pub(in crate::config) const COMMON: [&str; 18] = [
     "long",
 ];
 
-pub(super) fn read(node: &Node, recipe: &str, own: &BTreeSet<String>, cx: &mut Cx<'_>) -> Option<Step> {
+pub(super) fn read(
+    node: &YamlNode,
+    recipe: &str,
+    own: &BTreeSet<String>,
+    cx: &mut LoadContext<'_>,
+) -> Option<RecipeStep> {
     let fields = fields_beside(node);
     let kinds = resource::kinds().iter().map(|kind| kind.name);
     let known: Vec<&str> = COMMON.into_iter().chain(kinds).chain(fields.iter().copied()).collect();
-    let table = Table::open(node, "a step", &known, &mut cx.diags)?;
+    let table = YamlTable::open(node, "a step", &known, &mut cx.diags)?;
     let (name, span) = name(&table, cx)?;
-    let edges = Reader { recipe, own };
+    let edges = EdgeReader { recipe, own };
     let mistyped =
-        matches!(&node.data, Data::Map(all) if all.iter().any(|(key, _)| !known.contains(&key.text.as_str())));
+        matches!(&node.data, YamlData::Map(all) if all.iter().any(|(key, _)| !known.contains(&key.text.as_str())));
     let (kind, body) = resource(&table, &fields, (&name, span), mistyped, cx)?;
-    let step = Step {
+    let step = RecipeStep {
         when: expr(&table, "when", cx),
         otherwise_absent: otherwise(&table, cx),
         each: expr(&table, "each", cx),
@@ -70,7 +75,7 @@ pub(super) fn read(node: &Node, recipe: &str, own: &BTreeSet<String>, cx: &mut C
     Some(step)
 }
 
-fn name(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<(String, Span)> {
+fn name(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<(String, Span)> {
     let node = table.require("name", &mut cx.diags)?;
     let name = table::text(node, "name", &mut cx.diags)?;
     let fits = !name.trim().is_empty()
@@ -87,8 +92,8 @@ fn name(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<(String, Span)> {
 }
 
 /// Returns fields of a step's kind that were written next to the kind instead of inside it.
-fn fields_beside(node: &Node) -> Vec<&'static str> {
-    let Data::Map(entries) = &node.data else { return Vec::new() };
+fn fields_beside(node: &YamlNode) -> Vec<&'static str> {
+    let YamlData::Map(entries) = &node.data else { return Vec::new() };
     let has = |name: &str| entries.iter().any(|(key, _)| key.text == name);
     let mut kinds = resource::kinds().iter().filter(|kind| has(kind.name));
     let (Some(kind), None) = (kinds.next(), kinds.next()) else { return Vec::new() };
@@ -98,17 +103,17 @@ fn fields_beside(node: &Node) -> Vec<&'static str> {
 
 /// Returns the body, with the fields that were written next to it moved inside: only their place is wrong, so their
 /// values can still be checked.
-fn gathered(table: &Table<'_>, kind: &'static str, beside: &[&str], cx: &mut Cx<'_>) -> Option<Node> {
+fn gathered(table: &YamlTable<'_>, kind: &'static str, beside: &[&str], cx: &mut LoadContext<'_>) -> Option<YamlNode> {
     for (key, _) in table.of(beside) {
         let diag = Diag::error(Code::UnknownKey, format!("unknown key `{}` in a step", key.text)).at(key.span);
         cx.push(diag.hint(format!("move it inside `{kind}:`, indented below it or in its braces")));
     }
     let mut body = match (table.get(kind), table.of(beside).next()) {
         (Some(node), _) => node.clone(),
-        (None, Some((_, first))) => Node { data: Data::Map(Vec::new()), ..first.clone() },
+        (None, Some((_, first))) => YamlNode { data: YamlData::Map(Vec::new()), ..first.clone() },
         (None, None) => return None,
     };
-    if let Data::Map(entries) = &mut body.data {
+    if let YamlData::Map(entries) = &mut body.data {
         entries.extend(table.of(beside).cloned());
     }
     Some(body)
@@ -117,13 +122,13 @@ fn gathered(table: &Table<'_>, kind: &'static str, beside: &[&str], cx: &mut Cx<
 /// Returns the kind and the tree of the one resource. If an unknown key was reported (`mistyped`), a missing resource
 /// is not reported as well: most often the unknown key is the resource.
 fn resource(
-    table: &Table<'_>,
+    table: &YamlTable<'_>,
     beside: &[&str],
     (name, span): (&str, Span),
     mistyped: bool,
-    cx: &mut Cx<'_>,
-) -> Option<(&'static str, Node)> {
-    let found: Vec<(&'static str, &Key)> =
+    cx: &mut LoadContext<'_>,
+) -> Option<(&'static str, YamlNode)> {
+    let found: Vec<(&'static str, &YamlKey)> =
         resource::kinds().iter().filter_map(|kind| Some((kind.name, table.key(kind.name)?))).collect();
     match found.as_slice() {
         [(kind, key)] => match gathered(table, kind, beside, cx) {
@@ -150,7 +155,7 @@ fn resource(
     }
 }
 
-fn otherwise(table: &Table<'_>, cx: &mut Cx<'_>) -> bool {
+fn otherwise(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> bool {
     let Some(node) = table.get("otherwise") else { return false };
     match table::text(node, "otherwise", &mut cx.diags).as_deref() {
         Some("absent") | None => {}
@@ -164,24 +169,25 @@ fn otherwise(table: &Table<'_>, cx: &mut Cx<'_>) -> bool {
     true
 }
 
-fn texts(table: &Table<'_>, key: &str, cx: &mut Cx<'_>) -> Vec<(String, Span)> {
+fn texts(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
     let items = table.items(key, &mut cx.diags);
     items.into_iter().filter_map(|node| Some((table::text(node, key, &mut cx.diags)?, node.span))).collect()
 }
 
-fn provides(table: &Table<'_>, cx: &mut Cx<'_>) -> Vec<Provision> {
+fn provides(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<ProvidedItem> {
     let Some(node) = table.get("provides") else { return Vec::new() };
-    let Some(table) = Table::open(node, "`provides`", &["files", "units", "users", "packages"], &mut cx.diags) else {
+    let Some(table) = YamlTable::open(node, "`provides`", &["files", "units", "users", "packages"], &mut cx.diags)
+    else {
         return Vec::new();
     };
     let mut provided = Vec::new();
     for (text, span) in texts(&table, "files", cx) {
         match scalar::host_path(&text) {
-            Ok(path) => provided.push(Provision::Path(path)),
+            Ok(path) => provided.push(ProvidedItem::Path(path)),
             Err(why) => cx.push(Diag::error(Code::BadValue, format!("`files` {why}, found `{text}`")).at(span)),
         }
     }
-    let makers = [Provision::Unit, Provision::User, Provision::Package];
+    let makers = [ProvidedItem::Unit, ProvidedItem::User, ProvidedItem::Package];
     for (key, make) in ["units", "users", "packages"].into_iter().zip(makers) {
         for (text, span) in texts(&table, key, cx) {
             match scalar::is_name(&text) {
@@ -196,10 +202,10 @@ fn provides(table: &Table<'_>, cx: &mut Cx<'_>) -> Vec<Provision> {
     provided
 }
 
-fn disruption(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Disruption> {
+fn disruption(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<DisruptionClass> {
     let node = table.get("disruption")?;
     let text = table::text(node, "disruption", &mut cx.diags)?;
-    let class = Disruption::parse(&text);
+    let class = DisruptionClass::parse(&text);
     if class.is_none() {
         let diag = Diag::error(Code::BadValue, format!("`{text}` is not a valid disruption class")).at(node.span);
         cx.push(diag.suggest(&text, ["D0", "D1", "D2", "D3"]));
@@ -208,24 +214,24 @@ fn disruption(table: &Table<'_>, cx: &mut Cx<'_>) -> Option<Disruption> {
 }
 
 /// Reads the scope. Kinds of the cluster's API always have scope `cluster`, and no other kind supports it.
-fn scope(table: &Table<'_>, kind: &str, cx: &mut Cx<'_>) -> Scope {
-    let own = if resource::is_of_cluster(kind) { Scope::Cluster } else { Scope::Host };
+fn scope(table: &YamlTable<'_>, kind: &str, cx: &mut LoadContext<'_>) -> StepScope {
+    let own = if resource::is_of_cluster(kind) { StepScope::Cluster } else { StepScope::Host };
     let Some(node) = table.get("scope") else { return own };
     let text = table::text(node, "scope", &mut cx.diags).unwrap_or_default();
-    match (Scope::parse(&text), own) {
+    match (StepScope::parse(&text), own) {
         (None, _) => {
             let diag = Diag::error(Code::BadScope, format!("`{text}` is not a valid scope")).at(node.span);
-            cx.push(diag.suggest(&text, Scope::ALL.map(Scope::name)));
+            cx.push(diag.suggest(&text, StepScope::ALL.map(StepScope::name)));
             own
         }
-        (Some(Scope::Cluster), Scope::Host) => {
+        (Some(StepScope::Cluster), StepScope::Host) => {
             let diag =
                 Diag::error(Code::BadScope, format!("`{kind}` runs on hosts and does not support scope `cluster`"));
             let kinds: Vec<String> = resource::OF_CLUSTER.iter().map(|kind| format!("`{kind}`")).collect();
             cx.push(diag.at(node.span).hint(format!("kinds that support scope `cluster`: {}", kinds.join(", "))));
             own
         }
-        (Some(scope), Scope::Cluster) if scope != Scope::Cluster => {
+        (Some(scope), StepScope::Cluster) if scope != StepScope::Cluster => {
             let message = format!("`{kind}` runs through the cluster's API and does not support scope `{text}`");
             let diag = Diag::error(Code::BadScope, message);
             cx.push(diag.at(node.span).hint("remove `scope`"));
@@ -239,22 +245,22 @@ fn scope(table: &Table<'_>, kind: &str, cx: &mut Cx<'_>) -> Scope {
 const OF_HOSTS: [&str; 6] = ["effective", "during", "restart_on", "provides", "export", "long"];
 
 /// Reports keys and values that a step of the cluster does not support.
-fn report_cluster(table: &Table<'_>, step: &Step, cx: &mut Cx<'_>) {
-    if step.scope != Scope::Cluster {
+fn report_cluster(table: &YamlTable<'_>, step: &RecipeStep, cx: &mut LoadContext<'_>) {
+    if step.scope != StepScope::Cluster {
         return;
     }
     for key in OF_HOSTS.into_iter().filter_map(|name| table.key(name)) {
         let message = format!("`{}` applies to hosts, but step `{}` has scope `cluster`", key.text, step.name);
         cx.push(Diag::error(Code::BadStep, message).at(key.span));
     }
-    if let (Some(key), Some(Disruption::D2 | Disruption::D3)) = (table.key("disruption"), step.disruption) {
+    if let (Some(key), Some(DisruptionClass::D2 | DisruptionClass::D3)) = (table.key("disruption"), step.disruption) {
         let diag = Diag::error(Code::BadValue, "a step of the cluster cannot take hosts out of service").at(key.span);
         cx.push(diag.hint("write `D0` or `D1`"));
     }
 }
 
 /// Reports invalid combinations of keys.
-fn report(table: &Table<'_>, step: &Step, cx: &mut Cx<'_>) {
+fn report(table: &YamlTable<'_>, step: &RecipeStep, cx: &mut LoadContext<'_>) {
     if let (Some(key), None) = (table.key("key"), &step.each) {
         cx.push(Diag::error(Code::BadStep, "`key` needs `each`").at(key.span));
     }
@@ -272,12 +278,12 @@ fn report(table: &Table<'_>, step: &Step, cx: &mut Cx<'_>) {
     report_cluster(table, step, cx);
 }
 
-fn has(body: &Node, key: &str) -> bool {
-    matches!(&body.data, Data::Map(entries) if entries.iter().any(|(k, node)| k.text == key && !matches!(node.data, Data::Null)))
+fn has(body: &YamlNode, key: &str) -> bool {
+    matches!(&body.data, YamlData::Map(entries) if entries.iter().any(|(k, node)| k.text == key && !matches!(node.data, YamlData::Null)))
 }
 
 /// Reports a reboot without a trigger: it would never happen.
-fn report_reboot(step: &Step, cx: &mut Cx<'_>) {
+fn report_reboot(step: &RecipeStep, cx: &mut LoadContext<'_>) {
     let asked = !step.restart_on.is_empty() || has(&step.body, "kernel") || has(&step.body, "flag");
     if step.kind == "reboot" && !asked {
         let diag = Diag::error(Code::BadStep, format!("nothing triggers the reboot of step `{}`", step.name));
@@ -287,7 +293,7 @@ fn report_reboot(step: &Step, cx: &mut Cx<'_>) {
     }
 }
 
-fn report_command(step: &Step, cx: &mut Cx<'_>) {
+fn report_command(step: &RecipeStep, cx: &mut LoadContext<'_>) {
     if step.kind == "command" && !has(&step.body, "check") && !has(&step.body, "creates") {
         let diag =
             Diag::error(Code::CommandWithoutCheck, format!("the command of step `{}` has no `check`", step.name))
@@ -297,8 +303,8 @@ fn report_command(step: &Step, cx: &mut Cx<'_>) {
 }
 
 /// Reports a `fleet` step that changes something: it evaluates all hosts together and may only verify or publish.
-fn report_fleet(step: &Step, cx: &mut Cx<'_>) {
-    if step.scope == Scope::Fleet && (step.kind != "command" || has(&step.body, "apply")) {
+fn report_fleet(step: &RecipeStep, cx: &mut LoadContext<'_>) {
+    if step.scope == StepScope::Fleet && (step.kind != "command" || has(&step.body, "apply")) {
         let diag = Diag::error(
             Code::BadScope,
             format!("step `{}` has scope `fleet` and may only verify or publish", step.name),

@@ -31,7 +31,7 @@ const NUMBER: u64 = 320;
 
 /// The limit that ended an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Excess {
+pub(super) enum ExceededLimit {
     Value,
     Levels,
     Evaluation,
@@ -39,7 +39,7 @@ pub(super) enum Excess {
     Namespace,
 }
 
-impl Excess {
+impl ExceededLimit {
     pub fn message(self) -> String {
         match self {
             Self::Value => "the template creates a value larger than 16 MiB".into(),
@@ -68,9 +68,9 @@ impl Excess {
 
 /// Total usage of the evaluations of one project.
 #[derive(Debug, Default)]
-pub(in crate::config) struct Usage(AtomicU64);
+pub(in crate::config) struct ProjectUsage(AtomicU64);
 
-impl Usage {
+impl ProjectUsage {
     fn add(&self, used: u64) {
         self.0.fetch_add(used.saturating_sub(UNCOUNTED), Ordering::Relaxed);
     }
@@ -89,14 +89,14 @@ impl Usage {
 thread_local! {
     static USED: Cell<u64> = const { Cell::new(0) };
     static STEPS: Cell<u64> = const { Cell::new(0) };
-    static EXCESS: Cell<Option<Excess>> = const { Cell::new(None) };
+    static EXCESS: Cell<Option<ExceededLimit>> = const { Cell::new(None) };
 }
 
 /// Runs `work` within the limits. Returns its result and the limit that ended it, if any.
-pub(super) fn limited<T>(usage: &Usage, work: impl FnOnce() -> T) -> (T, Option<Excess>) {
+pub(super) fn limited<T>(usage: &ProjectUsage, work: impl FnOnce() -> T) -> (T, Option<ExceededLimit>) {
     USED.set(0);
     STEPS.set(0);
-    EXCESS.set(usage.is_spent().then_some(Excess::Project));
+    EXCESS.set(usage.is_spent().then_some(ExceededLimit::Project));
     let result = work();
     usage.add(USED.get().max(STEPS.get() * STEP));
     (result, EXCESS.get())
@@ -109,7 +109,7 @@ pub(super) fn note_steps(steps: u64) {
 }
 
 /// Ends the evaluation with an error.
-pub(super) fn refuse<T>(excess: Excess) -> Result<T, Error> {
+pub(super) fn refuse<T>(excess: ExceededLimit) -> Result<T, Error> {
     if EXCESS.get().is_none() {
         EXCESS.set(Some(excess));
     }
@@ -121,7 +121,7 @@ pub(super) fn pay(bytes: u64) -> Result<(), Error> {
     let used = USED.get().saturating_add(bytes);
     USED.set(used);
     match used > MAX_EVALUATION || EXCESS.get().is_some() {
-        true => refuse(Excess::Evaluation),
+        true => refuse(ExceededLimit::Evaluation),
         false => Ok(()),
     }
 }
@@ -129,7 +129,7 @@ pub(super) fn pay(bytes: u64) -> Result<(), Error> {
 /// Pays for a value that an operation is about to create.
 pub(super) fn pay_for_new(bytes: u64) -> Result<(), Error> {
     match bytes > MAX_VALUE {
-        true => refuse(Excess::Value),
+        true => refuse(ExceededLimit::Value),
         false => pay(bytes),
     }
 }
@@ -153,7 +153,7 @@ pub(super) fn pay_for_emitted(value: &Value) -> Result<(), Error> {
 
 /// Pays for a value that is about to be stored in a namespace.
 pub(super) fn keep(value: Value) -> Result<Value, Error> {
-    let mut scale = Scale::default();
+    let mut scale = WeightCounter::default();
     scale.put(&value, 1)?;
     pay(scale.0.bytes)?;
     Ok(value)
@@ -169,7 +169,7 @@ fn gather(value: &Value) -> Result<Value, Error> {
     let mut items = Vec::new();
     for item in value.try_iter()? {
         if items.len() as u64 > MAX_VALUE / CELL {
-            return refuse(Excess::Value);
+            return refuse(ExceededLimit::Value);
         }
         items.push(item);
     }
@@ -178,25 +178,25 @@ fn gather(value: &Value) -> Result<Value, Error> {
 
 /// The size and depth of a value.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Weight {
+pub(super) struct ValueWeight {
     pub bytes: u64,
     pub levels: u64,
 }
 
 /// Weighs a value as it is written out: shared parts count each time.
-pub(super) fn weigh(value: &Value) -> Result<Weight, Error> {
-    let mut scale = Scale::default();
+pub(super) fn weigh(value: &Value) -> Result<ValueWeight, Error> {
+    let mut scale = WeightCounter::default();
     scale.put(value, 0)?;
     Ok(scale.0)
 }
 
 #[derive(Default)]
-struct Scale(Weight);
+struct WeightCounter(ValueWeight);
 
-impl Scale {
+impl WeightCounter {
     fn put(&mut self, value: &Value, level: usize) -> Result<(), Error> {
         if level > MAX_LEVELS {
-            return refuse(Excess::Levels);
+            return refuse(ExceededLimit::Levels);
         }
         self.0.levels = self.0.levels.max(level as u64);
         self.add(CELL)?;
@@ -210,7 +210,7 @@ impl Scale {
             ValueKind::Number if !value.is_integer() => self.add(NUMBER),
             ValueKind::Bytes => self.add(value.len().unwrap_or_default() as u64),
             ValueKind::Seq | ValueKind::Iterable => value.try_iter()?.try_for_each(|item| self.put(&item, level + 1)),
-            ValueKind::Map if level > 0 && is_namespace(value) => refuse(Excess::Namespace),
+            ValueKind::Map if level > 0 && is_namespace(value) => refuse(ExceededLimit::Namespace),
             ValueKind::Map => value.try_iter()?.try_for_each(|key| {
                 self.put(&key, level + 1)?;
                 self.put(&value.get_item(&key)?, level + 1)
@@ -222,7 +222,7 @@ impl Scale {
     fn add(&mut self, bytes: u64) -> Result<(), Error> {
         self.0.bytes += bytes;
         match self.0.bytes > MAX_VALUE {
-            true => refuse(Excess::Value),
+            true => refuse(ExceededLimit::Value),
             false => Ok(()),
         }
     }

@@ -1,12 +1,12 @@
 //! Compiles and runs templates. Each text is compiled once and runs within limits.
 
-use super::allowance::{self, Excess, Usage};
+use super::allowance::{self, ExceededLimit, ProjectUsage};
 use super::metered::metered;
-use super::names::{self, Look, Read};
+use super::names::{self, TemplateRead, TemplateScan};
 use super::nesting::too_deep;
-use super::record::{Record, recorded};
-use super::tree::{Bindings, secret_safe};
-use super::{Eval, Expect, TemplateError, filters};
+use super::record::{EvalRecord, recorded};
+use super::tree::{TemplateBindings, secret_safe};
+use super::{EvalOutcome, ExpectOutcome, TemplateError, filters};
 use crate::model::Value as Json;
 use minijinja::machinery::{CodeGenerator, Instructions, eval, make_string_output, parse, parse_expr};
 use minijinja::syntax::SyntaxConfig;
@@ -47,7 +47,7 @@ fn syntax() -> SyntaxConfig {
 
 /// The form of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::config) enum Form {
+pub(in crate::config) enum TemplateForm {
     /// `params.gsp == "off"`
     Expression,
     /// `options nvidia {{ params.options }}`
@@ -55,19 +55,19 @@ pub(in crate::config) enum Form {
 }
 
 /// A compiled template or expression.
-pub(in crate::config) struct Program {
-    form: Form,
+pub(in crate::config) struct TemplateProgram {
+    form: TemplateForm,
     code: Instructions<'static>,
-    look: Look,
+    look: TemplateScan,
     /// Byte offset of the compiled text in its template.
     offset: usize,
-    usage: Arc<Usage>,
+    usage: Arc<ProjectUsage>,
 }
 
 /// The unchecked result of a run.
-type Raw = (Result<Json, Error>, Record);
+type RawEvaluation = (Result<Json, Error>, EvalRecord);
 
-impl std::fmt::Debug for Program {
+impl std::fmt::Debug for TemplateProgram {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Program").field("form", &self.form).field("look", &self.look).finish_non_exhaustive()
     }
@@ -78,18 +78,18 @@ const NAME: &str = "template";
 /// Templates have no named blocks: inheritance is not supported.
 static NO_BLOCKS: BTreeMap<&'static str, Instructions<'static>> = BTreeMap::new();
 
-impl Program {
+impl TemplateProgram {
     /// Compiles `source`. A template that consists of one expression keeps the type of its value.
     ///
     /// # Errors
     /// Invalid syntax, or a text that is too long or nested too deep. Unknown names are not errors here: see
     /// [`Program::mistakes`].
-    pub fn compile(source: &str, form: Form) -> Result<Self, TemplateError> {
+    pub fn compile(source: &str, form: TemplateForm) -> Result<Self, TemplateError> {
         Self::compile_for(source, form, &Arc::default())
     }
 
     /// Compiles `source` for a project. `usage` counts all evaluations of the project.
-    fn compile_for(source: &str, form: Form, usage: &Arc<Usage>) -> Result<Self, TemplateError> {
+    fn compile_for(source: &str, form: TemplateForm, usage: &Arc<ProjectUsage>) -> Result<Self, TemplateError> {
         if source.len() > MAX_SOURCE {
             return Err(TemplateError {
                 message: "the template is larger than 1 MiB".into(),
@@ -98,22 +98,22 @@ impl Program {
                 undefined: false,
             });
         }
-        if let Some(error) = too_deep(source, form == Form::Expression, syntax()) {
+        if let Some(error) = too_deep(source, form == TemplateForm::Expression, syntax()) {
             return Err(error);
         }
         match form {
-            Form::Expression => Self::expression(source, 0, usage),
-            Form::Template => Self::template(source, usage),
+            TemplateForm::Expression => Self::expression(source, 0, usage),
+            TemplateForm::Template => Self::template(source, usage),
         }
     }
 
-    fn expression(source: &str, offset: usize, usage: &Arc<Usage>) -> Result<Self, TemplateError> {
+    fn expression(source: &str, offset: usize, usage: &Arc<ProjectUsage>) -> Result<Self, TemplateError> {
         let ast = parse_expr(source).map_err(|error| syntax_error(&error, offset))?;
         let look = names::expression(&ast);
-        Self::generate(Form::Expression, look, offset, usage, |generator| generator.compile_expr(&ast))
+        Self::generate(TemplateForm::Expression, look, offset, usage, |generator| generator.compile_expr(&ast))
     }
 
-    fn template(source: &str, usage: &Arc<Usage>) -> Result<Self, TemplateError> {
+    fn template(source: &str, usage: &Arc<ProjectUsage>) -> Result<Self, TemplateError> {
         let ast = parse(source, NAME, syntax()).map_err(|error| syntax_error(&error, 0))?;
         if names::sole_expression(&ast).is_some()
             && let Some((range, inner)) = inner_expression(source)
@@ -121,14 +121,14 @@ impl Program {
             return Self::expression(inner, range.start, usage);
         }
         let look = names::template(&ast);
-        Self::generate(Form::Template, look, 0, usage, |generator| generator.compile_stmt(&ast))
+        Self::generate(TemplateForm::Template, look, 0, usage, |generator| generator.compile_stmt(&ast))
     }
 
     fn generate<'s>(
-        form: Form,
-        look: Look,
+        form: TemplateForm,
+        look: TemplateScan,
         offset: usize,
-        usage: &Arc<Usage>,
+        usage: &Arc<ProjectUsage>,
         compile: impl FnOnce(&mut CodeGenerator<'s>),
     ) -> Result<Self, TemplateError> {
         let mut look = shifted(look, offset);
@@ -142,7 +142,7 @@ impl Program {
     }
 
     /// Returns the paths that the program reads.
-    pub fn reads(&self) -> &[Read] {
+    pub fn reads(&self) -> &[TemplateRead] {
         &self.look.reads
     }
 
@@ -155,7 +155,7 @@ impl Program {
     ///
     /// # Errors
     /// A wrong type, a name that does not exist, or an exceeded limit.
-    pub fn run(&self, bindings: &Bindings) -> Result<Eval<Json>, TemplateError> {
+    pub fn run(&self, bindings: &TemplateBindings) -> Result<EvalOutcome<Json>, TemplateError> {
         let (result, record) = self.raw(bindings)?;
         self.settle(result, record)
     }
@@ -164,11 +164,11 @@ impl Program {
     ///
     /// # Errors
     /// The same as [`Program::run`], and a result that is neither true nor false.
-    pub fn test(&self, bindings: &Bindings) -> Result<Eval<bool>, TemplateError> {
+    pub fn test(&self, bindings: &TemplateBindings) -> Result<EvalOutcome<bool>, TemplateError> {
         match self.run(bindings)? {
-            Eval::Known { value: Json::Bool(value), reads } => Ok(Eval::Known { value, reads }),
-            Eval::Known { value, .. } => Err(not_a_condition(&value)),
-            Eval::Deferred(need) => Ok(Eval::Deferred(need)),
+            EvalOutcome::Known { value: Json::Bool(value), reads } => Ok(EvalOutcome::Known { value, reads }),
+            EvalOutcome::Known { value, .. } => Err(not_a_condition(&value)),
+            EvalOutcome::Deferred(need) => Ok(EvalOutcome::Deferred(need)),
         }
     }
 
@@ -178,7 +178,7 @@ impl Program {
     ///
     /// # Errors
     /// The same as [`Program::test`].
-    pub fn expect(&self, bindings: &Bindings) -> Result<Expect, TemplateError> {
+    pub fn expect(&self, bindings: &TemplateBindings) -> Result<ExpectOutcome, TemplateError> {
         let (result, record) = self.raw(bindings)?;
         let unknown = match (&record.need, &record.empty) {
             (Some(need), _) => Some((need.describe(), Some(need.clone()))),
@@ -186,12 +186,12 @@ impl Program {
             _ => None,
         };
         if let Some((why, need)) = unknown {
-            return Ok(Expect::Unknown { why, need });
+            return Ok(ExpectOutcome::Unknown { why, need });
         }
         match self.settle(result, record)? {
-            Eval::Known { value: Json::Bool(value), reads } => Ok(Expect::Known { value, reads }),
-            Eval::Known { value, .. } => Err(not_a_condition(&value)),
-            Eval::Deferred(need) => Ok(Expect::Unknown { why: need.describe(), need: Some(need) }),
+            EvalOutcome::Known { value: Json::Bool(value), reads } => Ok(ExpectOutcome::Known { value, reads }),
+            EvalOutcome::Known { value, .. } => Err(not_a_condition(&value)),
+            EvalOutcome::Deferred(need) => Ok(ExpectOutcome::Unknown { why: need.describe(), need: Some(need) }),
         }
     }
 
@@ -200,7 +200,7 @@ impl Program {
         self.look.maps
     }
 
-    fn raw(&self, bindings: &Bindings) -> Result<Raw, TemplateError> {
+    fn raw(&self, bindings: &TemplateBindings) -> Result<RawEvaluation, TemplateError> {
         let (run, record) = recorded(|| allowance::limited(&self.usage, || self.evaluate(bindings)));
         let (result, excess) = run;
         match excess {
@@ -209,19 +209,19 @@ impl Program {
         }
     }
 
-    fn evaluate(&self, bindings: &Bindings) -> Result<Json, Error> {
+    fn evaluate(&self, bindings: &TemplateBindings) -> Result<Json, Error> {
         let mut text = String::new();
         let mut output = make_string_output(&mut text);
         let (value, _) = eval(&ENV, &self.code, bindings.context(), &NO_BLOCKS, &mut output, AutoEscape::None)?;
         match self.form {
-            Form::Expression => value.map_or(Ok(Json::Null), |value| json(&value)),
-            Form::Template => allowance::pay_for_new(text.len() as u64).map(|()| Json::from(text)),
+            TemplateForm::Expression => value.map_or(Ok(Json::Null), |value| json(&value)),
+            TemplateForm::Template => allowance::pay_for_new(text.len() as u64).map(|()| Json::from(text)),
         }
     }
 
-    fn settle(&self, result: Result<Json, Error>, record: Record) -> Result<Eval<Json>, TemplateError> {
+    fn settle(&self, result: Result<Json, Error>, record: EvalRecord) -> Result<EvalOutcome<Json>, TemplateError> {
         if let Some(need) = record.need {
-            return Ok(Eval::Deferred(need));
+            return Ok(EvalOutcome::Deferred(need));
         }
         match (&result, &record.missing) {
             (Err(error), Some(missing)) if error.kind() == ErrorKind::UndefinedError => {
@@ -235,7 +235,7 @@ impl Program {
         }
         let value = result.map_err(|error| self.runtime_error(&error))?;
         match whole(&value) {
-            true => Ok(Eval::Known { value, reads: record.reads }),
+            true => Ok(EvalOutcome::Known { value, reads: record.reads }),
             false => Err(TemplateError {
                 message: "a template must not change a secret".into(),
                 range: None,
@@ -247,7 +247,7 @@ impl Program {
 
     /// Reports reads of fields of a single value: the engine evaluates `facts.virtualization.kind` to undefined and
     /// allows comparing it.
-    fn parts_of_a_leaf(&self, record: &Record) -> Option<TemplateError> {
+    fn parts_of_a_leaf(&self, record: &EvalRecord) -> Option<TemplateError> {
         if self.look.lenient || record.leaves.is_empty() {
             return None;
         }
@@ -268,7 +268,7 @@ impl Program {
         })
     }
 
-    fn missing(&self, missing: &super::record::Missing) -> TemplateError {
+    fn missing(&self, missing: &super::record::MissingName) -> TemplateError {
         let near = crate::diag::did_you_mean(&missing.name, missing.known.iter().map(String::as_str));
         let range =
             self.look.reads.iter().find(|read| read.path.contains(&missing.name)).map(|read| read.range.clone());
@@ -284,7 +284,7 @@ impl Program {
         TemplateError {
             message: message(error),
             range: self.range_of(error),
-            hint: (error.kind() == ErrorKind::OutOfFuel).then(|| Excess::Evaluation.hint().to_owned()),
+            hint: (error.kind() == ErrorKind::OutOfFuel).then(|| ExceededLimit::Evaluation.hint().to_owned()),
             undefined: error.kind() == ErrorKind::UndefinedError,
         }
     }
@@ -297,21 +297,21 @@ impl Program {
 
 /// Compiled programs by text. Each text is compiled once per project.
 #[derive(Debug, Default)]
-pub(in crate::config) struct Programs {
-    compiled: RwLock<HashMap<(Form, Box<str>), Compiled>>,
-    usage: Arc<Usage>,
+pub(in crate::config) struct ProgramCache {
+    compiled: RwLock<HashMap<(TemplateForm, Box<str>), CompiledProgram>>,
+    usage: Arc<ProjectUsage>,
 }
 
-type Compiled = Arc<Result<Program, TemplateError>>;
+type CompiledProgram = Arc<Result<TemplateProgram, TemplateError>>;
 
-impl Programs {
-    pub fn get(&self, source: &str, form: Form) -> Compiled {
+impl ProgramCache {
+    pub fn get(&self, source: &str, form: TemplateForm) -> CompiledProgram {
         let key = (form, Box::from(source));
         let held = self.compiled.read().map(|map| map.get(&key).cloned());
         if let Ok(Some(program)) = held {
             return program;
         }
-        let program = Arc::new(Program::compile_for(source, form, &self.usage));
+        let program = Arc::new(TemplateProgram::compile_for(source, form, &self.usage));
         if let Ok(mut map) = self.compiled.write() {
             map.insert(key, program.clone());
         }
@@ -319,7 +319,7 @@ impl Programs {
     }
 
     /// Returns every program that was compiled so far, including failed ones.
-    pub fn compiled(&self) -> Vec<Compiled> {
+    pub fn compiled(&self) -> Vec<CompiledProgram> {
         self.compiled.read().map(|map| map.values().cloned().collect()).unwrap_or_default()
     }
 }
@@ -368,7 +368,7 @@ fn inner_expression(source: &str) -> Option<(Range<usize>, &str)> {
     Some((start..start + inner.len(), inner))
 }
 
-fn shifted(mut look: Look, offset: usize) -> Look {
+fn shifted(mut look: TemplateScan, offset: usize) -> TemplateScan {
     let shift = |range: &mut Range<usize>| *range = range.start + offset..range.end + offset;
     look.reads.iter_mut().for_each(|read| shift(&mut read.range));
     look.errors.iter_mut().filter_map(|error| error.range.as_mut()).for_each(shift);
@@ -382,7 +382,7 @@ fn syntax_error(error: &Error, offset: usize) -> TemplateError {
 
 fn message(error: &Error) -> String {
     match (error.kind(), error.detail()) {
-        (ErrorKind::OutOfFuel, _) => Excess::Evaluation.message(),
+        (ErrorKind::OutOfFuel, _) => ExceededLimit::Evaluation.message(),
         (ErrorKind::UndefinedError, _) => "a name does not exist".to_owned(),
         (_, Some(detail)) => detail.to_owned(),
         (kind, None) => kind.to_string(),

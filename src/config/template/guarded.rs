@@ -1,6 +1,6 @@
 //! Filters, tests and operators that pay for the values that they read and create, before they create them.
 
-use super::allowance::{CELL, Weight, admit, keep, note_steps, pay, pay_for_new, weigh};
+use super::allowance::{CELL, ValueWeight, admit, keep, note_steps, pay, pay_for_new, weigh};
 use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, State, filters, tests};
 
@@ -129,7 +129,7 @@ fn number(value: &Value) -> Option<u64> {
 /// Pays for a filter before it runs.
 fn before(name: &str, args: &[Value]) -> Result<(), Error> {
     let Some((first, others)) = args.split_first() else { return Ok(()) };
-    let call = Call { first, weight: weigh(first)?, others, extra: weights(others)? };
+    let call = FilterCall { first, weight: weigh(first)?, others, extra: weights(others)? };
     read(call.work(name)?)?;
     pay_for_new(call.growth(name)?)
 }
@@ -139,14 +139,14 @@ fn weights(values: &[Value]) -> Result<u64, Error> {
 }
 
 /// A call of a filter: its arguments and their weights.
-struct Call<'c> {
+struct FilterCall<'c> {
     first: &'c Value,
-    weight: Weight,
+    weight: ValueWeight,
     others: &'c [Value],
     extra: u64,
 }
 
-impl Call<'_> {
+impl FilterCall<'_> {
     /// Returns the number of bytes that the filter walks.
     fn work(&self, name: &str) -> Result<u64, Error> {
         let each = self.items().saturating_mul(CELL + self.extra);

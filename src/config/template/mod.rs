@@ -14,25 +14,25 @@ mod nodes;
 mod record;
 mod tree;
 
-pub(super) use engine::{Form, Program, Programs};
-pub(super) use names::{Read, Root};
-pub(super) use tree::{Bindings, exports, facts, plain, tree};
+pub(super) use engine::{ProgramCache, TemplateForm, TemplateProgram};
+pub(super) use names::{TemplateRead, TemplateRoot};
+pub(super) use tree::{TemplateBindings, exports, facts, plain, tree};
 
 use crate::facts::Facts;
 use std::collections::BTreeSet;
 
 /// The result of an evaluation.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Eval<T> {
+pub enum EvalOutcome<T> {
     /// A known value, with the fact paths that were read (`os.id`). They are part of the step's basis.
     Known { value: T, reads: BTreeSet<String> },
     /// The value depends on something that is not known yet.
-    Deferred(Need),
+    Deferred(PendingInput),
 }
 
 /// The value that an evaluation waits for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Need {
+pub enum PendingInput {
     /// Facts have not been observed yet.
     Facts,
     /// The fact was observed but could not be read: path and reason.
@@ -41,7 +41,7 @@ pub enum Need {
     Export { recipe: String, name: String },
 }
 
-impl Need {
+impl PendingInput {
     /// Describes the missing value as a lowercase fragment.
     pub fn describe(&self) -> String {
         match self {
@@ -72,7 +72,7 @@ pub enum FactSource<'a> {
 
 /// The result of `expect`.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Expect {
+pub(super) enum ExpectOutcome {
     Known { value: bool, reads: BTreeSet<String> },
-    Unknown { why: String, need: Option<Need> },
+    Unknown { why: String, need: Option<PendingInput> },
 }

@@ -3,14 +3,14 @@
 
 use super::TemplateError;
 use super::filters::{self, FUNCTIONS, MAPPING};
-use super::nesting::Folded;
+use super::nesting::FoldedLiterals;
 use minijinja::machinery::ast::{self, CallArg, Expr, Stmt};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A root name that templates can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::config) enum Root {
+pub(in crate::config) enum TemplateRoot {
     Params,
     Vars,
     Recipes,
@@ -25,8 +25,8 @@ pub(in crate::config) enum Root {
     Objects,
 }
 
-impl Root {
-    pub const ALL: [Root; 11] = [
+impl TemplateRoot {
+    pub const ALL: [TemplateRoot; 11] = [
         Self::Params,
         Self::Vars,
         Self::Recipes,
@@ -63,8 +63,8 @@ impl Root {
 
 /// A path that a template reads: `params.version` or `recipes["nvidia-driver"].version`.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::config) struct Read {
-    pub root: Root,
+pub(in crate::config) struct TemplateRead {
+    pub root: TemplateRoot,
     /// Literal names below the root, up to the first computed one.
     pub path: Vec<String>,
     /// Byte range in the template.
@@ -75,8 +75,8 @@ pub(in crate::config) struct Read {
 
 /// The result of the analysis of a template.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Look {
-    pub reads: Vec<Read>,
+pub(super) struct TemplateScan {
+    pub reads: Vec<TemplateRead>,
     pub errors: Vec<TemplateError>,
     /// Whether it evaluates each element of a list.
     pub maps: bool,
@@ -87,15 +87,15 @@ pub(super) struct Look {
 }
 
 /// Analyzes an expression.
-pub(super) fn expression(expr: &Expr<'_>) -> Look {
-    let mut walk = Walk::default();
+pub(super) fn expression(expr: &Expr<'_>) -> TemplateScan {
+    let mut walk = TemplateScanner::default();
     walk.expr(expr, false);
     walk.look
 }
 
 /// Analyzes a template.
-pub(super) fn template(stmt: &Stmt<'_>) -> Look {
-    let mut walk = Walk::default();
+pub(super) fn template(stmt: &Stmt<'_>) -> TemplateScan {
+    let mut walk = TemplateScanner::default();
     walk.stmt(stmt);
     walk.look
 }
@@ -110,14 +110,14 @@ pub(super) fn sole_expression<'s, 'a>(stmt: &'s Stmt<'a>) -> Option<&'s Expr<'a>
 }
 
 #[derive(Default)]
-struct Walk {
-    look: Look,
+struct TemplateScanner {
+    look: TemplateScan,
     /// Names that the template defines, by block.
     locals: Vec<BTreeSet<String>>,
-    folded: Folded,
+    folded: FoldedLiterals,
 }
 
-impl Walk {
+impl TemplateScanner {
     fn stmts(&mut self, stmts: &[Stmt<'_>]) {
         stmts.iter().for_each(|stmt| self.stmt(stmt));
     }
@@ -306,10 +306,10 @@ impl Walk {
         if self.locals.iter().any(|block| block.contains(name)) {
             return;
         }
-        match Root::parse(name) {
-            Some(root) => self.look.reads.push(Read { root, path, range, optional }),
+        match TemplateRoot::parse(name) {
+            Some(root) => self.look.reads.push(TemplateRead { root, path, range, optional }),
             None => {
-                let known = Root::ALL.map(Root::name);
+                let known = TemplateRoot::ALL.map(TemplateRoot::name);
                 self.undefined(name, known, range);
             }
         }

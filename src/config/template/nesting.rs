@@ -17,7 +17,7 @@ const MAX_FOLDED: f64 = (1 << 20) as f64;
 
 /// Returns an error at the first place where `source` nests too deep.
 pub(super) fn too_deep(source: &str, in_expression: bool, syntax: SyntaxConfig) -> Option<TemplateError> {
-    let mut depth = Depth::default();
+    let mut depth = NestingCounter::default();
     for token in tokenize(source, in_expression, syntax) {
         // The parser reports invalid tokens.
         let Ok((token, span)) = token else { return None };
@@ -37,7 +37,7 @@ pub(super) fn too_deep(source: &str, in_expression: bool, syntax: SyntaxConfig) 
 /// Levels inside one pair of brackets. Operators form one tree; suffixes of an operand (`.name`, `| filter`) form
 /// another one below it.
 #[derive(Default)]
-struct Group {
+struct BracketLevels {
     operators: usize,
     operand: usize,
     deepest: usize,
@@ -45,7 +45,7 @@ struct Group {
     before: usize,
 }
 
-impl Group {
+impl BracketLevels {
     fn depth(&self) -> usize {
         self.before.max(self.operators + self.deepest)
     }
@@ -57,8 +57,8 @@ impl Group {
 }
 
 #[derive(Default)]
-struct Depth {
-    groups: Vec<Group>,
+struct NestingCounter {
+    groups: Vec<BracketLevels>,
     /// Open blocks, each with its number of branches: the engine nests an `elif` in the preceding `if`.
     blocks: Vec<usize>,
     /// Whether the next token is the name of a block.
@@ -67,7 +67,7 @@ struct Depth {
     open_set: bool,
 }
 
-impl Depth {
+impl NestingCounter {
     fn total(&self) -> usize {
         let groups = self.groups.iter().map(|group| 1 + group.depth()).sum::<usize>();
         self.blocks.iter().sum::<usize>() + groups
@@ -89,10 +89,10 @@ impl Depth {
                 self.groups.clear();
                 self.blocks.extend(std::mem::take(&mut self.open_set).then_some(1));
             }
-            Token::Comma => *self.group() = Group { before: self.group().depth(), ..Group::default() },
+            Token::Comma => *self.group() = BracketLevels { before: self.group().depth(), ..BracketLevels::default() },
             Token::BracketOpen | Token::ParenOpen | Token::BraceOpen => {
                 self.group();
-                self.groups.push(Group::default());
+                self.groups.push(BracketLevels::default());
             }
             Token::BracketClose | Token::ParenClose | Token::BraceClose => {
                 let inner = self.groups.pop().map_or(0, |group| group.depth());
@@ -123,9 +123,9 @@ impl Depth {
         group.operand = 0;
     }
 
-    fn group(&mut self) -> &mut Group {
+    fn group(&mut self) -> &mut BracketLevels {
         if self.groups.is_empty() {
-            self.groups.push(Group::default());
+            self.groups.push(BracketLevels::default());
         }
         let last = self.groups.len() - 1;
         &mut self.groups[last]
@@ -134,9 +134,9 @@ impl Depth {
 
 /// Adds up the values that constant folding creates: `"x" * 100000000` becomes a text of 100 MB during compilation.
 #[derive(Default)]
-pub(super) struct Folded(f64);
+pub(super) struct FoldedLiterals(f64);
 
-impl Folded {
+impl FoldedLiterals {
     /// Counts one operator.
     ///
     /// # Errors
@@ -156,12 +156,12 @@ impl Folded {
 }
 
 /// Upper bounds of a literal: its size in bytes, and its value if it is a number.
-struct Literal {
+struct LiteralBounds {
     size: f64,
     number: f64,
 }
 
-impl Literal {
+impl LiteralBounds {
     /// Treats results without a value (`0 * inf`) as unbounded.
     fn new(size: f64, number: f64) -> Self {
         let bound = |value: f64| if value.is_nan() { f64::INFINITY } else { value };
@@ -169,11 +169,11 @@ impl Literal {
     }
 }
 
-fn literal(expr: &Expr<'_>) -> Option<Literal> {
+fn literal(expr: &Expr<'_>) -> Option<LiteralBounds> {
     match expr {
         Expr::Const(value) => Some(match value.value.as_str() {
-            Some(text) => Literal::new(text.len() as f64, 0.0),
-            None => Literal::new(40.0, f64::try_from(value.value.clone()).unwrap_or(0.0).abs()),
+            Some(text) => LiteralBounds::new(text.len() as f64, 0.0),
+            None => LiteralBounds::new(40.0, f64::try_from(value.value.clone()).unwrap_or(0.0).abs()),
         }),
         Expr::List(list) => literals(list.items.iter()),
         Expr::Tuple(tuple) => literals(tuple.items.iter()),
@@ -185,19 +185,19 @@ fn literal(expr: &Expr<'_>) -> Option<Literal> {
             Some(match op.op {
                 BinOpKind::Mul => {
                     let times = left.number.max(right.number).max(1.0);
-                    Literal::new(both * times, left.number * right.number)
+                    LiteralBounds::new(both * times, left.number * right.number)
                 }
-                BinOpKind::Pow => Literal::new(40.0, left.number.powf(right.number)),
-                _ => Literal::new(both, left.number + right.number),
+                BinOpKind::Pow => LiteralBounds::new(40.0, left.number.powf(right.number)),
+                _ => LiteralBounds::new(both, left.number + right.number),
             })
         }
         _ => None,
     }
 }
 
-fn literals<'e, 'a: 'e>(items: impl Iterator<Item = &'e Expr<'a>>) -> Option<Literal> {
+fn literals<'e, 'a: 'e>(items: impl Iterator<Item = &'e Expr<'a>>) -> Option<LiteralBounds> {
     let size = items.map(|item| literal(item).map(|item| item.size + 32.0)).sum::<Option<f64>>()?;
-    Some(Literal::new(size, 0.0))
+    Some(LiteralBounds::new(size, 0.0))
 }
 
 fn range(span: Span) -> Range<usize> {

@@ -1,6 +1,6 @@
 //! Template filters for the nodes of a cluster and for addresses.
 
-use crate::kube::{Node, node_of};
+use crate::kube::{ClusterNode, node_of};
 use minijinja::value::Value;
 use minijinja::{Error, ErrorKind};
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ pub(super) fn offering(nodes: &Value, counts: &Value, prefix: &str) -> Result<Ve
 /// Returns the nodes of `hosts`, in the order of the hosts. Skips hosts that are not nodes.
 pub(super) fn of_hosts(nodes: &Value, hosts: &Value) -> Result<Vec<Value>, Error> {
     let nodes: Vec<Value> = nodes.try_iter()?.collect();
-    let known: Vec<Node> = nodes.iter().map(known).collect::<Result<_, Error>>()?;
+    let known: Vec<ClusterNode> = nodes.iter().map(known).collect::<Result<_, Error>>()?;
     let mut found = Vec::new();
     for host in hosts.try_iter()? {
         let text = |key: &str| Ok::<_, Error>(host.get_attr(key)?.to_string());
@@ -43,9 +43,9 @@ pub(super) fn of_hosts(nodes: &Value, hosts: &Value) -> Result<Vec<Value>, Error
 }
 
 /// Returns the name and addresses of a node, which identify its host.
-fn known(node: &Value) -> Result<Node, Error> {
+fn known(node: &Value) -> Result<ClusterNode, Error> {
     let addresses = node.get_attr("addresses")?.try_iter()?.map(|address| address.to_string()).collect();
-    Ok(Node { name: node.get_attr("name")?.to_string(), addresses, ..Node::default() })
+    Ok(ClusterNode { name: node.get_attr("name")?.to_string(), addresses, ..ClusterNode::default() })
 }
 
 fn kept(nodes: &Value, mut is: impl FnMut(&Value) -> Result<bool, Error>) -> Result<Vec<Value>, Error> {

@@ -3,19 +3,19 @@
 //! Template values are shared between evaluations, so the record of an evaluation is kept separately, per thread. An
 //! evaluation is synchronous and never leaves its thread.
 
-use super::Need;
+use super::PendingInput;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 /// The record of one evaluation.
 #[derive(Debug, Default)]
-pub(super) struct Record {
+pub(super) struct EvalRecord {
     /// Fact paths that were read.
     pub reads: BTreeSet<String>,
     /// The first value that was not known.
-    pub need: Option<Need>,
+    pub need: Option<PendingInput>,
     /// The first path that does not exist, with the existing names.
-    pub missing: Option<Missing>,
+    pub missing: Option<MissingName>,
     /// Paths of single values that were read. They have no fields.
     pub leaves: BTreeSet<String>,
     /// Path of an empty list of facts that was read.
@@ -24,36 +24,36 @@ pub(super) struct Record {
 
 /// A path that does not exist.
 #[derive(Debug, Clone)]
-pub(super) struct Missing {
+pub(super) struct MissingName {
     pub path: String,
     pub name: String,
     pub known: Vec<String>,
 }
 
 thread_local! {
-    static CURRENT: RefCell<Record> = RefCell::new(Record::default());
+    static CURRENT: RefCell<EvalRecord> = RefCell::new(EvalRecord::default());
 }
 
 /// Records the first path that does not exist. Later ones are not even built: a loop may read thousands, each next to
 /// thousands of existing names.
-pub(super) fn missing(what: impl FnOnce() -> Missing) {
+pub(super) fn missing(what: impl FnOnce() -> MissingName) {
     note(|record| {
         record.missing.get_or_insert_with(what);
     });
 }
 
 /// Runs `work` and returns its result and record. Must not be nested.
-pub(super) fn recorded<T>(work: impl FnOnce() -> T) -> (T, Record) {
+pub(super) fn recorded<T>(work: impl FnOnce() -> T) -> (T, EvalRecord) {
     CURRENT.take();
     let result = work();
     (result, CURRENT.take())
 }
 
-pub(super) fn note(change: impl FnOnce(&mut Record)) {
+pub(super) fn note(change: impl FnOnce(&mut EvalRecord)) {
     CURRENT.with_borrow_mut(change);
 }
 
-pub(super) fn need(what: Need) {
+pub(super) fn need(what: PendingInput) {
     note(|record| {
         record.need.get_or_insert(what);
     });

@@ -1,18 +1,18 @@
 //! Tests of templates: types, strictness, deferral, reads, secrets.
 
 use super::*;
-use crate::config::template::{FactSource, Need, Root, facts, tree};
+use crate::config::template::{FactSource, PendingInput, TemplateRoot, facts, tree};
 use crate::facts::Facts;
-use crate::probe::Unknown;
+use crate::probe::UnansweredReason;
 use serde_json::json;
 use std::collections::BTreeSet;
 
-fn bindings(facts_known: Option<&Facts>) -> Bindings {
-    Bindings {
+fn bindings(facts_known: Option<&Facts>) -> TemplateBindings {
+    TemplateBindings {
         params: Some(tree("params", &json!({"version": "560.10", "list": ["a", "b"], "on": true, "n": 3}))),
         vars: Some(tree("vars", &json!({"rack": {"row": "a"}}))),
         facts: Some(facts(facts_known.map_or(FactSource::NotYet, FactSource::Known))),
-        ..Bindings::default()
+        ..TemplateBindings::default()
     }
 }
 
@@ -21,12 +21,12 @@ fn known() -> Facts {
     facts.0.insert("os".into(), Ok(json!({"id": "debian", "version": "12"})));
     facts.0.insert("gpus".into(), Ok(json!([{"gsp": "off", "ecc": null}, {"gsp": "off", "ecc": "on"}])));
     facts.0.insert("nics".into(), Ok(json!([])));
-    facts.0.insert("clock".into(), Err(Unknown::new("timed out after 10 s")));
+    facts.0.insert("clock".into(), Err(UnansweredReason::new("timed out after 10 s")));
     facts
 }
 
-fn run(source: &str, form: Form, facts: Option<&Facts>) -> Result<Eval<Json>, String> {
-    let program = Program::compile(source, form).map_err(|e| e.message)?;
+fn run(source: &str, form: TemplateForm, facts: Option<&Facts>) -> Result<EvalOutcome<Json>, String> {
+    let program = TemplateProgram::compile(source, form).map_err(|e| e.message)?;
     if let Some(error) = program.mistakes().first() {
         return Err(format!("{} ({})", error.message, error.hint.clone().unwrap_or_default()));
     }
@@ -37,14 +37,14 @@ fn run(source: &str, form: Form, facts: Option<&Facts>) -> Result<Eval<Json>, St
 }
 
 fn value(source: &str) -> Json {
-    match run(source, Form::Template, Some(&known())) {
-        Ok(Eval::Known { value, .. }) => value,
+    match run(source, TemplateForm::Template, Some(&known())) {
+        Ok(EvalOutcome::Known { value, .. }) => value,
         other => panic!("{source}: {other:?}"),
     }
 }
 
 fn error(source: &str) -> String {
-    run(source, Form::Expression, Some(&known())).expect_err(source)
+    run(source, TemplateForm::Expression, Some(&known())).expect_err(source)
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn filters_tests_and_calls_are_known_ones() {
     assert_eq!(error("now()"), "unknown function `now` ()");
     assert_eq!(error("params.version.strip()"), "method calls are not supported (use a filter: `x | trim`)");
     for source in ["{% include 'x' %}", "{% import 'x' as y %}", "{% macro x() %}{% endmacro %}", "{% extends 'x' %}"] {
-        assert!(Program::compile(source, Form::Template).is_err(), "{source}");
+        assert!(TemplateProgram::compile(source, TemplateForm::Template).is_err(), "{source}");
     }
 }
 
@@ -104,25 +104,37 @@ fn own_filters() {
 #[test]
 fn facts_defer_until_they_are_known_and_are_recorded() {
     let expression = "facts.os.id == \"debian\"";
-    assert_eq!(run(expression, Form::Expression, None), Ok(Eval::Deferred(Need::Facts)));
+    assert_eq!(run(expression, TemplateForm::Expression, None), Ok(EvalOutcome::Deferred(PendingInput::Facts)));
     let reads = BTreeSet::from(["os.id".to_owned()]);
-    assert_eq!(run(expression, Form::Expression, Some(&known())), Ok(Eval::Known { value: json!(true), reads }));
-    let need = Need::UnknownFact { path: "clock".into(), why: "timed out after 10 s".into() };
-    assert_eq!(run("facts.clock.synchronized", Form::Expression, Some(&known())), Ok(Eval::Deferred(need.clone())));
-    assert_eq!(run("facts.clock | default('x')", Form::Expression, Some(&known())), Ok(Eval::Deferred(need)));
-    assert!(matches!(run("params.on or facts.os.id == 'x'", Form::Expression, None), Ok(Eval::Known { .. })));
+    assert_eq!(
+        run(expression, TemplateForm::Expression, Some(&known())),
+        Ok(EvalOutcome::Known { value: json!(true), reads })
+    );
+    let need = PendingInput::UnknownFact { path: "clock".into(), why: "timed out after 10 s".into() };
+    assert_eq!(
+        run("facts.clock.synchronized", TemplateForm::Expression, Some(&known())),
+        Ok(EvalOutcome::Deferred(need.clone()))
+    );
+    assert_eq!(
+        run("facts.clock | default('x')", TemplateForm::Expression, Some(&known())),
+        Ok(EvalOutcome::Deferred(need))
+    );
+    assert!(matches!(
+        run("params.on or facts.os.id == 'x'", TemplateForm::Expression, None),
+        Ok(EvalOutcome::Known { .. })
+    ));
 }
 
-fn expect(source: &str) -> Expect {
-    Program::compile(source, Form::Expression).unwrap().expect(&bindings(Some(&known()))).unwrap()
+fn expect(source: &str) -> ExpectOutcome {
+    TemplateProgram::compile(source, TemplateForm::Expression).unwrap().expect(&bindings(Some(&known()))).unwrap()
 }
 
 #[test]
 fn expectations_over_nothing_are_unknown() {
     let all_off = expect("facts.gpus | map(attribute='gsp') | unique | list == ['off']");
-    assert_eq!(all_off, Expect::Known { value: true, reads: BTreeSet::from(["gpus".into()]) });
+    assert_eq!(all_off, ExpectOutcome::Known { value: true, reads: BTreeSet::from(["gpus".into()]) });
     let why = |expect| match expect {
-        Expect::Unknown { why, .. } => why,
+        ExpectOutcome::Unknown { why, .. } => why,
         other => panic!("{other:?}"),
     };
     assert_eq!(
@@ -130,11 +142,11 @@ fn expectations_over_nothing_are_unknown() {
         "fact `nics` is an empty list"
     );
     let null_is_known = expect("facts.gpus | map(attribute='ecc') | unique | list == ['on']");
-    assert_eq!(null_is_known, Expect::Known { value: false, reads: BTreeSet::from(["gpus".into()]) });
+    assert_eq!(null_is_known, ExpectOutcome::Known { value: false, reads: BTreeSet::from(["gpus".into()]) });
     assert_eq!(why(expect("facts.clock.ok")), "fact `clock` is unknown: timed out after 10 s");
     assert_eq!(
         expect("facts.nics | length == 0"),
-        Expect::Known { value: true, reads: BTreeSet::from(["nics".into()]) }
+        ExpectOutcome::Known { value: true, reads: BTreeSet::from(["nics".into()]) }
     );
 }
 
@@ -145,10 +157,13 @@ fn a_part_of_a_fact_that_is_unknown_is_so_only_where_it_is_read() {
     facts.0.insert("gpus".into(), Ok(gpus));
     facts.0.insert("driver".into(), Ok(json!({"loaded": null, "disk": {"unknown": "`modinfo` is missing"}})));
     let expect = |source: &str| {
-        Program::compile(source, Form::Expression).expect("compiles").expect(&bindings(Some(&facts))).expect("runs")
+        TemplateProgram::compile(source, TemplateForm::Expression)
+            .expect("compiles")
+            .expect(&bindings(Some(&facts)))
+            .expect("runs")
     };
     let why = |source: &str| match expect(source) {
-        Expect::Unknown { why, .. } => why,
+        ExpectOutcome::Unknown { why, .. } => why,
         other => panic!("{other:?}"),
     };
     let all_off = "facts.gpus | map(attribute='gsp') | unique | list == ['off']";
@@ -156,9 +171,9 @@ fn a_part_of_a_fact_that_is_unknown_is_so_only_where_it_is_read() {
     assert_eq!(why("facts.driver.disk == '560.35.03'"), "fact `driver.disk` is unknown: `modinfo` is missing");
     assert!(matches!(
         expect("facts.gpus | map(attribute='bdf') | list == ['a', 'b']"),
-        Expect::Known { value: true, .. }
+        ExpectOutcome::Known { value: true, .. }
     ));
-    assert!(matches!(expect("facts.driver.loaded is none"), Expect::Known { value: true, .. }));
+    assert!(matches!(expect("facts.driver.loaded is none"), ExpectOutcome::Known { value: true, .. }));
     assert_eq!(why("(facts.gpus | tojson) != ''"), "fact `gpus[1].gsp` is unknown: no NVIDIA driver is loaded");
     assert_eq!(why("(facts.driver | string) != ''"), "fact `driver.disk` is unknown: `modinfo` is missing");
 }
@@ -169,9 +184,9 @@ fn a_list_with_an_item_that_is_unknown_is_unknown() {
     facts.0.insert("gpus".into(), Ok(json!([{"bdf": "a", "pfc": [true, {"unknown": "odd"}]}])));
     facts.0.insert("sm".into(), Ok(json!([1, {"unknown": "late"}])));
     let why = |source: &str| {
-        let program = Program::compile(source, Form::Expression).expect("compiles");
+        let program = TemplateProgram::compile(source, TemplateForm::Expression).expect("compiles");
         match program.expect(&bindings(Some(&facts))).expect("runs") {
-            Expect::Unknown { why, .. } => why,
+            ExpectOutcome::Unknown { why, .. } => why,
             other => panic!("{other:?}"),
         }
     };
@@ -183,9 +198,12 @@ fn a_list_with_an_item_that_is_unknown_is_unknown() {
 fn secrets_stay_whole_or_are_refused() {
     let mut store = crate::model::SecretStore::default();
     let placeholder = store.insert("TOKEN", secrecy::SecretString::from("s3cret".to_owned())).0;
-    let bindings = Bindings { params: Some(tree("params", &json!({ "token": placeholder }))), ..Bindings::default() };
-    let run = |source: &str| Program::compile(source, Form::Template).unwrap().run(&bindings);
-    let known = |text: String| Ok(Eval::Known { value: json!(text), reads: BTreeSet::new() });
+    let bindings = TemplateBindings {
+        params: Some(tree("params", &json!({ "token": placeholder }))),
+        ..TemplateBindings::default()
+    };
+    let run = |source: &str| TemplateProgram::compile(source, TemplateForm::Template).unwrap().run(&bindings);
+    let known = |text: String| Ok(EvalOutcome::Known { value: json!(text), reads: BTreeSet::new() });
     assert_eq!(run("t={{ params.token }}\n"), known(format!("t={placeholder}\n")));
     for source in
         ["{{ params.token | upper }}", "{{ params.token | replace('secret', 'x') }}!", "{{ params.token[3:] }}"]
@@ -199,9 +217,10 @@ fn secrets_stay_whole_or_are_refused() {
 
 #[test]
 fn conditions_are_true_or_false() {
-    let test =
-        |source: &str| Program::compile(source, Form::Expression).unwrap().test(&bindings(None)).map_err(|e| e.message);
-    assert!(matches!(test("params.n > 2"), Ok(Eval::Known { value: true, .. })));
+    let test = |source: &str| {
+        TemplateProgram::compile(source, TemplateForm::Expression).unwrap().test(&bindings(None)).map_err(|e| e.message)
+    };
+    assert!(matches!(test("params.n > 2"), Ok(EvalOutcome::Known { value: true, .. })));
     assert_eq!(test("params.list").unwrap_err(), "a condition must be true or false, found a list");
     assert_eq!(test("params.version").unwrap_err(), "a condition must be true or false, found `560.10`");
 }
@@ -209,9 +228,9 @@ fn conditions_are_true_or_false() {
 #[test]
 fn reads_have_places() {
     let source = "{% for x in params.list %}{{ x }}{{ recipes['nvidia-driver'].version }}{% endfor %}";
-    let program = Program::compile(source, Form::Template).unwrap();
+    let program = TemplateProgram::compile(source, TemplateForm::Template).unwrap();
     let reads: Vec<_> = program.reads().iter().map(|r| (r.root, r.path.join("/"), &source[r.range.clone()])).collect();
-    assert_eq!(reads[0].0, Root::Params);
+    assert_eq!(reads[0].0, TemplateRoot::Params);
     assert_eq!((reads[0].1.as_str(), reads[0].2), ("list", "params.list"));
     assert_eq!((reads[1].1.as_str(), reads[1].2), ("nvidia-driver/version", "recipes['nvidia-driver'].version"));
 }
@@ -219,6 +238,6 @@ fn reads_have_places() {
 #[test]
 fn endless_work_stops() {
     let source = "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}";
-    let program = Program::compile(source, Form::Template).unwrap();
+    let program = TemplateProgram::compile(source, TemplateForm::Template).unwrap();
     assert_eq!(program.run(&bindings(None)).unwrap_err().message, "the template takes too long");
 }

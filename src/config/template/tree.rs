@@ -1,8 +1,8 @@
 //! Template values: trees that record what is read of them, and facts that may be unknown.
 
 use super::allowance::CELL;
-use super::record::{self, Missing};
-use super::{FactSource, Need};
+use super::record::{self, MissingName};
+use super::{FactSource, PendingInput};
 use crate::model::Value as Json;
 use indexmap::IndexMap;
 use minijinja::value::{Enumerator, Object, ObjectRepr, Value, ValueKind};
@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 /// The names that a template can read. Cheap to clone. Names without a value are undefined.
 #[derive(Clone, Debug, Default)]
-pub(in crate::config) struct Bindings {
+pub(in crate::config) struct TemplateBindings {
     pub params: Option<Value>,
     pub vars: Option<Value>,
     pub recipes: Option<Value>,
@@ -27,14 +27,14 @@ pub(in crate::config) struct Bindings {
     pub objects: Option<Value>,
 }
 
-impl Bindings {
+impl TemplateBindings {
     /// Returns the context of an evaluation.
     pub fn context(&self) -> Value {
         Value::from_object(self.clone())
     }
 }
 
-impl Object for Bindings {
+impl Object for TemplateBindings {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         self.get_value_by_str(key.as_str()?)
     }
@@ -48,8 +48,8 @@ impl Object for Bindings {
             "hosts" => self.hosts.clone(),
             "item" => {
                 let item = self.item.clone()?;
-                if item.downcast_object_ref::<Branch>().is_none() {
-                    leaf("item".to_owned(), &item, Kind::Plain);
+                if item.downcast_object_ref::<TreeBranch>().is_none() {
+                    leaf("item".to_owned(), &item, BranchKind::Plain);
                 }
                 Some(item)
             }
@@ -65,23 +65,23 @@ impl Object for Bindings {
 
 /// A map that records reads, including reads of missing names.
 #[derive(Debug)]
-struct Branch {
+struct TreeBranch {
     path: String,
     entries: IndexMap<String, Value>,
-    kind: Kind,
+    kind: BranchKind,
     weight: OnceLock<u64>,
 }
 
 /// How reads from a branch are recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum BranchKind {
     /// A known value: reads are not part of the basis.
     Plain,
     /// Facts: reads are part of the step's basis.
     Fact,
 }
 
-impl Object for Branch {
+impl Object for TreeBranch {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Map
     }
@@ -110,7 +110,7 @@ impl Object for Branch {
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        if self.kind == Kind::Fact {
+        if self.kind == BranchKind::Fact {
             record::note(|record| {
                 record.reads.insert(bare(&self.path).to_owned());
             });
@@ -120,15 +120,15 @@ impl Object for Branch {
     }
 }
 
-impl Branch {
+impl TreeBranch {
     fn read(&self, key: &str, value: &Value) {
-        if value.downcast_object_ref::<Branch>().is_none() {
+        if value.downcast_object_ref::<TreeBranch>().is_none() {
             leaf(join(&self.path, key), value, self.kind);
         }
     }
 
-    fn missing(&self, key: &str) -> Missing {
-        Missing { path: join(&self.path, key), name: key.to_owned(), known: self.entries.keys().cloned().collect() }
+    fn missing(&self, key: &str) -> MissingName {
+        MissingName { path: join(&self.path, key), name: key.to_owned(), known: self.entries.keys().cloned().collect() }
     }
 }
 
@@ -139,21 +139,21 @@ fn join(path: &str, key: &str) -> String {
     }
 }
 
-fn branch(path: &str, entries: IndexMap<String, Value>, kind: Kind) -> Value {
-    Value::from_object(Branch { path: path.to_owned(), entries, kind, weight: OnceLock::new() })
+fn branch(path: &str, entries: IndexMap<String, Value>, kind: BranchKind) -> Value {
+    Value::from_object(TreeBranch { path: path.to_owned(), entries, kind, weight: OnceLock::new() })
 }
 
 /// Returns the weight of a value of a type in this module, without reading it: reads would be recorded.
 pub(super) fn own_weight(value: &Value) -> Option<u64> {
     let object = value.as_object()?;
-    if let Some(branch) = object.downcast_ref::<Branch>() {
+    if let Some(branch) = object.downcast_ref::<TreeBranch>() {
         return Some(branch.weight());
     }
-    let others = object.is::<UnknownPart>() || object.is::<FactsRoot>() || object.is::<ExportsOf>();
-    (others || object.is::<Bindings>()).then_some(0)
+    let others = object.is::<UnknownPart>() || object.is::<FactsRoot>() || object.is::<RecipeExports>();
+    (others || object.is::<TemplateBindings>()).then_some(0)
 }
 
-impl Branch {
+impl TreeBranch {
     fn weight(&self) -> u64 {
         *self.weight.get_or_init(|| {
             self.entries.iter().map(|(key, value)| 2 * CELL + key.len() as u64 + inner_weight(value)).sum()
@@ -172,12 +172,12 @@ fn inner_weight(value: &Value) -> u64 {
 
 /// Builds a tree named `name` from a value.
 pub(in crate::config) fn tree(name: &str, value: &Json) -> Value {
-    build(name, value, Kind::Plain)
+    build(name, value, BranchKind::Plain)
 }
 
 /// Builds a map named `name` from values that are trees already.
 pub(in crate::config) fn plain(name: &str, entries: impl IntoIterator<Item = (String, Value)>) -> Value {
-    branch(name, entries.into_iter().collect(), Kind::Plain)
+    branch(name, entries.into_iter().collect(), BranchKind::Plain)
 }
 
 /// A part of a fact that could not be read, while the rest could.
@@ -192,7 +192,7 @@ impl Object for UnknownPart {}
 impl UnknownPart {
     /// Defers the evaluation.
     fn read(&self) -> Value {
-        unknown(Need::UnknownFact { path: bare(&self.path).to_owned(), why: self.why.clone() })
+        unknown(PendingInput::UnknownFact { path: bare(&self.path).to_owned(), why: self.why.clone() })
     }
 }
 
@@ -204,14 +204,14 @@ fn why_unknown(value: &Json) -> Option<&str> {
 }
 
 /// Builds a part of the facts, which may be unknown.
-fn fact(path: &str, value: &Json, kind: Kind) -> Value {
+fn fact(path: &str, value: &Json, kind: BranchKind) -> Value {
     match why_unknown(value) {
         Some(why) => Value::from_object(UnknownPart { path: path.to_owned(), why: why.to_owned() }),
         None => build(path, value, kind),
     }
 }
 
-fn build(path: &str, value: &Json, kind: Kind) -> Value {
+fn build(path: &str, value: &Json, kind: BranchKind) -> Value {
     let inside = match path.starts_with("facts.") {
         true => fact,
         false => build,
@@ -223,7 +223,7 @@ fn build(path: &str, value: &Json, kind: Kind) -> Value {
         }
         Json::Array(items) => {
             // A list of facts is recorded when it is read. Reads of its items need no record.
-            let item = |(at, item): (usize, &Json)| inside(&format!("{path}[{at}]"), item, Kind::Plain);
+            let item = |(at, item): (usize, &Json)| inside(&format!("{path}[{at}]"), item, BranchKind::Plain);
             Value::from(items.iter().enumerate().map(item).collect::<Vec<_>>())
         }
         Json::Null => Value::from(()),
@@ -252,11 +252,11 @@ pub(in crate::config) fn facts(source: FactSource<'_>) -> Value {
     let known = match source {
         FactSource::NotYet => None,
         FactSource::Known(facts) => {
-            let one = |(name, fact): (&String, &Result<Json, crate::probe::Unknown>)| {
+            let one = |(name, fact): (&String, &Result<Json, crate::probe::UnansweredReason>)| {
                 let fact = match fact {
                     Ok(value) => match why_unknown(value) {
                         Some(why) => Err(why.to_owned()),
-                        None => Ok(build(&format!("facts.{name}"), value, Kind::Fact)),
+                        None => Ok(build(&format!("facts.{name}"), value, BranchKind::Fact)),
                     },
                     Err(unknown) => Err(unknown.why.clone()),
                 };
@@ -275,21 +275,21 @@ impl Object for FactsRoot {
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
         let Some(known) = &self.known else {
-            return Some(unknown(Need::Facts));
+            return Some(unknown(PendingInput::Facts));
         };
         match known.get(key) {
             Some(Ok(value)) => {
-                if value.downcast_object_ref::<Branch>().is_none() {
-                    leaf(format!("facts.{key}"), value, Kind::Fact);
+                if value.downcast_object_ref::<TreeBranch>().is_none() {
+                    leaf(format!("facts.{key}"), value, BranchKind::Fact);
                 }
                 Some(value.clone())
             }
-            Some(Err(why)) => Some(unknown(Need::UnknownFact { path: key.to_owned(), why: why.clone() })),
+            Some(Err(why)) => Some(unknown(PendingInput::UnknownFact { path: key.to_owned(), why: why.clone() })),
             None if crate::facts::names().any(|name| name == key) => {
-                Some(unknown(Need::UnknownFact { path: key.to_owned(), why: "was not observed".to_owned() }))
+                Some(unknown(PendingInput::UnknownFact { path: key.to_owned(), why: "was not observed".to_owned() }))
             }
             None => {
-                record::missing(|| Missing {
+                record::missing(|| MissingName {
                     path: format!("facts.{key}"),
                     name: key.to_owned(),
                     known: known.keys().cloned().collect(),
@@ -300,16 +300,16 @@ impl Object for FactsRoot {
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        record::need(Need::Facts);
+        record::need(PendingInput::Facts);
         Enumerator::Empty
     }
 }
 
 /// Records the reading of a value that is not a map.
-fn leaf(path: String, value: &Value, kind: Kind) {
+fn leaf(path: String, value: &Value, kind: BranchKind) {
     let single = matches!(value.kind(), ValueKind::None | ValueKind::Bool | ValueKind::Number | ValueKind::String);
     record::note(|record| {
-        if kind == Kind::Fact {
+        if kind == BranchKind::Fact {
             if value.kind() == ValueKind::Seq && value.len() == Some(0) {
                 record.empty.get_or_insert_with(|| bare(&path).to_owned());
             }
@@ -327,19 +327,19 @@ fn bare(path: &str) -> &str {
 }
 
 /// Returns a value that stops the evaluation when it is used. The record stores the reason.
-fn unknown(need: Need) -> Value {
+fn unknown(need: PendingInput) -> Value {
     record::need(need);
     Value::from(Error::new(ErrorKind::InvalidOperation, "not known yet"))
 }
 
 /// `exports["recipe"]`: values exported by other steps.
 #[derive(Debug)]
-struct ExportsOf {
+struct RecipeExports {
     recipe: String,
     values: BTreeMap<String, Option<Value>>,
 }
 
-impl Object for ExportsOf {
+impl Object for RecipeExports {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         self.get_value_by_str(key.as_str()?)
     }
@@ -347,7 +347,7 @@ impl Object for ExportsOf {
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
         match self.values.get(key) {
             Some(Some(value)) => Some(value.clone()),
-            _ => Some(unknown(Need::Export { recipe: self.recipe.clone(), name: key.to_owned() })),
+            _ => Some(unknown(PendingInput::Export { recipe: self.recipe.clone(), name: key.to_owned() })),
         }
     }
 }
@@ -355,7 +355,7 @@ impl Object for ExportsOf {
 /// Builds `exports` for `recipes`. Reading a name that is not in `made` defers the evaluation.
 pub(in crate::config) fn exports<'r>(
     recipes: impl IntoIterator<Item = &'r str>,
-    made: &crate::config::Exports,
+    made: &crate::config::ExportedValues,
 ) -> Value {
     let one = |recipe: &str| {
         let values = made
@@ -364,7 +364,7 @@ pub(in crate::config) fn exports<'r>(
                 values.iter().map(|(name, value)| (name.clone(), value.as_ref().map(|v| tree(name, v)))).collect()
             })
             .unwrap_or_default();
-        (recipe.to_owned(), Value::from_object(ExportsOf { recipe: recipe.to_owned(), values }))
+        (recipe.to_owned(), Value::from_object(RecipeExports { recipe: recipe.to_owned(), values }))
     };
     plain("exports", recipes.into_iter().map(one))
 }

@@ -1,15 +1,15 @@
 //! `/var/log/apt/history.log`: runs of apt with time, command line and user.
 
 use super::clock;
-use super::packages::{Change, Run, plain};
+use super::packages::{LoggedPackageChange, PackageManagerRun, plain};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 pub const SOURCE: &str = "/var/log/apt/history.log";
 
 /// Parses runs, oldest first. A run whose beginning was cut off is skipped; one without an end gets its start time.
-pub fn parse(text: &str, zone: &TimeZone) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+pub fn parse(text: &str, zone: &TimeZone) -> Vec<PackageManagerRun> {
+    let mut runs: Vec<PackageManagerRun> = Vec::new();
     let mut open = false;
     for (key, value) in text.lines().filter_map(|line| line.split_once(": ")) {
         match (key, runs.last_mut().filter(|_| open)) {
@@ -29,11 +29,19 @@ pub fn parse(text: &str, zone: &TimeZone) -> Vec<Run> {
     runs
 }
 
-fn begin(began: Timestamp) -> Run {
-    Run { began, ended: began, tool: "apt", user: None, command: None, changes: Vec::new(), source: SOURCE }
+fn begin(began: Timestamp) -> PackageManagerRun {
+    PackageManagerRun {
+        began,
+        ended: began,
+        tool: "apt",
+        user: None,
+        command: None,
+        changes: Vec::new(),
+        source: SOURCE,
+    }
 }
 
-fn add(run: &mut Run, key: &str, value: &str) {
+fn add(run: &mut PackageManagerRun, key: &str, value: &str) {
     match key {
         "Commandline" => run.command = Some(value.to_owned()),
         // `deploy (1001)`
@@ -45,12 +53,12 @@ fn add(run: &mut Run, key: &str, value: &str) {
 }
 
 /// Parses `forge-tool:amd64 (1.0), forge-demo:amd64 (1.0-1, 1.1-1)`: the last version is the new one.
-fn changes(value: &str, at: Timestamp, stays: bool) -> impl Iterator<Item = Change> {
+fn changes(value: &str, at: Timestamp, stays: bool) -> impl Iterator<Item = LoggedPackageChange> {
     value.split("), ").filter_map(move |one| {
         let (name, versions) = one.trim_end_matches(')').split_once(" (")?;
         let versions = versions.split(", ").filter(|word| *word != "automatic");
         let to = versions.last().filter(|_| stays).map(str::to_owned);
-        Some(Change { at, package: plain(name).to_owned(), to })
+        Some(LoggedPackageChange { at, package: plain(name).to_owned(), to })
     })
 }
 
@@ -60,9 +68,10 @@ mod tests {
 
     const RECORDED: &str = include_str!("../../../tests/samples/culprit/apt-history.log");
 
-    fn told(runs: &[Run]) -> Vec<String> {
-        let change = |change: &Change| format!("{}={}", change.package, change.to.as_deref().unwrap_or("gone"));
-        let one = |run: &Run| {
+    fn told(runs: &[PackageManagerRun]) -> Vec<String> {
+        let change =
+            |change: &LoggedPackageChange| format!("{}={}", change.package, change.to.as_deref().unwrap_or("gone"));
+        let one = |run: &PackageManagerRun| {
             let changes: Vec<String> = run.changes.iter().map(change).collect();
             let (user, command) = (run.user.as_deref().unwrap_or("-"), run.command.as_deref().unwrap_or("-"));
             format!("{} {user} `{command}` {}", clock::told(run.began), changes.join(" "))
@@ -80,7 +89,7 @@ mod tests {
         let whole = parse(RECORDED, &TimeZone::UTC);
         for at in (0..RECORDED.len()).filter(|at| RECORDED.is_char_boundary(*at)) {
             let runs = parse(&RECORDED[at..], &TimeZone::UTC);
-            let known = |run: &Run| whole.iter().any(|one| one.began == run.began);
+            let known = |run: &PackageManagerRun| whole.iter().any(|one| one.began == run.began);
             assert!(runs.iter().all(known), "cut at {at}");
             parse(&RECORDED[..at], &TimeZone::UTC);
         }

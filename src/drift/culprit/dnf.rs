@@ -1,7 +1,7 @@
 //! `/var/log/dnf.log` and `/var/log/dnf.rpm.log`: command lines of dnf, and package changes.
 
 use super::clock;
-use super::packages::{Change, Run};
+use super::packages::{LoggedPackageChange, PackageManagerRun};
 use jiff::Timestamp;
 
 pub const SOURCE: &str = "/var/log/dnf.rpm.log";
@@ -10,8 +10,8 @@ pub const SOURCE: &str = "/var/log/dnf.rpm.log";
 const ARCHITECTURES: [&str; 8] = ["x86_64", "noarch", "aarch64", "i686", "i386", "ppc64le", "s390x", "src"];
 
 /// Parses runs, oldest first: a command line, and the changes until the next one. Runs without changes are left out.
-pub fn parse(commands: &str, packages: &str) -> Vec<Run> {
-    let mut runs: Vec<Run> = commands.lines().filter_map(command).collect();
+pub fn parse(commands: &str, packages: &str) -> Vec<PackageManagerRun> {
+    let mut runs: Vec<PackageManagerRun> = commands.lines().filter_map(command).collect();
     runs.sort_by_key(|run| run.began);
     for change in packages.lines().filter_map(change) {
         match runs.iter_mut().rfind(|run| run.began <= change.at) {
@@ -20,27 +20,35 @@ pub fn parse(commands: &str, packages: &str) -> Vec<Run> {
                 run.changes.push(change);
             }
             // The log was rotated or cut: the command line is missing.
-            None => runs.insert(0, Run { changes: vec![change.clone()], ..blank(change.at) }),
+            None => runs.insert(0, PackageManagerRun { changes: vec![change.clone()], ..blank(change.at) }),
         }
     }
     runs.retain(|run| !run.changes.is_empty());
     runs
 }
 
-fn blank(began: Timestamp) -> Run {
-    Run { began, ended: began, tool: "dnf", user: None, command: None, changes: Vec::new(), source: SOURCE }
+fn blank(began: Timestamp) -> PackageManagerRun {
+    PackageManagerRun {
+        began,
+        ended: began,
+        tool: "dnf",
+        user: None,
+        command: None,
+        changes: Vec::new(),
+        source: SOURCE,
+    }
 }
 
 /// Parses `2026-03-01T10:00:00+0000 DDEBUG Command: dnf install -y nginx`.
-fn command(line: &str) -> Option<Run> {
+fn command(line: &str) -> Option<PackageManagerRun> {
     let (time, rest) = line.split_once(' ')?;
     let command = rest.split_once(" Command: ")?.1.trim();
-    Some(Run { command: Some(command.to_owned()), ..blank(clock::stamped(time)?) })
+    Some(PackageManagerRun { command: Some(command.to_owned()), ..blank(clock::stamped(time)?) })
 }
 
 /// Parses `2026-03-01T10:00:00+0000 SUBDEBUG Upgrade: openssl-1:3.2.2-6.el9.x86_64`. An upgrade has two lines; the one
 /// of the old package is not needed.
-fn change(line: &str) -> Option<Change> {
+fn change(line: &str) -> Option<LoggedPackageChange> {
     let mut words = line.split(' ');
     let (time, _, what, package) = (words.next()?, words.next()?, words.next()?, words.next()?);
     let stays = match what {
@@ -49,7 +57,11 @@ fn change(line: &str) -> Option<Change> {
         _ => return None,
     };
     let (name, version) = split(package)?;
-    Some(Change { at: clock::stamped(time)?, package: name.to_owned(), to: stays.then(|| version.to_owned()) })
+    Some(LoggedPackageChange {
+        at: clock::stamped(time)?,
+        package: name.to_owned(),
+        to: stays.then(|| version.to_owned()),
+    })
 }
 
 /// Splits `openssl-1:3.2.2-6.el9.x86_64` into `openssl` and `1:3.2.2-6.el9`.
@@ -72,7 +84,8 @@ mod tests {
 
     #[test]
     fn commands_are_told_with_what_they_changed() {
-        let change = |change: &Change| format!("{}={}", change.package, change.to.as_deref().unwrap_or("gone"));
+        let change =
+            |change: &LoggedPackageChange| format!("{}={}", change.package, change.to.as_deref().unwrap_or("gone"));
         let told = parse(COMMANDS, PACKAGES).into_iter().map(|run| {
             let changes: Vec<String> = run.changes.iter().map(change).collect();
             format!("{} `{}` {}", clock::told(run.began), run.command.as_deref().unwrap_or("-"), changes.join(" "))

@@ -1,20 +1,20 @@
 //! `/var/log/dpkg.log`: which packages dpkg installed and removed, and when; it does not name the user.
 
 use super::clock;
-use super::packages::{Change, Run, plain};
+use super::packages::{LoggedPackageChange, PackageManagerRun, plain};
 use jiff::tz::TimeZone;
 
 pub const SOURCE: &str = "/var/log/dpkg.log";
 
 /// Parses runs, oldest first: each begins with `startup`. A run whose beginning was cut off is skipped.
-pub fn parse(text: &str, zone: &TimeZone) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+pub fn parse(text: &str, zone: &TimeZone) -> Vec<PackageManagerRun> {
+    let mut runs: Vec<PackageManagerRun> = Vec::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let [day, time, rest @ ..] = words.as_slice() else { continue };
         let Some(at) = clock::local(&format!("{day} {time}"), zone) else { continue };
         match (rest, runs.last_mut()) {
-            (["startup", ..], _) => runs.push(Run {
+            (["startup", ..], _) => runs.push(PackageManagerRun {
                 began: at,
                 ended: at,
                 tool: "dpkg",
@@ -32,14 +32,14 @@ pub fn parse(text: &str, zone: &TimeZone) -> Vec<Run> {
     runs
 }
 
-fn add(run: &mut Run, at: jiff::Timestamp, name: &str, to: Option<&str>) {
+fn add(run: &mut PackageManagerRun, at: jiff::Timestamp, name: &str, to: Option<&str>) {
     run.ended = at;
-    run.changes.push(Change { at, package: plain(name).to_owned(), to: to.map(str::to_owned) });
+    run.changes.push(LoggedPackageChange { at, package: plain(name).to_owned(), to: to.map(str::to_owned) });
 }
 
 /// Returns the runs of dpkg that apt did not start.
-pub fn alone(runs: Vec<Run>, apt: &[Run]) -> Vec<Run> {
-    let of_apt = |run: &Run| {
+pub fn alone(runs: Vec<PackageManagerRun>, apt: &[PackageManagerRun]) -> Vec<PackageManagerRun> {
+    let of_apt = |run: &PackageManagerRun| {
         let names: Vec<String> = run.changes.iter().map(|change| change.package.clone()).collect();
         apt.iter().any(|apt| apt.covers(run.began) && apt.change(&names).is_some())
     };
@@ -54,9 +54,10 @@ mod tests {
     const RECORDED: &str = include_str!("../../../tests/samples/culprit/dpkg.log");
     const HISTORY: &str = include_str!("../../../tests/samples/culprit/apt-history.log");
 
-    fn told(runs: &[Run]) -> Vec<String> {
-        let change = |change: &Change| format!("{}={}", change.package, change.to.as_deref().unwrap_or("gone"));
-        let changes = |run: &Run| run.changes.iter().map(change).collect::<Vec<_>>().join(" ");
+    fn told(runs: &[PackageManagerRun]) -> Vec<String> {
+        let change =
+            |change: &LoggedPackageChange| format!("{}={}", change.package, change.to.as_deref().unwrap_or("gone"));
+        let changes = |run: &PackageManagerRun| run.changes.iter().map(change).collect::<Vec<_>>().join(" ");
         runs.iter().map(|run| format!("{} {}", clock::told(run.began), changes(run))).collect()
     }
 

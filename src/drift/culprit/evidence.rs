@@ -1,8 +1,8 @@
 //! The parsed evidence of a host: commands by user, package changes, and times of units and files.
 
-use super::journal::{self, Entry};
-use super::packages::Run;
-use super::sudo::{self, Sudo};
+use super::journal::{self, SystemJournalEntry};
+use super::packages::PackageManagerRun;
+use super::sudo::{self, SudoCommand};
 use super::{apt, clock, dnf, dpkg};
 use crate::probe::{EvidenceState, JOURNAL_CAP, JOURNAL_ENTRIES};
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 
 /// The evidence of one host.
-pub struct Evidence<'e> {
+pub struct HostEvidence<'e> {
     state: &'e EvidenceState,
     /// The host's clock.
     pub now: Option<Timestamp>,
@@ -20,10 +20,10 @@ pub struct Evidence<'e> {
     pub boot: String,
     /// The start of the available journal. `None` if the journal was not read.
     pub journal_since: Option<Timestamp>,
-    pub entries: Vec<Entry>,
-    pub sudo: Vec<Sudo>,
+    pub entries: Vec<SystemJournalEntry>,
+    pub sudo: Vec<SudoCommand>,
     /// Runs of all package managers, oldest first.
-    pub packages: Vec<Run>,
+    pub packages: Vec<PackageManagerRun>,
     /// Output of `systemctl show`, by unit.
     units: BTreeMap<String, BTreeMap<String, String>>,
     zone: TimeZone,
@@ -31,7 +31,7 @@ pub struct Evidence<'e> {
 
 /// The times and the owner of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sign {
+pub struct FileTimestamps {
     /// Whether the file exists. If not, the times are those of the nearest existing parent folder.
     pub there: bool,
     pub modified: Timestamp,
@@ -40,7 +40,7 @@ pub struct Sign {
     pub uid: u32,
 }
 
-impl<'e> Evidence<'e> {
+impl<'e> HostEvidence<'e> {
     pub fn of(state: &'e EvidenceState) -> Self {
         let text = |name: &str| state.parts.get(name).map_or("", |part| part.text.raw());
         let zone = clock::zone(text("zone"));
@@ -85,13 +85,13 @@ impl<'e> Evidence<'e> {
     }
 
     /// Returns the file at a path, or its nearest existing parent folder.
-    pub fn sign(&self, path: &str) -> Option<Sign> {
+    pub fn sign(&self, path: &str) -> Option<FileTimestamps> {
         let part = |kind: &str| self.state.parts.get(&format!("{kind}:{path}")).map(|part| (kind == "file", part));
         let (there, part) = part("file").or_else(|| part("gone"))?;
         let mut words = part.text.raw().split_whitespace();
         let (modified, changed) = (clock::epoch(words.next()?)?, clock::epoch(words.next()?)?);
         let uid = words.next()?.parse().ok()?;
-        Some(Sign { there, modified, changed, uid, owner: words.next()?.to_owned() })
+        Some(FileTimestamps { there, modified, changed, uid, owner: words.next()?.to_owned() })
     }
 
     /// Returns the times of reboots in the log of unattended-upgrades.
@@ -126,7 +126,7 @@ fn units(text: &str) -> (BTreeMap<String, String>, BTreeMap<String, BTreeMap<Str
 }
 
 /// Returns the start of the available journal: later than that of the journal itself if the output was truncated.
-fn journal_since(text: &str, oldest: &str, entries: &[Entry]) -> Option<Timestamp> {
+fn journal_since(text: &str, oldest: &str, entries: &[SystemJournalEntry]) -> Option<Timestamp> {
     let oldest = journal::parse(oldest).first()?.time;
     let cut = entries.len() >= JOURNAL_ENTRIES || text.len() as u64 >= JOURNAL_CAP - 4096;
     match entries.first() {
@@ -135,7 +135,7 @@ fn journal_since(text: &str, oldest: &str, entries: &[Entry]) -> Option<Timestam
     }
 }
 
-fn packages<'t>(text: &dyn Fn(&str) -> &'t str, zone: &TimeZone) -> Vec<Run> {
+fn packages<'t>(text: &dyn Fn(&str) -> &'t str, zone: &TimeZone) -> Vec<PackageManagerRun> {
     let apt = apt::parse(text("apt"), zone);
     let mut runs = dpkg::alone(dpkg::parse(text("dpkg"), zone), &apt);
     runs.extend(apt);

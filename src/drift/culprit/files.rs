@@ -1,30 +1,30 @@
 //! Attributes changes of files, from sudo commands at the file's own timestamps.
 
 use super::clock;
-use super::evidence::Sign;
-use super::judge::{Case, one_user};
-use super::model::{Culprit, Sure};
-use super::sudo::Sudo;
+use super::evidence::FileTimestamps;
+use super::judge::{AttributionContext, one_user};
+use super::model::{AttributionCertainty, ChangeSource};
+use super::sudo::SudoCommand;
 use jiff::Timestamp;
 
 /// Uids below this are system accounts.
 const FIRST_PERSON: u32 = 1000;
 
-pub fn judge(case: &Case<'_>, path: &str) -> Culprit {
+pub fn judge(case: &AttributionContext<'_>, path: &str) -> ChangeSource {
     // If an object was observed but the usual path is empty, the finding is about another path.
-    let is_seen = |sign: &Sign| sign.there || case.finding.observed.is_none();
+    let is_seen = |sign: &FileTimestamps| sign.there || case.finding.observed.is_none();
     let Some(sign) = case.seen.sign(path).filter(is_seen) else {
         return case.nobody("the file at its path could not be read", None);
     };
     let times: Vec<Timestamp> = times(case, &sign).into_iter().filter(|time| *time >= case.since).collect();
     let Some(&first) = times.first() else {
-        return Culprit::nobody("it was not modified since it was applied");
+        return ChangeSource::nobody("it was not modified since it was applied");
     };
     for &time in &times {
-        let named: Vec<&Sudo> = case.sudo().filter(|sudo| sudo.names_path(path) && sudo.covers(time)).collect();
+        let named: Vec<&SudoCommand> = case.sudo().filter(|sudo| sudo.names_path(path) && sudo.covers(time)).collect();
         if let Some(sudo) = named.first() {
-            let sure = if one_user(&named) { Sure::Named } else { Sure::Near };
-            return Culprit::by_sudo(sure, sudo, time);
+            let sure = if one_user(&named) { AttributionCertainty::Named } else { AttributionCertainty::Near };
+            return ChangeSource::by_sudo(sure, sudo, time);
         }
     }
     around(case, &times)
@@ -34,7 +34,7 @@ pub fn judge(case: &Case<'_>, path: &str) -> Culprit {
 
 /// Returns when the change may have happened: for content, the mtime, which any user can set; and the ctime, which no
 /// user can set.
-fn times(case: &Case<'_>, sign: &Sign) -> Vec<Timestamp> {
+fn times(case: &AttributionContext<'_>, sign: &FileTimestamps) -> Vec<Timestamp> {
     let attribute = case.finding.attribute.as_deref().and_then(|attribute| attribute.rsplit(' ').next());
     let of_content = matches!(attribute, None | Some("content" | "line" | "block" | "exists" | "target" | "entry"));
     match (sign.there, of_content && sign.modified <= sign.changed && sign.modified != sign.changed) {
@@ -46,28 +46,28 @@ fn times(case: &Case<'_>, sign: &Sign) -> Vec<Timestamp> {
 }
 
 /// Finds other events at that time: package runs, and sudo commands that do not name the file.
-fn around(case: &Case<'_>, times: &[Timestamp]) -> Option<Culprit> {
+fn around(case: &AttributionContext<'_>, times: &[Timestamp]) -> Option<ChangeSource> {
     let at = |covers: &dyn Fn(Timestamp) -> bool| times.iter().copied().find(|time| covers(*time));
     let by_run = case.runs().find_map(|run| Some((run, at(&|time| run.covers(time))?)));
     if let Some((run, time)) = by_run {
         let culprit = case.by_run(run, time);
         return Some(match culprit.sure {
-            Sure::Named => Culprit { sure: Sure::Near, ..culprit },
+            AttributionCertainty::Named => ChangeSource { sure: AttributionCertainty::Near, ..culprit },
             _ => culprit,
         });
     }
     let (sudo, time) = case.sudo().find_map(|sudo| Some((sudo, at(&|time| sudo.covers(time))?)))?;
-    Some(Culprit::by_sudo(Sure::Near, sudo, time))
+    Some(ChangeSource::by_sudo(AttributionCertainty::Near, sudo, time))
 }
 
 /// Returns the owner of a file, who can change it without a log entry.
-fn owner(case: &Case<'_>, sign: &Sign, time: Timestamp) -> Option<Culprit> {
+fn owner(case: &AttributionContext<'_>, sign: &FileTimestamps, time: Timestamp) -> Option<ChangeSource> {
     let own = sign.there && sign.uid >= FIRST_PERSON && case.finding.attribute.as_deref() != Some("owner");
-    own.then(|| Culprit {
+    own.then(|| ChangeSource {
         user: Some(sign.owner.as_str().into()),
         program: Some("owner".into()),
         time: Some(clock::told(time)),
         source: Some("the file's owner".into()),
-        ..Culprit::blank(Sure::Near)
+        ..ChangeSource::blank(AttributionCertainty::Near)
     })
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// One journal entry. The kernel, not the program, sets the fields with a leading underscore.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct SystemJournalEntry {
     pub time: Timestamp,
     /// The boot ID, without hyphens.
     pub boot: String,
@@ -21,15 +21,15 @@ pub struct Entry {
 }
 
 /// Parses entries in their order. Invalid lines are skipped.
-pub fn parse(text: &str) -> Vec<Entry> {
+pub fn parse(text: &str) -> Vec<SystemJournalEntry> {
     text.lines().filter_map(entry).collect()
 }
 
-fn entry(line: &str) -> Option<Entry> {
+fn entry(line: &str) -> Option<SystemJournalEntry> {
     let object: Value = serde_json::from_str(line).ok()?;
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let micros: i64 = object.get("__REALTIME_TIMESTAMP")?.as_str()?.parse().ok()?;
-    Some(Entry {
+    Some(SystemJournalEntry {
         time: Timestamp::from_microsecond(micros).ok()?,
         boot: text("_BOOT_ID"),
         pid: text("_PID"),

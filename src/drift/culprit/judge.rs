@@ -3,64 +3,64 @@
 //! The order follows the strength of the evidence: first evidence about the object itself, then events at the same
 //! time, then none. If the evidence is the same for two users, it names neither.
 
-use super::evidence::Evidence;
-use super::model::{Culprit, Sure};
-use super::packages::Run;
-use super::subject::Subject;
-use super::sudo::Sudo;
+use super::evidence::HostEvidence;
+use super::model::{AttributionCertainty, ChangeSource};
+use super::packages::PackageManagerRun;
+use super::subject::FindingSubject;
+use super::sudo::SudoCommand;
 use super::{apt, boots, clock};
-use crate::drift::cause::Cause;
-use crate::drift::model::Finding;
+use crate::drift::cause::DriftCause;
+use crate::drift::model::DriftFinding;
 use jiff::Timestamp;
 
 /// A finding with the evidence of its host.
-pub struct Case<'c> {
-    pub finding: &'c Finding,
-    pub seen: &'c Evidence<'c>,
+pub struct AttributionContext<'c> {
+    pub finding: &'c DriftFinding,
+    pub seen: &'c HostEvidence<'c>,
     /// When the object last matched, by the host's clock.
     pub since: Timestamp,
 }
 
 /// Returns who made the change of a finding. `None` if there is nothing to report: a reload is pending, and no user is
 /// known to have changed anything.
-pub fn judge(case: &Case<'_>) -> Option<Culprit> {
-    let culprit = match Subject::of(case.finding) {
-        Subject::Packages(names) => case.packages(&names),
-        Subject::Path(path) => super::files::judge(case, &path),
-        Subject::Unit(unit) => super::units::judge(case, &unit),
+pub fn judge(case: &AttributionContext<'_>) -> Option<ChangeSource> {
+    let culprit = match FindingSubject::of(case.finding) {
+        FindingSubject::Packages(names) => case.packages(&names),
+        FindingSubject::Path(path) => super::files::judge(case, &path),
+        FindingSubject::Unit(unit) => super::units::judge(case, &unit),
         subject => case.others(&subject),
     };
-    let silent = matches!(culprit.sure, Sure::Nobody | Sure::Unknown);
-    (case.finding.cause != Cause::Pending || !silent).then_some(culprit)
+    let silent = matches!(culprit.sure, AttributionCertainty::Nobody | AttributionCertainty::Unknown);
+    (case.finding.cause != DriftCause::Pending || !silent).then_some(culprit)
 }
 
 /// The name of the journal as a source.
 pub const JOURNAL: &str = "journal";
 
-impl Case<'_> {
+impl AttributionContext<'_> {
     /// Returns package manager runs since then, latest first.
-    pub fn runs(&self) -> impl Iterator<Item = &Run> {
+    pub fn runs(&self) -> impl Iterator<Item = &PackageManagerRun> {
         self.seen.packages.iter().rev().filter(|run| run.ended >= self.since)
     }
 
     /// Returns sudo commands since then, latest first, without read-only ones. Earlier commands that were still running
     /// count, too.
-    pub fn sudo(&self) -> impl Iterator<Item = &Sudo> {
-        let late = |sudo: &&Sudo| sudo.ended.unwrap_or(sudo.began).max(sudo.began) >= self.since;
+    pub fn sudo(&self) -> impl Iterator<Item = &SudoCommand> {
+        let late = |sudo: &&SudoCommand| sudo.ended.unwrap_or(sudo.began).max(sudo.began) >= self.since;
         self.seen.sudo.iter().rev().filter(late).filter(|sudo| !sudo.only_reads())
     }
 
-    fn packages(&self, names: &[String]) -> Culprit {
+    fn packages(&self, names: &[String]) -> ChangeSource {
         if self.finding.attribute.as_deref().is_some_and(|attribute| attribute.starts_with("hold")) {
             return self.held(names);
         }
         let run = self.runs().find_map(|run| run.change(names).map(|change| (run, change)));
         match run {
             Some((run, change)) if self.is_what_was_seen(change.to.as_deref()) => self.by_run(run, change.at),
-            Some((run, change)) => Culprit {
+            Some((run, change)) => ChangeSource {
                 time: Some(clock::told(change.at)),
                 source: Some(run.source.into()),
-                ..Culprit::nobody("the package logs show another version than the observed one")
+                ..ChangeSource::nobody("the package logs show another version than the observed one")
             },
             None => self.no_run(),
         }
@@ -81,57 +81,66 @@ impl Case<'_> {
     }
 
     /// Finds who set a hold, which leaves no trace in the package logs.
-    fn held(&self, names: &[String]) -> Culprit {
+    fn held(&self, names: &[String]) -> ChangeSource {
         let tools = ["apt-mark", "dpkg", "apt", "apt-get", "aptitude", "dnf", "yum", "sh", "bash", "dash"];
-        let names_it = |sudo: &&Sudo| tools.contains(&sudo.program()) && names.iter().any(|name| sudo.says(name));
-        let held =
-            |sudo: &&Sudo| ["hold", "unhold", "--set-selections", "versionlock"].iter().any(|verb| sudo.says(verb));
+        let names_it =
+            |sudo: &&SudoCommand| tools.contains(&sudo.program()) && names.iter().any(|name| sudo.says(name));
+        let held = |sudo: &&SudoCommand| {
+            ["hold", "unhold", "--set-selections", "versionlock"].iter().any(|verb| sudo.says(verb))
+        };
         match self.sudo().filter(names_it).find(held) {
-            Some(sudo) => Culprit::by_sudo(Sure::Named, sudo, sudo.began),
+            Some(sudo) => ChangeSource::by_sudo(AttributionCertainty::Named, sudo, sudo.began),
             None => self.nobody("no command in the journal refers to it", None),
         }
     }
 
-    fn no_run(&self) -> Culprit {
+    fn no_run(&self) -> ChangeSource {
         let read = ["apt", "dpkg", "rpm"].into_iter().find(|log| self.seen.lacks(log).is_none());
         match read {
-            Some("rpm") => Culprit::nobody("dnf's logs do not mention it"),
-            Some(_) => Culprit::nobody("apt's and dpkg's logs do not mention it"),
-            None => Culprit::unknown(&format!("{} {}", apt::SOURCE, self.seen.lacks("apt").unwrap_or_default())),
+            Some("rpm") => ChangeSource::nobody("dnf's logs do not mention it"),
+            Some(_) => ChangeSource::nobody("apt's and dpkg's logs do not mention it"),
+            None => ChangeSource::unknown(&format!("{} {}", apt::SOURCE, self.seen.lacks("apt").unwrap_or_default())),
         }
     }
 
     /// Returns who ran a package manager: the user in its log, else the user who ran it with sudo at that time.
-    pub fn by_run(&self, run: &Run, at: Timestamp) -> Culprit {
-        let told = Culprit {
+    pub fn by_run(&self, run: &PackageManagerRun, at: Timestamp) -> ChangeSource {
+        let told = ChangeSource {
             time: Some(clock::told(at)),
             source: Some(run.source.into()),
             command: run.command.as_deref().map(Into::into),
             program: Some(run.tool.into()),
-            ..Culprit::blank(Sure::Named)
+            ..ChangeSource::blank(AttributionCertainty::Named)
         };
         if run.command.as_deref().is_some_and(|command| command.contains("unattended-upgrade")) && run.user.is_none() {
-            return Culprit { program: Some("unattended-upgrades".into()), user: Some("root".into()), ..told };
+            return ChangeSource { program: Some("unattended-upgrades".into()), user: Some("root".into()), ..told };
         }
-        let during = |sudo: &&Sudo| sudo.covers(run.began);
+        let during = |sudo: &&SudoCommand| sudo.covers(run.began);
         if let Some(user) = &run.user {
             let by_sudo = self.sudo().filter(during).any(|sudo| sudo.user == *user);
             let program = if by_sudo { "sudo" } else { run.tool };
-            return Culprit { user: Some(user.as_str().into()), program: Some(program.into()), ..told };
+            return ChangeSource { user: Some(user.as_str().into()), program: Some(program.into()), ..told };
         }
-        let calls = |sudo: &&Sudo| sudo.program().starts_with(run.tool) || sudo.says(run.tool);
-        let callers: Vec<&Sudo> = self.sudo().filter(during).filter(calls).collect();
+        let calls = |sudo: &&SudoCommand| sudo.program().starts_with(run.tool) || sudo.says(run.tool);
+        let callers: Vec<&SudoCommand> = self.sudo().filter(during).filter(calls).collect();
         match (one_user(&callers), callers.first()) {
             (true, Some(sudo)) => {
-                return Culprit { time: told.time, ..Culprit::by_sudo(Sure::Named, sudo, at) }.also(run.source);
+                return ChangeSource {
+                    time: told.time,
+                    ..ChangeSource::by_sudo(AttributionCertainty::Named, sudo, at)
+                }
+                .also(run.source);
             }
             // apt's log names the sudo user: without one, root ran it.
-            _ if run.tool == "apt" => return Culprit { user: Some("root".into()), ..told },
+            _ if run.tool == "apt" => return ChangeSource { user: Some("root".into()), ..told },
             _ => {}
         }
         match self.sudo().find(during) {
-            Some(sudo) => Culprit { time: told.time, ..Culprit::by_sudo(Sure::Near, sudo, at) }.also(run.source),
-            None => Culprit {
+            Some(sudo) => {
+                ChangeSource { time: told.time, ..ChangeSource::by_sudo(AttributionCertainty::Near, sudo, at) }
+                    .also(run.source)
+            }
+            None => ChangeSource {
                 program: told.program,
                 command: told.command,
                 time: told.time,
@@ -142,64 +151,69 @@ impl Case<'_> {
     }
 
     /// Returns a result without a user: nobody, or unknown if the journal does not cover `time` or the last match.
-    pub fn nobody(&self, why: &str, time: Option<Timestamp>) -> Culprit {
+    pub fn nobody(&self, why: &str, time: Option<Timestamp>) -> ChangeSource {
         let from = time.unwrap_or(self.since);
         let told = time.map(clock::told);
         let culprit = match (self.seen.lacks("journal"), self.seen.journal_since) {
-            (Some(lack), _) => Culprit::unknown(&format!("the journal {}", lack.trim_start_matches("the journal "))),
-            (None, Some(begins)) if begins > clock::after(from, 1) => {
-                Culprit::unknown(&format!("the journal only starts at {}", clock::told(begins)))
+            (Some(lack), _) => {
+                ChangeSource::unknown(&format!("the journal {}", lack.trim_start_matches("the journal ")))
             }
-            _ => Culprit::nobody(why),
+            (None, Some(begins)) if begins > clock::after(from, 1) => {
+                ChangeSource::unknown(&format!("the journal only starts at {}", clock::told(begins)))
+            }
+            _ => ChangeSource::nobody(why),
         };
-        Culprit { time: told, ..culprit }
+        ChangeSource { time: told, ..culprit }
     }
 
     /// Attributes objects without a time of their own: by the latest command that names them, then by the boot.
-    fn others(&self, subject: &Subject) -> Culprit {
+    fn others(&self, subject: &FindingSubject) -> ChangeSource {
         if let Some(sudo) = self.sudo().find(|sudo| self.names(subject, sudo)) {
-            let sure = if self.explains(subject, sudo) { Sure::Named } else { Sure::Near };
-            return Culprit::by_sudo(sure, sudo, sudo.began);
+            let sure =
+                if self.explains(subject, sudo) { AttributionCertainty::Named } else { AttributionCertainty::Near };
+            return ChangeSource::by_sudo(sure, sudo, sudo.began);
         }
-        if *subject == Subject::Kernel
+        if *subject == FindingSubject::Kernel
             && let Some(culprit) = self.kernel()
         {
             return culprit;
         }
         let boot = boots::reboot(self).filter(|_| subject.is_of_a_boot(self.finding.attribute.as_deref()));
         match boot {
-            Some(boot) if matches!(boot.sure, Sure::Named | Sure::Near) => Culprit { sure: Sure::Near, ..boot },
+            Some(boot) if matches!(boot.sure, AttributionCertainty::Named | AttributionCertainty::Near) => {
+                ChangeSource { sure: AttributionCertainty::Near, ..boot }
+            }
             Some(boot) => boot,
             None => self.nobody("the journal does not mention it", None),
         }
     }
 
-    fn names(&self, subject: &Subject, sudo: &Sudo) -> bool {
+    fn names(&self, subject: &FindingSubject, sudo: &SudoCommand) -> bool {
         let program = sudo.program();
         match subject {
-            Subject::Sysctl(key) => self.sets(key, sudo),
-            Subject::Account(name) => ACCOUNTS.contains(&program) && sudo.says(name),
-            Subject::Module(name) => {
+            FindingSubject::Sysctl(key) => self.sets(key, sudo),
+            FindingSubject::Account(name) => ACCOUNTS.contains(&program) && sudo.says(name),
+            FindingSubject::Module(name) => {
                 let same = |token: &str| token.replace('-', "_") == name.replace('-', "_");
                 ["modprobe", "rmmod", "insmod", "sh", "bash"].contains(&program) && sudo.tokens().any(same)
             }
-            Subject::Mount(path) => ["mount", "umount", "systemctl"].contains(&program) && sudo.names_path(path),
+            FindingSubject::Mount(path) => ["mount", "umount", "systemctl"].contains(&program) && sudo.names_path(path),
             _ => false,
         }
     }
 
     /// Reports whether the command explains the finding: an account has many attributes, so it must contain the value.
-    fn explains(&self, subject: &Subject, sudo: &Sudo) -> bool {
+    fn explains(&self, subject: &FindingSubject, sudo: &SudoCommand) -> bool {
         let takes_away = ["userdel", "deluser", "groupdel", "delgroup"].contains(&sudo.program());
         match (subject, self.finding.observed.as_ref()) {
-            (Subject::Account(_), Some(seen)) => sudo.says(seen.raw()),
-            (Subject::Account(_), None) => takes_away,
+            (FindingSubject::Account(_), Some(seen)) => sudo.says(seen.raw()),
+            (FindingSubject::Account(_), None) => takes_away,
             _ => true,
         }
     }
 
     /// Reports whether a command sets a kernel setting, to the observed value if it contains one.
-    fn sets(&self, key: &str, sudo: &Sudo) -> bool {
+    fn sets(&self, key: &str, sudo: &SudoCommand) -> bool {
         let named = |token: &str| token.trim_start_matches("/proc/sys/").replace('/', ".") == key;
         let mut tokens = sudo.tokens();
         if !tokens.any(named) {
@@ -214,7 +228,7 @@ impl Case<'_> {
     }
 
     /// Returns the latest package run that changed a kernel. It counts as named if the finding mentions that version.
-    fn kernel(&self) -> Option<Culprit> {
+    fn kernel(&self) -> Option<ChangeSource> {
         let kernel = |name: &str| KERNELS.iter().any(|prefix| name.starts_with(prefix)) || name == "kernel";
         let (run, change) =
             self.runs().find_map(|run| Some((run, run.changes.iter().rfind(|change| kernel(&change.package))?)))?;
@@ -226,7 +240,7 @@ impl Case<'_> {
         let culprit = self.by_run(run, change.at);
         let spoken = says(release) || change.to.as_deref().is_some_and(says);
         Some(match culprit.sure {
-            Sure::Named if !spoken => Culprit { sure: Sure::Near, ..culprit },
+            AttributionCertainty::Named if !spoken => ChangeSource { sure: AttributionCertainty::Near, ..culprit },
             _ => culprit,
         })
     }
@@ -243,6 +257,6 @@ const ACCOUNTS: [&str; 17] = [
 ];
 
 /// Reports whether the same account ran all commands.
-pub fn one_user(all: &[&Sudo]) -> bool {
+pub fn one_user(all: &[&SudoCommand]) -> bool {
     all.windows(2).all(|pair| pair[0].user == pair[1].user)
 }

@@ -18,17 +18,17 @@ mod subject;
 mod sudo;
 mod units;
 
-pub use model::{Culprit, Sure};
+pub use model::{AttributionCertainty, ChangeSource};
 
-use super::cause::Cause;
-use super::model::{Aspect, Finding};
+use super::cause::DriftCause;
+use super::model::{DriftFinding, FindingAspect};
 use crate::model::{HostName, SecretStore};
 use crate::probe::{EvidenceState, Probe};
-use evidence::Evidence;
+use evidence::HostEvidence;
 use jiff::{SignedDuration, Timestamp};
-use judge::Case;
+use judge::AttributionContext;
 use std::collections::BTreeSet;
-use subject::Subject;
+use subject::FindingSubject;
 
 /// Maximum number of objects of one host that are queried by name.
 const NAMES: usize = 200;
@@ -38,26 +38,26 @@ const REACH: SignedDuration = SignedDuration::from_hours(24 * 90);
 const SAME_CLOCK: i64 = 2;
 
 /// Returns when the object last matched, if a user may have caused the finding.
-fn since(finding: &Finding) -> Option<Timestamp> {
-    let moved = matches!(finding.cause, Cause::MachineChanged | Cause::Both | Cause::Pending);
+fn since(finding: &DriftFinding) -> Option<Timestamp> {
+    let moved = matches!(finding.cause, DriftCause::MachineChanged | DriftCause::Both | DriftCause::Pending);
     let time = || finding.last_applied.as_ref()?.time.raw().parse().ok();
-    time().filter(|_| moved && finding.aspect != Aspect::Health)
+    time().filter(|_| moved && finding.aspect != FindingAspect::Health)
 }
 
 /// Returns the hosts with a finding that a user may have caused.
-pub fn suspects(findings: &[Finding]) -> BTreeSet<HostName> {
+pub fn suspects(findings: &[DriftFinding]) -> BTreeSet<HostName> {
     findings.iter().filter(|finding| since(finding).is_some()).map(|finding| finding.host.clone()).collect()
 }
 
 /// Returns the evidence probe for a host; `None` if it has no findings to attribute. `now` is the time of the run.
-pub fn question(host: &HostName, findings: &[Finding], now: Timestamp) -> Option<Probe> {
+pub fn question(host: &HostName, findings: &[DriftFinding], now: Timestamp) -> Option<Probe> {
     let own = || findings.iter().filter(|finding| finding.host == *host && since(finding).is_some());
     let first = own().filter_map(since).min()?.max(now.checked_sub(REACH).unwrap_or(now));
     let (mut units, mut paths) = (BTreeSet::new(), BTreeSet::new());
-    for subject in own().map(Subject::of) {
+    for subject in own().map(FindingSubject::of) {
         match subject {
-            Subject::Unit(unit) => drop(units.insert(unit)),
-            Subject::Path(path) => drop(paths.insert(path)),
+            FindingSubject::Unit(unit) => drop(units.insert(unit)),
+            FindingSubject::Path(path) => drop(paths.insert(path)),
             _ => {}
         }
     }
@@ -71,32 +71,38 @@ fn an_hour_before(first: Timestamp) -> u64 {
 }
 
 /// The result of the probe from [`question`].
-pub enum Answer<'a> {
+pub enum EvidenceAnswer<'a> {
     Evidence(&'a EvidenceState),
     /// Why there is no evidence.
     Unknown(&'a str),
 }
 
 /// Adds the culprit to each finding of a host. `asked` is the time of the probe, by the controller's clock.
-pub fn accuse(host: &HostName, findings: &mut [Finding], answer: &Answer<'_>, asked: Timestamp, secrets: &SecretStore) {
+pub fn accuse(
+    host: &HostName,
+    findings: &mut [DriftFinding],
+    answer: &EvidenceAnswer<'_>,
+    asked: Timestamp,
+    secrets: &SecretStore,
+) {
     let evidence = match answer {
-        Answer::Evidence(state) => Ok(Evidence::of(state)),
-        Answer::Unknown(why) => Err(*why),
+        EvidenceAnswer::Evidence(state) => Ok(HostEvidence::of(state)),
+        EvidenceAnswer::Unknown(why) => Err(*why),
     };
     for finding in findings.iter_mut().filter(|finding| finding.host == *host) {
         let Some(since) = since(finding) else { continue };
         let culprit = match &evidence {
-            Err(why) => Some(Culprit::unknown(why)).filter(|_| finding.cause != Cause::Pending),
+            Err(why) => Some(ChangeSource::unknown(why)).filter(|_| finding.cause != DriftCause::Pending),
             Ok(seen) => of_one(finding, seen, since, asked),
         };
         finding.culprit = culprit.map(|culprit| culprit.harmless(secrets));
     }
 }
 
-fn of_one(finding: &Finding, seen: &Evidence<'_>, since: Timestamp, asked: Timestamp) -> Option<Culprit> {
+fn of_one(finding: &DriftFinding, seen: &HostEvidence<'_>, since: Timestamp, asked: Timestamp) -> Option<ChangeSource> {
     if let Some(account) = seen.account() {
         let why = format!("forge connects as `{account}`, and only root can read the logs");
-        return Some(Culprit::unknown(&why)).filter(|_| finding.cause != Cause::Pending);
+        return Some(ChangeSource::unknown(&why)).filter(|_| finding.cause != DriftCause::Pending);
     }
     // The record has the controller's time; all other times are the host's.
     let ahead = seen.now.map_or(0, |now| now.as_second() - asked.as_second());
@@ -104,7 +110,7 @@ fn of_one(finding: &Finding, seen: &Evidence<'_>, since: Timestamp, asked: Times
     let since = clock::after(since, skew);
     // Logs have whole seconds.
     let since = Timestamp::from_second(since.as_second()).unwrap_or(since);
-    judge::judge(&Case { finding, seen, since })
+    judge::judge(&AttributionContext { finding, seen, since })
 }
 
 #[cfg(test)]

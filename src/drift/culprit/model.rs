@@ -1,8 +1,8 @@
 //! The culprit of a change: the user, the time, and the certainty.
 
 use super::clock;
-use super::sudo::{self, Sudo};
-use crate::model::{SecretStore, Untrusted};
+use super::sudo::{self, SudoCommand};
+use crate::model::{SecretStore, UntrustedText};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,32 +11,32 @@ use serde::{Deserialize, Serialize};
 ///
 /// All texts come from the host. Secrets that forge knows are masked, and long command lines are cut.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Culprit {
-    pub sure: Sure,
+pub struct ChangeSource {
+    pub sure: AttributionCertainty,
     /// The account on the host: `alice`, `root`. Absent where the evidence names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user: Option<Untrusted>,
+    pub user: Option<UntrustedText>,
     /// The means: `sudo`, `apt`, `unattended-upgrades`, `dpkg`, `systemd`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<Untrusted>,
+    pub program: Option<UntrustedText>,
     /// The command line, or the message of the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub command: Option<Untrusted>,
+    pub command: Option<UntrustedText>,
     /// When it happened. RFC 3339, UTC, by the host's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
     /// The source of the evidence: `/var/log/apt/history.log`, `journal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<Untrusted>,
+    pub source: Option<UntrustedText>,
     /// Why no user is named: which logs have no evidence, or could not be read. A lowercase fragment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<Untrusted>,
+    pub why: Option<UntrustedText>,
 }
 
 /// The certainty of an attribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Sure {
+pub enum AttributionCertainty {
     /// The evidence is about the changed object itself.
     Named,
     /// An event around the same time, possibly unrelated.
@@ -51,30 +51,30 @@ pub enum Sure {
 const COMMAND_CHARS: usize = 240;
 
 /// Returns a command line, cut to the maximum length.
-pub(super) fn cut(command: &str) -> Untrusted {
+pub(super) fn cut(command: &str) -> UntrustedText {
     match command.char_indices().nth(COMMAND_CHARS) {
         Some((end, _)) => format!("{}…", &command[..end]).into(),
         None => command.into(),
     }
 }
 
-impl Culprit {
-    pub(super) fn blank(sure: Sure) -> Self {
+impl ChangeSource {
+    pub(super) fn blank(sure: AttributionCertainty) -> Self {
         Self { sure, user: None, program: None, command: None, time: None, source: None, why: None }
     }
 
     /// Builds a result without a user: the evidence names none.
     pub(super) fn nobody(why: &str) -> Self {
-        Self { why: Some(why.into()), ..Self::blank(Sure::Nobody) }
+        Self { why: Some(why.into()), ..Self::blank(AttributionCertainty::Nobody) }
     }
 
     /// Builds a result without evidence: it could not be read.
     pub fn unknown(why: &str) -> Self {
-        Self { why: Some(why.into()), ..Self::blank(Sure::Unknown) }
+        Self { why: Some(why.into()), ..Self::blank(AttributionCertainty::Unknown) }
     }
 
     /// Builds a result with a user who ran a command with sudo.
-    pub(super) fn by_sudo(sure: Sure, sudo: &Sudo, time: Timestamp) -> Self {
+    pub(super) fn by_sudo(sure: AttributionCertainty, sudo: &SudoCommand, time: Timestamp) -> Self {
         Self {
             user: Some(sudo.user.as_str().into()),
             program: Some("sudo".into()),
@@ -95,7 +95,7 @@ impl Culprit {
     /// Masks known secrets, and cuts the command line. sudo prints words with quotes and escapes, so secrets are also
     /// searched in the unescaped words.
     pub(super) fn harmless(mut self, secrets: &SecretStore) -> Self {
-        let scrub = |text: Untrusted| Untrusted::from(secrets.scrub(text.raw()));
+        let scrub = |text: UntrustedText| UntrustedText::from(secrets.scrub(text.raw()));
         self.user = self.user.map(scrub);
         self.why = self.why.map(scrub);
         self.command = self.command.map(|command| cut(&line(command.raw(), secrets)));

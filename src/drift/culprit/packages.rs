@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 /// One run of a package manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct PackageManagerRun {
     pub began: Timestamp,
     pub ended: Timestamp,
     /// The package manager: `apt`, `dpkg`, `dnf`.
@@ -13,23 +13,23 @@ pub struct Run {
     pub user: Option<String>,
     /// Its command line, if the log contains it.
     pub command: Option<String>,
-    pub changes: Vec<Change>,
+    pub changes: Vec<LoggedPackageChange>,
     /// The log.
     pub source: &'static str,
 }
 
 /// A change of one package.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct LoggedPackageChange {
     pub at: Timestamp,
     pub package: String,
     /// The new version; `None` if the package was removed.
     pub to: Option<String>,
 }
 
-impl Run {
+impl PackageManagerRun {
     /// Returns the last change of one of the packages.
-    pub fn change(&self, names: &[String]) -> Option<&Change> {
+    pub fn change(&self, names: &[String]) -> Option<&LoggedPackageChange> {
         self.changes.iter().rfind(|change| names.contains(&change.package))
     }
 

@@ -1,10 +1,10 @@
 //! The object of a finding, under its names in a host's logs.
 
-use crate::drift::model::{Aspect, Finding};
+use crate::drift::model::{DriftFinding, FindingAspect};
 
 /// An object that a user may have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum FindingSubject {
     Packages(Vec<String>),
     Path(String),
     /// A unit with its type.
@@ -24,8 +24,8 @@ pub enum Subject {
 /// The folder of administrators' unit files.
 const UNITS: &str = "/etc/systemd/system";
 
-impl Subject {
-    pub fn of(finding: &Finding) -> Self {
+impl FindingSubject {
+    pub fn of(finding: &DriftFinding) -> Self {
         let title = finding.title.raw();
         let attribute = finding.attribute.as_deref().unwrap_or_default();
         match finding.kind.raw() {
@@ -45,7 +45,9 @@ impl Subject {
             "mount" if attribute == "entry" => path("/etc/fstab"),
             "mount" => Self::Mount(title.to_owned()),
             "kernel_cmdline" | "initramfs" | "reboot" => Self::Kernel,
-            _ if finding.aspect == Aspect::Verification && finding.reason.raw().contains("kernel") => Self::Kernel,
+            _ if finding.aspect == FindingAspect::Verification && finding.reason.raw().contains("kernel") => {
+                Self::Kernel
+            }
             _ => Self::Nameless,
         }
     }
@@ -62,10 +64,10 @@ impl Subject {
     }
 }
 
-fn path(text: &str) -> Subject {
+fn path(text: &str) -> FindingSubject {
     match text.starts_with('/') {
-        true => Subject::Path(text.to_owned()),
-        false => Subject::Nameless,
+        true => FindingSubject::Path(text.to_owned()),
+        false => FindingSubject::Nameless,
     }
 }
 
@@ -78,18 +80,18 @@ fn keys(user: &str) -> String {
 }
 
 /// Returns the changed part of a timer: one of two unit files, or the state of one of them.
-fn timer(title: &str, attribute: &str) -> Subject {
+fn timer(title: &str, attribute: &str) -> FindingSubject {
     match attribute.split(' ').next() {
         Some(part @ ("service" | "timer")) => path(&format!("{UNITS}/{title}.{part}")),
-        _ => Subject::Unit(unit(title, "timer")),
+        _ => FindingSubject::Unit(unit(title, "timer")),
     }
 }
 
 /// Returns the changed part of a module: one of two files, or whether it is loaded.
-fn module(title: &str, attribute: &str) -> Subject {
+fn module(title: &str, attribute: &str) -> FindingSubject {
     match attribute.split(' ').next() {
         Some(folder @ ("modprobe.d" | "modules-load.d")) => path(&format!("/etc/{folder}/forge-{title}.conf")),
-        _ => Subject::Module(title.to_owned()),
+        _ => FindingSubject::Module(title.to_owned()),
     }
 }
 

@@ -5,7 +5,7 @@
 //! accuse its writer.
 
 use super::clock;
-use super::journal::Entry;
+use super::journal::SystemJournalEntry;
 use crate::transport::is_own_shell;
 use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
 use jiff::Timestamp;
@@ -71,7 +71,7 @@ const SHELLS: [&str; 14] =
 
 /// One command that sudo ran for a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sudo {
+pub struct SudoCommand {
     pub began: Timestamp,
     /// When it ended; `None` if it is running, or the journal does not contain its end.
     pub ended: Option<Timestamp>,
@@ -84,8 +84,8 @@ pub struct Sudo {
 }
 
 /// Parses sudo commands, oldest first. `users` maps uids to names.
-pub fn parse(entries: &[Entry], users: &BTreeMap<String, String>) -> Vec<Sudo> {
-    let mut all: Vec<Sudo> = Vec::new();
+pub fn parse(entries: &[SystemJournalEntry], users: &BTreeMap<String, String>) -> Vec<SudoCommand> {
+    let mut all: Vec<SudoCommand> = Vec::new();
     let mut open: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.comm == "sudo") {
         let key = (entry.boot.as_str(), entry.pid.as_str());
@@ -107,7 +107,7 @@ pub fn parse(entries: &[Entry], users: &BTreeMap<String, String>) -> Vec<Sudo> {
 }
 
 /// Ends commands that were running when the host went down.
-fn end_with_boots(all: &mut [Sudo], entries: &[Entry]) {
+fn end_with_boots(all: &mut [SudoCommand], entries: &[SystemJournalEntry]) {
     let Some(current) = entries.last().map(|entry| &entry.boot) else { return };
     for sudo in all.iter_mut().filter(|sudo| sudo.ended.is_none() && sudo.boot != *current) {
         sudo.ended = entries.iter().rfind(|entry| entry.boot == sudo.boot).map(|entry| entry.time);
@@ -117,18 +117,18 @@ fn end_with_boots(all: &mut [Sudo], entries: &[Entry]) {
 const CLOSED: &str = "pam_unix(sudo:session): session closed";
 
 /// Returns the rest of a long command, which sudo logs in separate entries.
-fn continued(entry: &Entry) -> Option<&str> {
+fn continued(entry: &SystemJournalEntry) -> Option<&str> {
     entry.message.trim_start().split_once(" : (command continued) ").map(|(_, rest)| rest)
 }
 
-fn is_genuine(entry: &Entry, user: &str, users: &BTreeMap<String, String>) -> bool {
+fn is_genuine(entry: &SystemJournalEntry, user: &str, users: &BTreeMap<String, String>) -> bool {
     let by_root = entry.uid == "0" && PROGRAMS.contains(&entry.exe.as_str());
     by_root || users.get(&entry.uid).is_some_and(|name| name == user)
 }
 
 /// Parses `deploy : TTY=pts/0 ; PWD=/home/deploy ; USER=root ; COMMAND=/usr/bin/id`. Refused commands have the reason
 /// before these fields, so they do not match.
-fn command(entry: &Entry) -> Option<Sudo> {
+fn command(entry: &SystemJournalEntry) -> Option<SudoCommand> {
     let (user, rest) = entry.message.trim_start().split_once(" : ")?;
     let (about, command) = rest.split_once("COMMAND=")?;
     let known = ["HOST=", "TTY=", "PWD=", "CHROOT=", "CWD=", "USER=", "GROUP=", "TSID=", "ENV="];
@@ -137,7 +137,7 @@ fn command(entry: &Entry) -> Option<Sudo> {
     }
     let cwd = about.split(" ; ").find_map(|field| field.strip_prefix("PWD=")).unwrap_or("/");
     let plain = unescaped(command);
-    Some(Sudo {
+    Some(SudoCommand {
         began: entry.time,
         ended: None,
         boot: entry.boot.clone(),
@@ -189,7 +189,7 @@ pub fn words(command: &str) -> Vec<String> {
     out
 }
 
-impl Sudo {
+impl SudoCommand {
     fn extend(&mut self, rest: &str) {
         self.command = format!("{} {rest}", self.command);
         self.words = words(&unescaped(&self.command));

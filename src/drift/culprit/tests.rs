@@ -1,9 +1,9 @@
 //! Attribution by evidence: named and near users, and unknown results.
 
-use super::super::model::{LastApplied, Severity, Standing};
+use super::super::model::{FindingNovelty, FindingSeverity, LastApplied};
 use super::*;
-use crate::model::{Disruption, Level, Untrusted, Verdict};
-use crate::probe::Part;
+use crate::model::{DisruptionClass, StepVerdict, UntrustedText, VerifyLevel};
+use crate::probe::EvidencePart;
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ const BOOT: &str = "bbbb";
 
 /// A handmade set of logs of a host.
 #[derive(Clone, Default)]
-struct Host(BTreeMap<String, Part>);
+struct LoggedHost(BTreeMap<String, EvidencePart>);
 
-impl Host {
+impl LoggedHost {
     fn new() -> Self {
         let host = Self::default().part("now", &(APPLIED + 3600).to_string()).part("account", "").part("boot", BOOT);
         let host = host.part("apt", "").part("dpkg", "").part("units", "").part("users", "alice:1000\nbob:1001\n");
@@ -23,12 +23,12 @@ impl Host {
     }
 
     fn part(mut self, name: &str, text: &str) -> Self {
-        self.0.insert(name.into(), Part { text: text.into(), lack: String::new() });
+        self.0.insert(name.into(), EvidencePart { text: text.into(), lack: String::new() });
         self
     }
 
     fn lacks(mut self, name: &str, why: &str) -> Self {
-        self.0.insert(name.into(), Part { text: Untrusted::default(), lack: why.into() });
+        self.0.insert(name.into(), EvidencePart { text: UntrustedText::default(), lack: why.into() });
         self
     }
 
@@ -57,15 +57,15 @@ impl Host {
         self.part(&format!("file:{path}"), &text)
     }
 
-    fn judge(&self, finding: Finding) -> Culprit {
+    fn judge(&self, finding: DriftFinding) -> ChangeSource {
         self.ask(finding, &SecretStore::default()).expect("a culprit")
     }
 
-    fn ask(&self, finding: Finding, secrets: &SecretStore) -> Option<Culprit> {
+    fn ask(&self, finding: DriftFinding, secrets: &SecretStore) -> Option<ChangeSource> {
         let state = EvidenceState { parts: self.0.clone() };
         let (host, mut findings) = (finding.host.clone(), [finding]);
         let asked = Timestamp::from_second(APPLIED + 3600).unwrap();
-        accuse(&host, &mut findings, &Answer::Evidence(&state), asked, secrets);
+        accuse(&host, &mut findings, &EvidenceAnswer::Evidence(&state), asked, secrets);
         let [finding] = findings;
         finding.culprit
     }
@@ -83,21 +83,21 @@ fn boot_entry(boot: &str, at: i64, pid: &str, uid: &str, comm: &str, message: &s
     )
 }
 
-fn finding(kind: &str, title: &str, attribute: &str, observed: Option<&str>) -> Finding {
-    Finding {
+fn finding(kind: &str, title: &str, attribute: &str, observed: Option<&str>) -> DriftFinding {
+    DriftFinding {
         host: HostName::new("n1"),
         recipe: "base".into(),
         step: "step".into(),
-        aspect: Aspect::Step,
+        aspect: FindingAspect::Step,
         attribute: Some(attribute.into()),
         kind: kind.into(),
         title: title.into(),
         path: None,
-        verdict: Verdict::Change,
+        verdict: StepVerdict::Change,
         reason: "differs".into(),
         hint: None,
         desired: None,
-        observed: observed.map(Untrusted::from),
+        observed: observed.map(UntrustedText::from),
         diff: None,
         secret: false,
         last_applied: Some(LastApplied {
@@ -107,14 +107,14 @@ fn finding(kind: &str, title: &str, attribute: &str, observed: Option<&str>) -> 
             user: "u".into(),
             controller: "c".into(),
         }),
-        cause: Cause::MachineChanged,
+        cause: DriftCause::MachineChanged,
         culprit: None,
-        severity: Severity::Medium,
-        disruption: Disruption::D0,
-        level: Level::L0,
+        severity: FindingSeverity::Medium,
+        disruption: DisruptionClass::D0,
+        level: VerifyLevel::L0,
         action: None,
         place: String::new(),
-        standing: Standing::New,
+        standing: FindingNovelty::New,
         first_seen: String::new(),
         last_seen: String::new(),
         times: 1,
@@ -123,8 +123,8 @@ fn finding(kind: &str, title: &str, attribute: &str, observed: Option<&str>) -> 
 }
 
 /// Formats certainty, user, program, the command or the reason, and the time: minutes and seconds after 03:00.
-fn told(culprit: &Culprit) -> String {
-    let text = |text: &Option<Untrusted>| text.as_ref().map_or("-", |text| text.raw()).to_owned();
+fn told(culprit: &ChangeSource) -> String {
+    let text = |text: &Option<UntrustedText>| text.as_ref().map_or("-", |text| text.raw()).to_owned();
     let what = if culprit.why.is_some() { text(&culprit.why) } else { text(&culprit.command) };
     let time = culprit.time.as_deref().map_or("-", |time| time.strip_prefix("2026-11-22T03:").unwrap_or(time));
     let sure = format!("{:?}", culprit.sure).to_lowercase();
@@ -134,13 +134,13 @@ fn told(culprit: &Culprit) -> String {
 const HISTORY: &str = "Start-Date: 2026-11-22  03:10:00\nCommandline: apt-get install nginx=2\nRequested-By: alice (1000)\n\
                        Upgrade: nginx:amd64 (1, 2)\nEnd-Date: 2026-11-22  03:10:05\n";
 
-fn version(observed: &str) -> Finding {
+fn version(observed: &str) -> DriftFinding {
     finding("package", "nginx", "version", Some(observed))
 }
 
 #[test]
 fn packages_are_told_by_the_logs_of_their_managers() {
-    let apt = Host::new().part("apt", HISTORY);
+    let apt = LoggedHost::new().part("apt", HISTORY);
     assert_eq!(told(&apt.judge(version("2"))), "named: alice (apt) apt-get install nginx=2 @10:00Z");
     let by_sudo = apt.clone().sudo("alice", 599, 7, "/usr/bin/apt-get install nginx=2");
     assert_eq!(told(&by_sudo.judge(version("2"))), "named: alice (sudo) apt-get install nginx=2 @10:00Z");
@@ -152,22 +152,22 @@ fn packages_are_told_by_the_logs_of_their_managers() {
     let unattended = HISTORY
         .replace("Requested-By: alice (1000)\n", "")
         .replace("apt-get install nginx=2", "/usr/bin/unattended-upgrade");
-    let unattended = Host::new().part("apt", &unattended);
+    let unattended = LoggedHost::new().part("apt", &unattended);
     assert_eq!(
         told(&unattended.judge(version("2"))),
         "named: root (unattended-upgrades) /usr/bin/unattended-upgrade @10:00Z"
     );
-    let by_root = Host::new().part("apt", &HISTORY.replace("Requested-By: alice (1000)\n", ""));
+    let by_root = LoggedHost::new().part("apt", &HISTORY.replace("Requested-By: alice (1000)\n", ""));
     assert_eq!(told(&by_root.judge(version("2"))), "named: root (apt) apt-get install nginx=2 @10:00Z");
     // Events before the apply do not count: it matched then.
-    let old = Host::new().part("apt", &HISTORY.replace("03:10", "02:10"));
+    let old = LoggedHost::new().part("apt", &HISTORY.replace("03:10", "02:10"));
     assert_eq!(told(&old.judge(version("2"))), "nobody: - (-) apt's and dpkg's logs do not mention it @-");
 }
 
 /// A hold leaves no trace in the package logs, and an upgrade of the package does not lift it.
 #[test]
 fn a_hold_is_told_by_the_command_that_sets_it() {
-    let host = Host::new().part("apt", HISTORY);
+    let host = LoggedHost::new().part("apt", HISTORY);
     let hold = || finding("package", "nginx", "hold", Some("not held"));
     assert_eq!(told(&host.judge(hold())), "nobody: - (-) no command in the journal refers to it @-");
     let lifted = host.sudo("alice", 300, 1, "/usr/bin/apt-mark unhold nginx");
@@ -176,7 +176,7 @@ fn a_hold_is_told_by_the_command_that_sets_it() {
 
 #[test]
 fn of_several_packages_the_one_that_differs_counts() {
-    let host = Host::new().part("apt", HISTORY);
+    let host = LoggedHost::new().part("apt", HISTORY);
     let of = |attribute: &str| told(&host.judge(finding("package", "nginx, curl", attribute, Some("2"))));
     assert_eq!(of("version of nginx"), "named: alice (apt) apt-get install nginx=2 @10:00Z");
     assert_eq!(of("version of curl"), "nobody: - (-) apt's and dpkg's logs do not mention it @-");
@@ -186,7 +186,7 @@ const DPKG: &str = "2026-11-22 03:10:00 startup archives install\n2026-11-22 03:
 
 #[test]
 fn dpkg_says_when_and_the_journal_for_whom() {
-    let dpkg = Host::new().part("dpkg", DPKG);
+    let dpkg = LoggedHost::new().part("dpkg", DPKG);
     let by_alice = dpkg.clone().sudo("alice", 600, 2, "/usr/bin/dpkg -i nginx.deb");
     let culprit = by_alice.judge(version("2"));
     assert_eq!(told(&culprit), "named: alice (sudo) dpkg -i nginx.deb @10:01Z");
@@ -205,23 +205,23 @@ fn dpkg_says_when_and_the_journal_for_whom() {
 
 #[test]
 fn dnf_is_read_from_its_logs() {
-    let host = Host::new().lacks("apt", "is missing").lacks("dpkg", "is missing");
+    let host = LoggedHost::new().lacks("apt", "is missing").lacks("dpkg", "is missing");
     let host = host.part("dnf", "2026-11-22T03:10:00+0000 DDEBUG Command: dnf install -y nginx \n");
     let host = host.part("rpm", "2026-11-22T03:10:03+0000 SUBDEBUG Upgrade: nginx-1:2-1.el9.x86_64\n");
     let host = host.sudo("alice", 599, 9, "/usr/bin/dnf install -y nginx");
     assert_eq!(told(&host.judge(version("2-1.el9"))), "named: alice (sudo) dnf install -y nginx @10:03Z");
     assert_eq!(told(&host.judge(version("1:2-1.el9"))), "named: alice (sudo) dnf install -y nginx @10:03Z");
-    let none = Host::new().lacks("apt", "is missing").lacks("dpkg", "is missing").lacks("rpm", "is missing");
+    let none = LoggedHost::new().lacks("apt", "is missing").lacks("dpkg", "is missing").lacks("rpm", "is missing");
     assert_eq!(told(&none.judge(version("2"))), "unknown: - (-) /var/log/apt/history.log is missing @-");
 }
 
-fn motd(attribute: &str) -> Finding {
+fn motd(attribute: &str) -> DriftFinding {
     finding("file", "/etc/motd", attribute, Some("x"))
 }
 
 #[test]
 fn a_file_is_told_by_whom_sudo_ran_something_that_names_it_for_at_that_time() {
-    let touched = Host::new().file("/etc/motd", 600, 600, 0, "root");
+    let touched = LoggedHost::new().file("/etc/motd", 600, 600, 0, "root");
     let edited = touched.clone().sudo("alice", 500, 110, "/usr/bin/vim /etc/motd");
     assert_eq!(told(&edited.judge(motd("content"))), "named: alice (sudo) vim /etc/motd @10:00Z");
     // It was only read, or edited at another time.
@@ -234,24 +234,28 @@ fn a_file_is_told_by_whom_sudo_ran_something_that_names_it_for_at_that_time() {
     assert_eq!(told(&both.judge(motd("content"))), "near: bob (sudo) vim /etc/motd @10:00Z");
     let packaged = touched.clone().part("apt", HISTORY);
     assert_eq!(told(&packaged.judge(motd("content"))), "near: alice (apt) apt-get install nginx=2 @10:00Z");
-    let owned = Host::new().file("/etc/motd", 600, 600, 1000, "alice");
+    let owned = LoggedHost::new().file("/etc/motd", 600, 600, 1000, "alice");
     assert_eq!(told(&owned.judge(motd("content"))), "near: alice (owner) - @10:00Z");
-    let untouched = Host::new().file("/etc/motd", -600, -600, 0, "root");
+    let untouched = LoggedHost::new().file("/etc/motd", -600, -600, 0, "root");
     assert_eq!(told(&untouched.judge(motd("content"))), "nobody: - (-) it was not modified since it was applied @-");
 }
 
 #[test]
 fn of_a_file_the_time_counts_that_fits_what_differs() {
-    let host = Host::new().file("/etc/motd", 600, 900, 0, "root");
+    let host = LoggedHost::new().file("/etc/motd", 600, 900, 0, "root");
     let host =
         host.sudo("alice", 600, 1, "/usr/bin/tee /etc/motd").sudo("bob", 900, 1, "/usr/bin/chmod 0600 /etc/motd");
     assert_eq!(told(&host.judge(motd("content"))), "named: alice (sudo) tee /etc/motd @10:00Z");
     assert_eq!(told(&host.judge(motd("mode"))), "named: bob (sudo) chmod 0600 /etc/motd @15:00Z");
     // `cp -p` keeps the old mtime: only the ctime shows the change.
-    let copied =
-        Host::new().file("/etc/motd", -9999, 600, 0, "root").sudo("alice", 600, 1, "/usr/bin/cp -p /tmp/x /etc/motd");
+    let copied = LoggedHost::new().file("/etc/motd", -9999, 600, 0, "root").sudo(
+        "alice",
+        600,
+        1,
+        "/usr/bin/cp -p /tmp/x /etc/motd",
+    );
     assert_eq!(told(&copied.judge(motd("content"))), "named: alice (sudo) cp -p /tmp/x /etc/motd @10:00Z");
-    let gone = Host::new().part("gone:/etc/motd", &format!("{} {} 0 root", APPLIED + 600, APPLIED + 600));
+    let gone = LoggedHost::new().part("gone:/etc/motd", &format!("{} {} 0 root", APPLIED + 600, APPLIED + 600));
     let gone = gone.sudo("alice", 600, 1, "/usr/bin/rm /etc/motd");
     assert_eq!(
         told(&gone.judge(finding("file", "/etc/motd", "exists", None))),
@@ -266,13 +270,13 @@ fn units(time: i64, state: &str) -> String {
     )
 }
 
-fn web(attribute: &str) -> Finding {
+fn web(attribute: &str) -> DriftFinding {
     finding("service", "web", attribute, Some("stopped"))
 }
 
 #[test]
 fn a_unit_is_told_by_systemd_and_by_whom_systemctl_was_run_for() {
-    let stopped = Host::new().part("units", &units(600, "inactive")).systemd(
+    let stopped = LoggedHost::new().part("units", &units(600, "inactive")).systemd(
         600,
         "web.service",
         "stop",
@@ -284,7 +288,7 @@ fn a_unit_is_told_by_systemd_and_by_whom_systemctl_was_run_for() {
         told(&stopped.judge(web("state"))),
         "nobody: - (-) systemd received a request, but the journal does not show from whom @10:00Z"
     );
-    let slow = Host::new().part("units", &units(690, "inactive")).systemd(
+    let slow = LoggedHost::new().part("units", &units(690, "inactive")).systemd(
         600,
         "web.service",
         "stop",
@@ -292,7 +296,7 @@ fn a_unit_is_told_by_systemd_and_by_whom_systemctl_was_run_for() {
     );
     let slow = slow.sudo("alice", 600, 1, "/usr/bin/systemctl --no-block stop web.service");
     assert_eq!(told(&slow.judge(web("state"))), "named: alice (sudo) systemctl --no-block stop web.service @10:00Z");
-    let died = Host::new().part("units", &units(600, "failed"));
+    let died = LoggedHost::new().part("units", &units(600, "failed"));
     let died = died.systemd(600, "web.service", "", "web.service: Main process exited, code=exited, status=1/FAILURE");
     assert_eq!(
         told(&died.judge(web("state"))),
@@ -302,7 +306,7 @@ fn a_unit_is_told_by_systemd_and_by_whom_systemctl_was_run_for() {
     assert!(told(&asked.judge(web("state"))).starts_with("near: "));
     let other = stopped.sudo("alice", 599, 2, "/usr/bin/systemctl stop webmail");
     assert_eq!(told(&other.judge(web("state"))), "near: alice (sudo) systemctl stop webmail @10:00Z");
-    let disabled = Host::new().sudo("alice", 600, 1, "/usr/bin/systemctl disable web.service");
+    let disabled = LoggedHost::new().sudo("alice", 600, 1, "/usr/bin/systemctl disable web.service");
     assert_eq!(told(&disabled.judge(web("enabled"))), "named: alice (sudo) systemctl disable web.service @10:00Z");
 }
 
@@ -310,7 +314,8 @@ fn a_unit_is_told_by_systemd_and_by_whom_systemctl_was_run_for() {
 #[test]
 fn a_unit_that_systemd_forgot_is_told_by_the_journal() {
     let forgotten = "UserspaceTimestamp=Sun 2026-11-22 01:00:00 UTC\n\nId=web.service\nActiveState=inactive\nInactiveEnterTimestamp=\n";
-    let host = Host::new().part("units", forgotten).systemd(-60, "web.service", "stop", "Stopped web.service - Web.");
+    let host =
+        LoggedHost::new().part("units", forgotten).systemd(-60, "web.service", "stop", "Stopped web.service - Web.");
     let host = host.systemd(-50, "web.service", "start", "Started web.service - Web.");
     assert_eq!(told(&host.judge(web("state"))), "nobody: - (-) its state has not changed since it was applied @-");
     let stopped = host.systemd(600, "web.service", "stop", "Stopped web.service - Web.");
@@ -320,14 +325,14 @@ fn a_unit_that_systemd_forgot_is_told_by_the_journal() {
 
 #[test]
 fn a_process_that_was_killed_has_nobody_named_for_certain() {
-    let died = Host::new().part("units", &units(600, "failed"));
+    let died = LoggedHost::new().part("units", &units(600, "failed"));
     let died = died.systemd(600, "web.service", "", "web.service: Main process exited, code=killed, status=9/KILL");
     assert!(told(&died.judge(web("state"))).starts_with("named: - (web.service) Main process exited, code=killed"));
     let killed = died.sudo("alice", 600, 1, "/usr/bin/pkill -9 web");
     assert_eq!(told(&killed.judge(web("state"))), "near: alice (sudo) pkill -9 web @10:00Z");
 }
 
-fn forward(observed: &str) -> Finding {
+fn forward(observed: &str) -> DriftFinding {
     finding("sysctl", "net.ipv4.ip_forward", "loaded", Some(observed))
 }
 
@@ -336,7 +341,7 @@ fn a_kernel_setting_is_told_by_the_command_that_sets_it_to_what_was_found() {
     for command in
         ["/usr/sbin/sysctl -w net.ipv4.ip_forward=0", "/usr/bin/sh -c 'echo 0 >/proc/sys/net/ipv4/ip_forward'"]
     {
-        let host = Host::new().sudo("alice", 600, 1, command);
+        let host = LoggedHost::new().sudo("alice", 600, 1, command);
         assert!(told(&host.judge(forward("0"))).starts_with("named: alice (sudo) "), "{command}");
     }
     let silent = "nobody: - (-) the journal does not mention it @-";
@@ -346,16 +351,16 @@ fn a_kernel_setting_is_told_by_the_command_that_sets_it_to_what_was_found() {
         "/usr/sbin/sysctl -w net.ipv4.ip_forward_use_pmtu=0",
         "/usr/bin/cat /proc/sys/net/ipv4/ip_forward",
     ] {
-        assert_eq!(told(&Host::new().sudo("alice", 600, 1, command).judge(forward("0"))), silent, "{command}");
+        assert_eq!(told(&LoggedHost::new().sudo("alice", 600, 1, command).judge(forward("0"))), silent, "{command}");
     }
-    let late = Host::new().part("oldest", &entry(300, "9", "0", "systemd", "boots", ""));
+    let late = LoggedHost::new().part("oldest", &entry(300, "9", "0", "systemd", "boots", ""));
     assert_eq!(told(&late.judge(forward("0"))), "unknown: - (-) the journal only starts at 2026-11-22T03:05:00Z @-");
 }
 
 #[test]
 fn of_an_account_the_command_must_speak_of_what_was_found() {
     let shell = || finding("user", "bob", "shell", Some("/bin/zsh"));
-    let of = |command: &str| told(&Host::new().sudo("alice", 600, 1, command).judge(shell()));
+    let of = |command: &str| told(&LoggedHost::new().sudo("alice", 600, 1, command).judge(shell()));
     assert_eq!(of("/usr/sbin/usermod -s /bin/zsh bob"), "named: alice (sudo) usermod -s /bin/zsh bob @10:00Z");
     assert_eq!(of("/usr/bin/passwd bob"), "near: alice (sudo) passwd bob @10:00Z");
     assert_eq!(of("/usr/bin/passwd rob"), "nobody: - (-) the journal does not mention it @-");
@@ -365,17 +370,17 @@ fn of_an_account_the_command_must_speak_of_what_was_found() {
 #[test]
 fn a_file_of_a_kind_of_several_parts_is_told_as_a_file() {
     let path = "/etc/sysctl.d/90-forge-vm.swappiness.conf";
-    let host = Host::new().file(path, 600, 600, 0, "root").sudo("alice", 600, 1, &format!("/usr/bin/tee {path}"));
+    let host = LoggedHost::new().file(path, 600, 600, 0, "root").sudo("alice", 600, 1, &format!("/usr/bin/tee {path}"));
     let content = finding("sysctl", "vm.swappiness", "file content", Some("x"));
     assert_eq!(told(&host.judge(content)), format!("named: alice (sudo) tee {path} @10:00Z"));
-    let elsewhere = Host::new().part(&format!("gone:{path}"), "1795317000 1795317000 0 root");
+    let elsewhere = LoggedHost::new().part(&format!("gone:{path}"), "1795317000 1795317000 0 root");
     let content = finding("sysctl", "vm.swappiness", "file content", Some("x"));
     assert_eq!(told(&elsewhere.judge(content)), "nobody: - (-) the file at its path could not be read @-");
 }
 
-fn rebooted() -> Host {
+fn rebooted() -> LoggedHost {
     let units = "UserspaceTimestamp=Sun 2026-11-22 03:20:00 UTC\n\nId=web.service\nActiveState=inactive\nInactiveEnterTimestamp=\n";
-    Host::new().part("units", units)
+    LoggedHost::new().part("units", units)
 }
 
 #[test]
@@ -413,7 +418,7 @@ fn a_reboot_is_told_by_whom_it_was_asked_for() {
 #[test]
 fn a_kernel_is_named_where_the_finding_speaks_of_it_and_else_near() {
     let history = HISTORY.replace("nginx:amd64 (1, 2)", "linux-image-6.1.0-31-amd64:amd64 (6.1.1, 6.1.2)");
-    let host = Host::new().part("apt", &history);
+    let host = LoggedHost::new().part("apt", &history);
     let spoken = finding("reboot", "into kernel 6.1.0-31-amd64", "reboot", None);
     assert_eq!(told(&host.judge(spoken)), "named: alice (apt) apt-get install nginx=2 @10:00Z");
     let other = finding("reboot", "into kernel 5.15", "reboot", None);
@@ -422,18 +427,18 @@ fn a_kernel_is_named_where_the_finding_speaks_of_it_and_else_near() {
 
 #[test]
 fn who_may_not_read_logs_does_not_know() {
-    let host = Host::new().part("account", "plain").part("apt", HISTORY);
+    let host = LoggedHost::new().part("account", "plain").part("apt", HISTORY);
     let why = "unknown: - (-) forge connects as `plain`, and only root can read the logs @-";
     assert_eq!(told(&host.judge(version("2"))), why);
     let empty = EvidenceState::default();
     let mut findings = [version("2")];
     let host = findings[0].host.clone();
-    accuse(&host, &mut findings, &Answer::Evidence(&empty), Timestamp::UNIX_EPOCH, &SecretStore::default());
-    assert_eq!(findings[0].culprit.as_ref().unwrap().sure, Sure::Unknown);
+    accuse(&host, &mut findings, &EvidenceAnswer::Evidence(&empty), Timestamp::UNIX_EPOCH, &SecretStore::default());
+    assert_eq!(findings[0].culprit.as_ref().unwrap().sure, AttributionCertainty::Unknown);
     accuse(
         &host,
         &mut findings,
-        &Answer::Unknown("connection refused"),
+        &EvidenceAnswer::Unknown("connection refused"),
         Timestamp::UNIX_EPOCH,
         &SecretStore::default(),
     );
@@ -442,20 +447,20 @@ fn who_may_not_read_logs_does_not_know() {
 
 #[test]
 fn what_nobody_did_has_no_culprit() {
-    let host = Host::new().part("apt", HISTORY);
-    let of = |finding: Finding| host.ask(finding, &SecretStore::default());
-    assert_eq!(of(Finding { cause: Cause::RecipeChanged, ..version("2") }), None);
-    assert_eq!(of(Finding { cause: Cause::Unknown, ..version("2") }), None);
-    assert_eq!(of(Finding { last_applied: None, ..version("2") }), None);
-    assert_eq!(of(Finding { aspect: Aspect::Health, ..version("2") }), None);
-    assert_eq!(of(Finding { cause: Cause::Pending, ..forward("0") }), None);
-    assert!(of(Finding { cause: Cause::Both, ..version("2") }).is_some());
+    let host = LoggedHost::new().part("apt", HISTORY);
+    let of = |finding: DriftFinding| host.ask(finding, &SecretStore::default());
+    assert_eq!(of(DriftFinding { cause: DriftCause::RecipeChanged, ..version("2") }), None);
+    assert_eq!(of(DriftFinding { cause: DriftCause::Unknown, ..version("2") }), None);
+    assert_eq!(of(DriftFinding { last_applied: None, ..version("2") }), None);
+    assert_eq!(of(DriftFinding { aspect: FindingAspect::Health, ..version("2") }), None);
+    assert_eq!(of(DriftFinding { cause: DriftCause::Pending, ..forward("0") }), None);
+    assert!(of(DriftFinding { cause: DriftCause::Both, ..version("2") }).is_some());
 }
 
 /// The record has the controller's time: a host whose clock is an hour ahead does not count as changed before apply.
 #[test]
 fn clocks_that_differ_are_set_against_each_other() {
-    let host = Host::new().part("now", &(APPLIED + 7200).to_string()).part("apt", HISTORY);
+    let host = LoggedHost::new().part("now", &(APPLIED + 7200).to_string()).part("apt", HISTORY);
     assert_eq!(told(&host.judge(version("2"))), "nobody: - (-) apt's and dpkg's logs do not mention it @-");
     let later = host.part("apt", &HISTORY.replace("03:10", "04:10"));
     assert!(told(&later.judge(version("2"))).starts_with("named: alice"));
@@ -467,14 +472,14 @@ fn secrets_are_masked_as_they_are_and_as_sudo_escapes_them() {
     secrets.insert("token", SecretString::from("it's \\ 4 secret"));
     secrets.insert("plain", SecretString::from("hunter22"));
     let command = r"/usr/bin/sh -c 'login --with=it\'s \\ 4 secret hunter22 >/etc/motd'";
-    let host = Host::new().file("/etc/motd", 600, 600, 0, "root").sudo("alice", 600, 1, command);
+    let host = LoggedHost::new().file("/etc/motd", 600, 600, 0, "root").sudo("alice", 600, 1, command);
     let culprit = host.ask(motd("content"), &secrets).unwrap();
     assert_eq!(
         told(&culprit),
         "named: alice (sudo) sh -c login --with=(secret token) (secret plain) >/etc/motd @10:00Z"
     );
     let history = HISTORY.replace("nginx=2", "nginx=2 -o Pass=hunter22");
-    let culprit = Host::new().part("apt", &history).ask(version("2"), &secrets).unwrap();
+    let culprit = LoggedHost::new().part("apt", &history).ask(version("2"), &secrets).unwrap();
     assert_eq!(culprit.command.unwrap().raw(), "apt-get install nginx=2 -o Pass=(secret plain)");
 }
 
@@ -484,7 +489,7 @@ fn long_command_lines_are_cut_after_they_are_masked() {
     let mut secrets = SecretStore::default();
     secrets.insert("token", SecretString::from("0123456789".repeat(4)));
     let command = format!("/usr/bin/tee /etc/motd {} {}", "x".repeat(200), "0123456789".repeat(4));
-    let host = Host::new().file("/etc/motd", 600, 600, 0, "root").sudo("alice", 600, 1, &command);
+    let host = LoggedHost::new().file("/etc/motd", 600, 600, 0, "root").sudo("alice", 600, 1, &command);
     let line = host.ask(motd("content"), &secrets).unwrap().command.unwrap();
     assert!(!line.raw().contains("0123"), "{}", line.raw());
     assert!(line.raw().chars().count() <= 241);
@@ -494,13 +499,17 @@ fn long_command_lines_are_cut_after_they_are_masked() {
 fn a_host_is_asked_for_what_its_findings_are_about_and_no_other_is() {
     let host = version("2").host;
     let now = Timestamp::from_second(APPLIED + 86_400).unwrap();
-    let findings =
-        [motd("content"), web("state"), forward("0"), Finding { cause: Cause::RecipeChanged, ..motd("mode") }];
+    let findings = [
+        motd("content"),
+        web("state"),
+        forward("0"),
+        DriftFinding { cause: DriftCause::RecipeChanged, ..motd("mode") },
+    ];
     let Some(Probe::Evidence { since, units, paths }) = question(&host, &findings, now) else {
         panic!("nothing is asked")
     };
     assert_eq!((units, paths), (vec!["web.service".to_owned()], vec!["/etc/motd".to_owned()]));
     assert_eq!(since, u64::try_from(APPLIED - 3600).unwrap());
-    let quiet = [Finding { cause: Cause::RecipeChanged, ..motd("mode") }];
+    let quiet = [DriftFinding { cause: DriftCause::RecipeChanged, ..motd("mode") }];
     assert_eq!((question(&host, &quiet, now), suspects(&quiet).len(), suspects(&findings).len()), (None, 0, 1));
 }

@@ -2,10 +2,10 @@
 
 use super::boots;
 use super::clock;
-use super::journal::Entry;
-use super::judge::{Case, JOURNAL, one_user};
-use super::model::{Culprit, Sure};
-use super::sudo::Sudo;
+use super::journal::SystemJournalEntry;
+use super::judge::{AttributionContext, JOURNAL, one_user};
+use super::model::{AttributionCertainty, ChangeSource};
+use super::sudo::SudoCommand;
 use jiff::Timestamp;
 
 /// Programs with which users control systemd.
@@ -27,7 +27,7 @@ const VERBS: [&str; 12] = [
     "force-restart",
 ];
 
-pub fn judge(case: &Case<'_>, unit: &str) -> Culprit {
+pub fn judge(case: &AttributionContext<'_>, unit: &str) -> ChangeSource {
     match case.finding.attribute.as_deref().and_then(|attribute| attribute.rsplit(' ').next()) {
         Some("enabled" | "mask") => configured(case, unit),
         _ => moved(case, unit),
@@ -35,40 +35,40 @@ pub fn judge(case: &Case<'_>, unit: &str) -> Culprit {
 }
 
 /// Reports whether a command names a unit.
-fn names(sudo: &Sudo, unit: &str) -> bool {
+fn names(sudo: &SudoCommand, unit: &str) -> bool {
     let short = unit.strip_suffix(".service").unwrap_or(unit);
     MANAGERS.contains(&sudo.program()) && (sudo.says(unit) || sudo.says(short))
 }
 
-fn configured(case: &Case<'_>, unit: &str) -> Culprit {
+fn configured(case: &AttributionContext<'_>, unit: &str) -> ChangeSource {
     let verbs: &[&str] = match case.finding.observed.as_ref().map(|seen| seen.raw()) {
         Some("enabled") => &["enable", "reenable", "unmask", "preset"],
         Some("masked") => &["mask"],
         _ => &["disable", "mask", "preset"],
     };
-    let named = |sudo: &&Sudo| names(sudo, unit) && verbs.iter().any(|verb| sudo.says(verb));
+    let named = |sudo: &&SudoCommand| names(sudo, unit) && verbs.iter().any(|verb| sudo.says(verb));
     match case.sudo().find(named) {
-        Some(sudo) => Culprit::by_sudo(Sure::Named, sudo, sudo.began),
+        Some(sudo) => ChangeSource::by_sudo(AttributionCertainty::Named, sudo, sudo.began),
         None => case.nobody("no command in the journal refers to it", None),
     }
 }
 
 /// Returns who stopped the unit, or started it although it should not run.
-fn moved(case: &Case<'_>, unit: &str) -> Culprit {
+fn moved(case: &AttributionContext<'_>, unit: &str) -> ChangeSource {
     let is_active = case.seen.unit(unit, "ActiveState") == Some("active");
     let key = if is_active { "InactiveExitTimestamp" } else { "InactiveEnterTimestamp" };
     let time = case.seen.unit_time(unit, key).filter(|time| *time >= case.since);
     let time = time.or_else(|| if is_active { None } else { stopped(case, unit) });
     let Some(time) = time else { return never(case, is_active) };
-    let said: Vec<&Entry> = said(case, unit, time, is_active);
+    let said: Vec<&SystemJournalEntry> = said(case, unit, time, is_active);
     // A stop may take long: the command ran when it began.
     let asked = said.iter().find(|entry| !entry.job.is_empty()).map_or(time, |entry| entry.time);
-    let covers = |sudo: &Sudo| sudo.covers(time) || sudo.covers(asked);
-    let tells = |sudo: &&Sudo| names(sudo, unit) && VERBS.iter().any(|verb| sudo.says(verb)) && covers(sudo);
-    let named: Vec<&Sudo> = case.sudo().filter(tells).collect();
+    let covers = |sudo: &SudoCommand| sudo.covers(time) || sudo.covers(asked);
+    let tells = |sudo: &&SudoCommand| names(sudo, unit) && VERBS.iter().any(|verb| sudo.says(verb)) && covers(sudo);
+    let named: Vec<&SudoCommand> = case.sudo().filter(tells).collect();
     if let Some(sudo) = named.first() {
-        let sure = if one_user(&named) { Sure::Named } else { Sure::Near };
-        return Culprit::by_sudo(sure, sudo, asked);
+        let sure = if one_user(&named) { AttributionCertainty::Named } else { AttributionCertainty::Near };
+        return ChangeSource::by_sudo(sure, sudo, asked);
     }
     let job = said.iter().any(|entry| entry.job == "stop" || entry.job == "restart" || entry.job == "start");
     let by_itself = said.iter().find(|entry| entry.message.contains("exited, code=")).filter(|_| !job);
@@ -79,13 +79,14 @@ fn moved(case: &Case<'_>, unit: &str) -> Culprit {
 }
 
 /// Returns when a unit stopped, from the journal: systemd forgets inactive units that nothing refers to.
-fn stopped(case: &Case<'_>, unit: &str) -> Option<Timestamp> {
-    let ends = |entry: &Entry| {
+fn stopped(case: &AttributionContext<'_>, unit: &str) -> Option<Timestamp> {
+    let ends = |entry: &SystemJournalEntry| {
         entry.job == "stop"
             || ["Deactivated", "exited, code=", "Failed with"].iter().any(|end| entry.message.contains(end))
     };
-    let of_unit =
-        |entry: &&Entry| entry.pid == "1" && entry.uid == "0" && entry.unit == unit && entry.boot == case.seen.boot;
+    let of_unit = |entry: &&SystemJournalEntry| {
+        entry.pid == "1" && entry.uid == "0" && entry.unit == unit && entry.boot == case.seen.boot
+    };
     case.seen
         .entries
         .iter()
@@ -97,13 +98,19 @@ fn stopped(case: &Case<'_>, unit: &str) -> Option<Timestamp> {
 }
 
 /// Returns systemd's entries about a state change of a unit, including the start of a slow stop.
-fn said<'c>(case: &'c Case<'_>, unit: &str, time: Timestamp, started: bool) -> Vec<&'c Entry> {
+fn said<'c>(
+    case: &'c AttributionContext<'_>,
+    unit: &str,
+    time: Timestamp,
+    started: bool,
+) -> Vec<&'c SystemJournalEntry> {
     let jobs: &[&str] = if started { &["start", "restart"] } else { &["stop", "restart"] };
-    let of_unit =
-        |entry: &&Entry| entry.pid == "1" && entry.uid == "0" && entry.unit == unit && entry.time >= case.since;
-    let fits = |entry: &&Entry| entry.job.is_empty() || jobs.contains(&entry.job.as_str());
+    let of_unit = |entry: &&SystemJournalEntry| {
+        entry.pid == "1" && entry.uid == "0" && entry.unit == unit && entry.time >= case.since
+    };
+    let fits = |entry: &&SystemJournalEntry| entry.job.is_empty() || jobs.contains(&entry.job.as_str());
     let before = case.seen.entries.iter().filter(of_unit).filter(|entry| entry.time <= clock::after(time, 1));
-    let all: Vec<&Entry> = before.collect();
+    let all: Vec<&SystemJournalEntry> = before.collect();
     // Entries before the previous opposite change belong to that one.
     let last = if started { "stop" } else { "start" };
     let from = all.iter().rposition(|entry| entry.job == last).map_or(0, |at| at + 1);
@@ -111,7 +118,7 @@ fn said<'c>(case: &'c Case<'_>, unit: &str, time: Timestamp, started: bool) -> V
 }
 
 /// Handles a unit without a state change in this boot: it was never started, so the reboot stopped it.
-fn never(case: &Case<'_>, is_active: bool) -> Culprit {
+fn never(case: &AttributionContext<'_>, is_active: bool) -> ChangeSource {
     match boots::reboot(case).filter(|_| !is_active) {
         Some(boot) => boot,
         None => case.nobody("its state has not changed since it was applied", None),
@@ -119,33 +126,33 @@ fn never(case: &Case<'_>, is_active: bool) -> Culprit {
 }
 
 /// Handles a process that ended without a systemd job. No log records the sender of a signal.
-fn died(case: &Case<'_>, unit: &str, entry: &Entry) -> Culprit {
+fn died(case: &AttributionContext<'_>, unit: &str, entry: &SystemJournalEntry) -> ChangeSource {
     let killers = ["kill", "pkill", "killall", "skill", "fuser"];
-    let by = |sudo: &&Sudo| killers.contains(&sudo.program()) && sudo.covers(entry.time);
+    let by = |sudo: &&SudoCommand| killers.contains(&sudo.program()) && sudo.covers(entry.time);
     match case.sudo().find(by).filter(|_| entry.message.contains("code=killed")) {
-        Some(sudo) => Culprit::by_sudo(Sure::Near, sudo, entry.time),
-        None => Culprit {
+        Some(sudo) => ChangeSource::by_sudo(AttributionCertainty::Near, sudo, entry.time),
+        None => ChangeSource {
             program: Some(unit.into()),
             command: Some(
                 entry.message.strip_prefix(unit).unwrap_or(&entry.message).trim_start_matches([':', ' ']).into(),
             ),
             time: Some(clock::told(entry.time)),
             source: Some(JOURNAL.into()),
-            ..Culprit::blank(Sure::Named)
+            ..ChangeSource::blank(AttributionCertainty::Named)
         },
     }
 }
 
-fn around(case: &Case<'_>, time: Timestamp) -> Culprit {
+fn around(case: &AttributionContext<'_>, time: Timestamp) -> ChangeSource {
     if let Some(run) = case.runs().find(|run| run.covers(time)) {
         let culprit = case.by_run(run, time);
         return match culprit.sure {
-            Sure::Named => Culprit { sure: Sure::Near, ..culprit },
+            AttributionCertainty::Named => ChangeSource { sure: AttributionCertainty::Near, ..culprit },
             _ => culprit,
         };
     }
     match case.sudo().find(|sudo| sudo.covers(time)) {
-        Some(sudo) => Culprit::by_sudo(Sure::Near, sudo, time),
+        Some(sudo) => ChangeSource::by_sudo(AttributionCertainty::Near, sudo, time),
         None => case.nobody("systemd received a request, but the journal does not show from whom", Some(time)),
     }
 }

@@ -1,9 +1,9 @@
 //! Sequences of runs: new, changed, flapping and unobserved findings.
 
 use super::*;
-use crate::drift::{Aspect, Found, HostDrift, VERSION};
-use crate::model::{Disruption, Level, Verdict};
-use crate::plan::Unreachable;
+use crate::drift::{DetectedDrift, FindingAspect, HostDrift, VERSION};
+use crate::model::{DisruptionClass, StepVerdict, VerifyLevel};
+use crate::plan::UnreachableReason;
 use std::time::Duration;
 
 /// The observation of host `h` in one run.
@@ -23,17 +23,17 @@ enum Saw {
     Ignored,
 }
 
-fn finding(value: &str, time: &str) -> Finding {
-    Finding {
+fn finding(value: &str, time: &str) -> DriftFinding {
+    DriftFinding {
         host: HostName::new("h"),
         recipe: "base".into(),
         step: "motd".into(),
-        aspect: Aspect::Step,
+        aspect: FindingAspect::Step,
         attribute: Some("mode".into()),
         kind: "file".into(),
         title: "/etc/motd".into(),
         path: None,
-        verdict: Verdict::Change,
+        verdict: StepVerdict::Change,
         reason: "mode differs".into(),
         hint: None,
         desired: Some("0644".into()),
@@ -42,13 +42,13 @@ fn finding(value: &str, time: &str) -> Finding {
         secret: false,
         last_applied: None,
         culprit: None,
-        cause: Cause::MachineChanged,
-        severity: Severity::Medium,
-        disruption: Disruption::D0,
-        level: Level::L0,
+        cause: DriftCause::MachineChanged,
+        severity: FindingSeverity::Medium,
+        disruption: DisruptionClass::D0,
+        level: VerifyLevel::L0,
         action: None,
         place: String::new(),
-        standing: Standing::New,
+        standing: FindingNovelty::New,
         first_seen: time.to_owned(),
         last_seen: time.to_owned(),
         times: 1,
@@ -56,9 +56,9 @@ fn finding(value: &str, time: &str) -> Finding {
     }
 }
 
-fn run(saw: &Saw, time: &str) -> (Drift, Found) {
-    let silent = Reach::Unreachable(Unreachable::new("refused", None));
-    let reach = if matches!(saw, Saw::Silence) { silent } else { Reach::Observed };
+fn run(saw: &Saw, time: &str) -> (DriftReport, DetectedDrift) {
+    let silent = HostReachability::Unreachable(UnreachableReason::new("refused", None));
+    let reach = if matches!(saw, Saw::Silence) { silent } else { HostReachability::Observed };
     let host = HostDrift {
         host: HostName::new("h"),
         reach,
@@ -71,7 +71,7 @@ fn run(saw: &Saw, time: &str) -> (Drift, Found) {
         Saw::Value(value) => vec![finding(value, time)],
         _ => Vec::new(),
     };
-    let mut found = Found::default();
+    let mut found = DetectedDrift::default();
     let step = (HostName::new("h"), "base".to_owned(), "motd".to_owned());
     match saw {
         Saw::Unknown => _ = found.undecided.insert(step),
@@ -79,7 +79,7 @@ fn run(saw: &Saw, time: &str) -> (Drift, Found) {
         Saw::Ignored => _ = found.ignored_steps.insert(step),
         _ => {}
     }
-    let drift = Drift {
+    let drift = DriftReport {
         version: VERSION,
         forge: String::new(),
         run: time.to_owned(),
@@ -105,16 +105,16 @@ fn run(saw: &Saw, time: &str) -> (Drift, Found) {
 struct Story(Vec<String>);
 
 impl Story {
-    fn tell(&mut self, saw: &Saw, time: &str) -> Drift {
-        let past = Past::of(&entries(self.0.iter().map(String::as_str)));
+    fn tell(&mut self, saw: &Saw, time: &str) -> DriftReport {
+        let past = FindingHistory::of(&entries(self.0.iter().map(String::as_str)));
         let (mut drift, found) = run(saw, time);
         let looks = !matches!(saw, Saw::Elsewhere);
-        let entry = settle(&mut drift, &past, &Scope { admits: &|_, _| looks, found: &found });
+        let entry = settle(&mut drift, &past, &DetectionScope { admits: &|_, _| looks, found: &found });
         self.0.push(serde_json::to_string(&entry).unwrap());
         drift
     }
 
-    fn entries(&self) -> Vec<Entry> {
+    fn entries(&self) -> Vec<DriftHistoryEntry> {
         entries(self.0.iter().map(String::as_str))
     }
 }
@@ -128,7 +128,7 @@ const T: [&str; 5] = [
 ];
 
 /// Returns standing, first time and count of the finding, and the number of resolved findings.
-fn told(drift: &Drift) -> (Option<(Standing, &str, u32)>, usize) {
+fn told(drift: &DriftReport) -> (Option<(FindingNovelty, &str, u32)>, usize) {
     let finding = drift.findings.first();
     (finding.map(|f| (f.standing, f.first_seen.as_str(), f.times)), drift.resolved.len())
 }
@@ -136,10 +136,10 @@ fn told(drift: &Drift) -> (Option<(Standing, &str, u32)>, usize) {
 #[test]
 fn what_stays_is_new_once_and_another_value_is_a_change() {
     let mut story = Story(Vec::new());
-    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[0])), (Some((Standing::New, T[0], 1)), 0));
-    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[1])), (Some((Standing::Same, T[0], 1)), 0));
-    assert_eq!(told(&story.tell(&Saw::Value("0700"), T[2])), (Some((Standing::Changed, T[0], 1)), 0));
-    assert_eq!(told(&story.tell(&Saw::Value("0700"), T[3])), (Some((Standing::Same, T[0], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[0])), (Some((FindingNovelty::New, T[0], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[1])), (Some((FindingNovelty::Same, T[0], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Value("0700"), T[2])), (Some((FindingNovelty::Changed, T[0], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Value("0700"), T[3])), (Some((FindingNovelty::Same, T[0], 1)), 0));
     assert_eq!(told(&story.tell(&Saw::Nothing, T[4])), (None, 1));
     assert_eq!(told(&story.tell(&Saw::Nothing, T[4])), (None, 0), "told once");
 }
@@ -151,7 +151,8 @@ fn what_a_run_did_not_see_is_neither_new_nor_resolved() {
         let mut story = Story(Vec::new());
         story.tell(&Saw::Value("0600"), T[0]);
         assert_eq!(told(&story.tell(&saw, T[1])), (None, 0));
-        let standing = if matches!(saw, Saw::Ignored) { (Standing::New, T[2], 1) } else { (Standing::Same, T[0], 1) };
+        let standing =
+            if matches!(saw, Saw::Ignored) { (FindingNovelty::New, T[2], 1) } else { (FindingNovelty::Same, T[0], 1) };
         assert_eq!(told(&story.tell(&Saw::Value("0600"), T[2])), (Some(standing), 0));
     }
 }
@@ -161,9 +162,13 @@ fn what_comes_and_goes_within_a_day_is_one_thing_with_a_count() {
     let mut story = Story(Vec::new());
     story.tell(&Saw::Value("0600"), T[0]);
     assert_eq!(told(&story.tell(&Saw::Nothing, T[1])), (None, 1));
-    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[2])), (Some((Standing::Again, T[0], 2)), 0));
+    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[2])), (Some((FindingNovelty::Again, T[0], 2)), 0));
     assert_eq!(told(&story.tell(&Saw::Nothing, T[3])), (None, 1));
-    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[4])), (Some((Standing::New, T[4], 1)), 0), "two days later");
+    assert_eq!(
+        told(&story.tell(&Saw::Value("0600"), T[4])),
+        (Some((FindingNovelty::New, T[4], 1)), 0),
+        "two days later"
+    );
 }
 
 #[test]
@@ -175,21 +180,21 @@ fn half_a_line_and_another_form_are_passed_over() {
     let other = story.0[1].replacen("\"version\":1", "\"version\":9", 1);
     story.0 = vec![story.0[0].clone(), half, other, String::new()];
     assert_eq!(story.entries().len(), 1);
-    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[2])), (Some((Standing::Same, T[0], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[2])), (Some((FindingNovelty::Same, T[0], 1)), 0));
 }
 
 #[test]
 fn an_entry_that_begins_a_file_is_enough_to_go_on_from() {
     let mut story = Story(Vec::new());
     story.tell(&Saw::Value("0600"), T[0]);
-    let past = Past::of(&story.entries());
+    let past = FindingHistory::of(&story.entries());
     let (mut drift, found) = run(&Saw::Value("0600"), T[1]);
-    let entry = settle(&mut drift, &past, &Scope { admits: &|_, _| true, found: &found });
-    let first = Entry { before: Some(past.snapshot(T[1])), ..entry };
+    let entry = settle(&mut drift, &past, &DetectionScope { admits: &|_, _| true, found: &found });
+    let first = DriftHistoryEntry { before: Some(past.snapshot(T[1])), ..entry };
     let mut story = Story(vec![serde_json::to_string(&first).unwrap()]);
-    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[2])), (Some((Standing::Same, T[0], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[2])), (Some((FindingNovelty::Same, T[0], 1)), 0));
     assert_eq!(told(&story.tell(&Saw::Nothing, T[3])), (None, 1));
-    let past = Past::of(&story.entries());
+    let past = FindingHistory::of(&story.entries());
     assert_eq!((past.snapshot(T[3]).recent.len(), past.snapshot(T[4]).recent.len()), (1, 0));
 }
 

@@ -1,18 +1,18 @@
 //! Sequences of runs, and the news for a recipient who missed some of them.
 
 use super::*;
-use crate::drift::{Cause, ENTRY_VERSION, Severity, VERSION, history::Snapshot};
+use crate::drift::{DriftCause, ENTRY_VERSION, FindingSeverity, VERSION, history::DriftHistorySnapshot};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-fn known(step: &str, print: &str, times: u32, resolved: Option<&str>) -> Known {
-    Known {
+fn known(step: &str, print: &str, times: u32, resolved: Option<&str>) -> KnownFinding {
+    KnownFinding {
         host: HostName::new("h"),
         recipe: "base".into(),
         step: step.into(),
         attribute: None,
-        cause: Cause::MachineChanged,
-        severity: Severity::Medium,
+        cause: DriftCause::MachineChanged,
+        severity: FindingSeverity::Medium,
         first_seen: TIME.into(),
         since: TIME.into(),
         times,
@@ -24,8 +24,8 @@ fn known(step: &str, print: &str, times: u32, resolved: Option<&str>) -> Known {
 const TIME: &str = "2026-11-21T09:00:00Z";
 
 /// A run: `+a` new, `~a` changed, `-a` resolved, `=a` ignored from now on, `*a` reappeared.
-fn run(name: &str, time: &str, words: &[&str]) -> Entry {
-    let mut entry = Entry {
+fn run(name: &str, time: &str, words: &[&str]) -> DriftHistoryEntry {
+    let mut entry = DriftHistoryEntry {
         version: ENTRY_VERSION,
         run: name.into(),
         time: time.into(),
@@ -55,8 +55,8 @@ fn run(name: &str, time: &str, words: &[&str]) -> Entry {
     entry
 }
 
-fn drift() -> Drift {
-    Drift {
+fn drift() -> DriftReport {
+    DriftReport {
         version: VERSION,
         forge: String::new(),
         run: "r".into(),
@@ -77,17 +77,17 @@ fn drift() -> Drift {
     }
 }
 
-fn runs(list: &[&[&str]]) -> Vec<Entry> {
+fn runs(list: &[&[&str]]) -> Vec<DriftHistoryEntry> {
     list.iter().enumerate().map(|(at, words)| run(&format!("r{}", at + 1), TIME, words)).collect()
 }
 
 /// Formats the news: `+a ~b -c`, and the numbers of open and passed findings.
-fn said(entries: &[Entry], told: &str) -> String {
+fn said(entries: &[DriftHistoryEntry], told: &str) -> String {
     match news(entries, told, &drift()) {
-        News::Nothing => "nothing".to_owned(),
-        News::Waiting => "waiting".to_owned(),
-        News::Tell(notice) => {
-            let words = |sign: &str, items: &[Item]| -> Vec<String> {
+        NoticeDecision::Nothing => "nothing".to_owned(),
+        NoticeDecision::Waiting => "waiting".to_owned(),
+        NoticeDecision::Tell(notice) => {
+            let words = |sign: &str, items: &[DriftNoticeItem]| -> Vec<String> {
                 items.iter().map(|item| format!("{sign}{}", item.known.step.raw())).collect()
             };
             let all = [words("+", &notice.new), words("~", &notice.changed), words("-", &notice.resolved)].concat();
@@ -131,7 +131,7 @@ fn what_comes_and_goes_is_told_to_be_gone_when_it_stayed_away() {
 #[test]
 fn a_run_that_is_forgotten_leaves_what_was_open_then() {
     let mut entries = runs(&[&["+b"]]);
-    entries[0].before = Some(Snapshot { open: vec![known("a", "1", 1, None)], recent: vec![] });
+    entries[0].before = Some(DriftHistorySnapshot { open: vec![known("a", "1", 1, None)], recent: vec![] });
     assert_eq!(said(&entries, "long ago"), "+b; 2 open, 0 passed");
 }
 
@@ -145,7 +145,7 @@ proptest! {
             let name = ["a", "b", "c"][step];
             let word = if open.remove(name) { format!("-{name}") } else { open.insert(name); format!("+{name}") };
             entries.push(run(&format!("r{at}"), TIME, &[&word]));
-            let News::Tell(notice) = news(&entries, &cursor, &drift()) else {
+            let NoticeDecision::Tell(notice) = news(&entries, &cursor, &drift()) else {
                 // Findings that appeared and disappeared in between are not news.
                 prop_assert_eq!(&told, &open.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>());
                 continue;

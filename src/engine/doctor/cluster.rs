@@ -1,22 +1,22 @@
 //! Checks the connection to the cluster's API and the permissions there.
 
 use super::super::api::cluster;
-use super::super::run::Options;
-use super::{Finding, Weight};
+use super::super::run::RunOptions;
+use super::{DoctorFinding, DoctorSeverity};
 use crate::config::Project;
-use crate::kube::{Access, KubeError, Right, helm_version};
+use crate::kube::{ApiPermission, ClusterAccess, KubeError, helm_version};
 
 /// The permission that covers all cluster steps: every verb on every object in every namespace.
-const EVERYTHING: Right = Right { verb: "*", group: "*", resource: "*" };
+const EVERYTHING: ApiPermission = ApiPermission { verb: "*", group: "*", resource: "*" };
 
 /// Returns the findings, in the order in which the checks build on each other.
-pub async fn findings(project: &Project, access: &Access, options: &Options) -> Vec<Finding> {
+pub async fn findings(project: &Project, access: &ClusterAccess, options: &RunOptions) -> Vec<DoctorFinding> {
     let (mut found, helm) = tokio::join!(api(project, access, options), helm(access));
     found.push(helm);
     found
 }
 
-async fn api(project: &Project, access: &Access, options: &Options) -> Vec<Finding> {
+async fn api(project: &Project, access: &ClusterAccess, options: &RunOptions) -> Vec<DoctorFinding> {
     let cluster = match cluster(project, access, options).await {
         Ok(cluster) => cluster,
         Err(error) => return vec![problem("kubeconfig", error)],
@@ -27,7 +27,7 @@ async fn api(project: &Project, access: &Access, options: &Options) -> Vec<Findi
         (Err(error), _) | (_, Err(error)) => vec![problem("api", error)],
         (Ok(version), Ok(all)) => {
             vec![
-                Finding::new(Weight::Ok, "api", format!("`{}` is {version}", cluster.server())),
+                DoctorFinding::new(DoctorSeverity::Ok, "api", format!("`{}` is {version}", cluster.server())),
                 self::rights(access, all),
             ]
         }
@@ -36,27 +36,35 @@ async fn api(project: &Project, access: &Access, options: &Options) -> Vec<Findi
     found
 }
 
-fn rights(access: &Access, all: bool) -> Finding {
+fn rights(access: &ClusterAccess, all: bool) -> DoctorFinding {
     match all {
-        true => Finding::new(Weight::Ok, "rights", format!("context `{}` has full permissions", access.context)),
-        false => Finding::new(Weight::Note, "rights", format!("context `{}` has limited permissions", access.context))
-            .hint("steps may be rejected as forbidden; use a context with cluster-admin rights"),
+        true => DoctorFinding::new(
+            DoctorSeverity::Ok,
+            "rights",
+            format!("context `{}` has full permissions", access.context),
+        ),
+        false => DoctorFinding::new(
+            DoctorSeverity::Note,
+            "rights",
+            format!("context `{}` has limited permissions", access.context),
+        )
+        .hint("steps may be rejected as forbidden; use a context with cluster-admin rights"),
     }
 }
 
-async fn helm(access: &Access) -> Finding {
+async fn helm(access: &ClusterAccess) -> DoctorFinding {
     match helm_version("helm".into(), &access.withheld).await {
-        Ok(version) => Finding::new(Weight::Ok, "helm", version.text),
-        Err(error) => finding(Weight::Note, "helm", error),
+        Ok(version) => DoctorFinding::new(DoctorSeverity::Ok, "helm", version.text),
+        Err(error) => finding(DoctorSeverity::Note, "helm", error),
     }
 }
 
-fn problem(check: &'static str, error: KubeError) -> Finding {
-    finding(Weight::Problem, check, error)
+fn problem(check: &'static str, error: KubeError) -> DoctorFinding {
+    finding(DoctorSeverity::Problem, check, error)
 }
 
-fn finding(weight: Weight, check: &'static str, error: KubeError) -> Finding {
-    let found = Finding::new(weight, check, error.message);
+fn finding(weight: DoctorSeverity, check: &'static str, error: KubeError) -> DoctorFinding {
+    let found = DoctorFinding::new(weight, check, error.message);
     match error.hint {
         Some(hint) => found.hint(hint),
         None => found,

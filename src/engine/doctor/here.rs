@@ -1,7 +1,7 @@
 //! Checks this machine's prerequisites: for reaching hosts and for keeping history.
 
-use super::super::run::Options;
-use super::{Finding, Weight};
+use super::super::run::RunOptions;
+use super::{DoctorFinding, DoctorSeverity};
 use crate::config::{Project, TransportKind};
 use crate::model::HostName;
 use crate::transport;
@@ -12,10 +12,10 @@ use rustix::fs::Access;
 pub async fn findings(
     project: &Project,
     hosts: &[HostName],
-    options: &Options,
+    options: &RunOptions,
     state: &Utf8Path,
     can_ask: bool,
-) -> Vec<Finding> {
+) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     let by_ssh =
         |host: &&HostName| project.hosts.get(*host).is_some_and(|h| matches!(h.connect.transport, TransportKind::Ssh));
@@ -28,39 +28,43 @@ pub async fn findings(
     found
 }
 
-async fn ssh() -> Finding {
+async fn ssh() -> DoctorFinding {
     match transport::ssh_version().await {
-        Ok(version) => Finding::new(Weight::Ok, "ssh", version),
-        Err(error) => Finding::new(Weight::Problem, "ssh", error.message.clone()).hint(error.hint.unwrap_or_default()),
+        Ok(version) => DoctorFinding::new(DoctorSeverity::Ok, "ssh", version),
+        Err(error) => DoctorFinding::new(DoctorSeverity::Problem, "ssh", error.message.clone())
+            .hint(error.hint.unwrap_or_default()),
     }
 }
 
-fn sockets(options: &Options) -> Finding {
+fn sockets(options: &RunOptions) -> DoctorFinding {
     match transport::check_control_dir(&options.control_dir) {
-        Ok(()) => Finding::new(Weight::Ok, "sockets", format!("`{}` is private", options.control_dir)),
-        Err(error) => {
-            Finding::new(Weight::Problem, "sockets", error.message.clone()).hint(error.hint.unwrap_or_default())
-        }
+        Ok(()) => DoctorFinding::new(DoctorSeverity::Ok, "sockets", format!("`{}` is private", options.control_dir)),
+        Err(error) => DoctorFinding::new(DoctorSeverity::Problem, "sockets", error.message.clone())
+            .hint(error.hint.unwrap_or_default()),
     }
 }
 
 /// Runs continue without a history, so a folder that is not writable is only a note.
-pub(super) fn history(state: &Utf8Path) -> Finding {
+pub(super) fn history(state: &Utf8Path) -> DoctorFinding {
     let there = state.ancestors().find(|path| path.exists() || path.as_str().is_empty()).unwrap_or(Utf8Path::new("."));
     let there = if there.as_str().is_empty() { Utf8Path::new(".") } else { there };
     let writable =
         there.is_dir() && rustix::fs::access(there.as_std_path(), Access::WRITE_OK | Access::EXEC_OK).is_ok();
     match writable {
-        true => Finding::new(Weight::Ok, "history", format!("`{state}` is writable")),
-        false => Finding::new(Weight::Note, "history", format!("`{state}` is not writable: no history is kept"))
-            .hint("set another folder with `--state` or `FORGE_STATE`"),
+        true => DoctorFinding::new(DoctorSeverity::Ok, "history", format!("`{state}` is writable")),
+        false => DoctorFinding::new(
+            DoctorSeverity::Note,
+            "history",
+            format!("`{state}` is not writable: no history is kept"),
+        )
+        .hint("set another folder with `--state` or `FORGE_STATE`"),
     }
 }
 
-fn terminal(can_ask: bool) -> Finding {
+fn terminal(can_ask: bool) -> DoctorFinding {
     match can_ask {
-        true => Finding::new(Weight::Ok, "terminal", "interactive: confirmation prompts are possible"),
-        false => Finding::new(Weight::Note, "terminal", "not interactive: no confirmation prompts")
+        true => DoctorFinding::new(DoctorSeverity::Ok, "terminal", "interactive: confirmation prompts are possible"),
+        false => DoctorFinding::new(DoctorSeverity::Note, "terminal", "not interactive: no confirmation prompts")
             .hint("`apply`, and `exec` on more than one host, need `--yes` here"),
     }
 }

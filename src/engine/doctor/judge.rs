@@ -1,9 +1,11 @@
 //! Evaluates a host's answers for readiness: pure, from one round trip.
 
-use super::{Finding, Weight};
-use crate::model::{Untrusted, Value};
-use crate::plan::{HostSeen, Refused};
-use crate::probe::{Account, Observation, Output, PackageManagerState, Probe, Reading, Unknown};
+use super::{DoctorFinding, DoctorSeverity};
+use crate::model::{UntrustedText, Value};
+use crate::plan::{HostRefusal, ObservedHost};
+use crate::probe::{
+    Observation, PackageManagerState, Probe, ProbeOutput, ProbeReading, ScriptAccount, UnansweredReason,
+};
 use std::collections::BTreeSet;
 
 /// Prints one line per answer with tab-separated fields; writes nothing. The lock holder is the process named in the
@@ -63,15 +65,17 @@ pub fn probes(read: &BTreeSet<String>) -> BTreeSet<Probe> {
 }
 
 /// Returns the findings from the answers.
-pub fn findings(seen: &HostSeen) -> Vec<Finding> {
+pub fn findings(seen: &ObservedHost) -> Vec<DoctorFinding> {
     let mut found = vec![account(&seen.observation)];
     match seen.observation.get(&script()) {
-        Ok(Reading::Output(output)) if output.stdout.raw().ends_with("end\n") => found.extend(answers(seen, output)),
-        Ok(Reading::Output(output)) => {
-            let why = Unknown::new("the host's answer is truncated").said(output.stderr.clone());
+        Ok(ProbeReading::Output(output)) if output.stdout.raw().ends_with("end\n") => {
+            found.extend(answers(seen, output))
+        }
+        Ok(ProbeReading::Output(output)) => {
+            let why = UnansweredReason::new("the host's answer is truncated").said(output.stderr.clone());
             found.push(unknown("host", &why));
         }
-        Ok(_) => found.push(unknown("host", &Unknown::new("unexpected type of answer from the host"))),
+        Ok(_) => found.push(unknown("host", &UnansweredReason::new("unexpected type of answer from the host"))),
         Err(why) => found.push(unknown("host", &why)),
     }
     found.push(running(&seen.observation));
@@ -81,32 +85,34 @@ pub fn findings(seen: &HostSeen) -> Vec<Finding> {
     found
 }
 
-fn unknown(check: &'static str, why: &Unknown) -> Finding {
+fn unknown(check: &'static str, why: &UnansweredReason) -> DoctorFinding {
     let what = match why.said.as_ref().filter(|said| !said.is_empty()) {
         Some(said) => format!("could not be evaluated: {}: {}", why.why, said.raw().trim()),
         None => format!("could not be evaluated: {}", why.why),
     };
-    Finding::new(Weight::Unknown, check, what)
+    DoctorFinding::new(DoctorSeverity::Unknown, check, what)
 }
 
-fn account(observation: &Observation) -> Finding {
+fn account(observation: &Observation) -> DoctorFinding {
     match observation.get(&Probe::Account) {
-        Ok(Reading::Account(Account::Root)) => Finding::new(Weight::Ok, "root", "runs as root"),
-        Ok(Reading::Account(Account::Other(name))) => {
-            let Refused { why, hint } = Refused::not_root(name.raw());
-            Finding::new(Weight::Problem, "root", why).hint(hint)
+        Ok(ProbeReading::Account(ScriptAccount::Root)) => {
+            DoctorFinding::new(DoctorSeverity::Ok, "root", "runs as root")
         }
-        Ok(_) => unknown("root", &Unknown::new("unexpected type of answer from the host")),
+        Ok(ProbeReading::Account(ScriptAccount::Other(name))) => {
+            let HostRefusal { why, hint } = HostRefusal::not_root(name.raw());
+            DoctorFinding::new(DoctorSeverity::Problem, "root", why).hint(hint)
+        }
+        Ok(_) => unknown("root", &UnansweredReason::new("unexpected type of answer from the host")),
         Err(why) => unknown("root", &why),
     }
 }
 
 /// Returns the lines of the script's answer that begin with `key`, without the key.
-fn rows<'a>(output: &'a Output, key: &'a str) -> impl Iterator<Item = &'a str> {
+fn rows<'a>(output: &'a ProbeOutput, key: &'a str) -> impl Iterator<Item = &'a str> {
     output.stdout.raw().lines().filter_map(move |line| line.strip_prefix(key)?.strip_prefix('\t'))
 }
 
-fn answers(seen: &HostSeen, output: &Output) -> Vec<Finding> {
+fn answers(seen: &ObservedHost, output: &ProbeOutput) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     found.extend(login(output));
     found.push(tools(output));
@@ -116,17 +122,17 @@ fn answers(seen: &HostSeen, output: &Output) -> Vec<Finding> {
     found
 }
 
-fn login(output: &Output) -> Option<Finding> {
+fn login(output: &ProbeOutput) -> Option<DoctorFinding> {
     let (user, shell) = rows(output, "login").next()?.split_once('\t')?;
     let shell = if shell.is_empty() { String::new() } else { format!(" (shell `{shell}`)") };
-    Some(Finding::new(Weight::Ok, "login", format!("logs in as `{user}`{shell}")))
+    Some(DoctorFinding::new(DoctorSeverity::Ok, "login", format!("logs in as `{user}`{shell}")))
 }
 
-fn tools(output: &Output) -> Finding {
+fn tools(output: &ProbeOutput) -> DoctorFinding {
     let lacks: Vec<&str> = rows(output, "lacks").collect();
     match lacks.is_empty() {
-        true => Finding::new(Weight::Ok, "tools", "all programs required by forge are installed"),
-        false => Finding::new(Weight::Problem, "tools", format!("missing: {}", ticked(&lacks)))
+        true => DoctorFinding::new(DoctorSeverity::Ok, "tools", "all programs required by forge are installed"),
+        false => DoctorFinding::new(DoctorSeverity::Problem, "tools", format!("missing: {}", ticked(&lacks)))
             .hint("install the packages that contain them: coreutils, util-linux, findutils, grep, sed or libc-bin"),
     }
 }
@@ -136,41 +142,41 @@ fn ticked(names: &[&str]) -> String {
 }
 
 /// A filesystem with the folders on it.
-struct Room<'a> {
+struct DoctorFilesystem<'a> {
     numbers: &'a str,
     paths: Vec<&'a str>,
 }
 
-fn rooms(output: &Output) -> Vec<Finding> {
-    let mut filesystems: Vec<Room<'_>> = Vec::new();
+fn rooms(output: &ProbeOutput) -> Vec<DoctorFinding> {
+    let mut filesystems: Vec<DoctorFilesystem<'_>> = Vec::new();
     for (path, numbers) in rows(output, "room").filter_map(|row| row.split_once('\t')) {
         match filesystems.iter_mut().find(|room| room.numbers == numbers) {
             Some(room) => room.paths.push(path),
-            None => filesystems.push(Room { numbers, paths: vec![path] }),
+            None => filesystems.push(DoctorFilesystem { numbers, paths: vec![path] }),
         }
     }
-    let mut found: Vec<Finding> = filesystems.iter().filter_map(room).collect();
+    let mut found: Vec<DoctorFinding> = filesystems.iter().filter_map(room).collect();
     let readonly: Vec<&str> = rows(output, "readonly").collect();
     // A non-root login can write nowhere; the `root` check reports that already.
     if !readonly.is_empty() && rows(output, "login").next().is_some() && !readonly.contains(&"/") {
         found.push(
-            Finding::new(Weight::Problem, "room", format!("not writable: {}", ticked(&readonly)))
+            DoctorFinding::new(DoctorSeverity::Problem, "room", format!("not writable: {}", ticked(&readonly)))
                 .hint("check the mount options with `findmnt -T DIR`"),
         );
     }
     if found.is_empty() {
-        found.push(Finding::new(Weight::Ok, "room", "all filesystems have enough free space"));
+        found.push(DoctorFinding::new(DoctorSeverity::Ok, "room", "all filesystems have enough free space"));
     }
     found
 }
 
 /// A filesystem without inodes reports a total of 0.
-fn room(room: &Room<'_>) -> Option<Finding> {
+fn room(room: &DoctorFilesystem<'_>) -> Option<DoctorFinding> {
     let numbers: Vec<u64> = room.numbers.split('\t').filter_map(|number| number.parse().ok()).collect();
     let [blocks, size, inodes, all_inodes] = numbers[..] else { return None };
     let free = blocks.saturating_mul(size);
     let paths = ticked(&room.paths);
-    let problem = |what: String| Finding::new(Weight::Problem, "room", what);
+    let problem = |what: String| DoctorFinding::new(DoctorSeverity::Problem, "room", what);
     // Small by design is not low: `/run` is sized by the machine's memory.
     let small = room.paths == ["/run"];
     match free {
@@ -179,8 +185,12 @@ fn room(room: &Room<'_>) -> Option<Finding> {
         }
         0..ROOM_NONE => Some(problem(format!("no space in {paths}: {} free", size_of(free))).hint("free up space")),
         ROOM_NONE..ROOM_LOW if !small => Some(
-            Finding::new(Weight::Note, "room", format!("low disk space in {paths}: {} free", size_of(free)))
-                .hint("packages and images need more; free up space"),
+            DoctorFinding::new(
+                DoctorSeverity::Note,
+                "room",
+                format!("low disk space in {paths}: {} free", size_of(free)),
+            )
+            .hint("packages and images need more; free up space"),
         ),
         _ => None,
     }
@@ -191,27 +201,27 @@ fn size_of(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
-fn clock(seen: &HostSeen, output: &Output) -> Finding {
+fn clock(seen: &ObservedHost, output: &ProbeOutput) -> DoctorFinding {
     let now = rows(output, "now").next().and_then(|now| now.parse::<i64>().ok());
     let (Some(now), Some((began, ended))) = (now, seen.observation.asked()) else {
-        return unknown("clock", &Unknown::new("the host's answer does not contain its time"));
+        return unknown("clock", &UnansweredReason::new("the host's answer does not contain its time"));
     };
     skew(now, began.as_second(), ended.as_second())
 }
 
 /// Compares the host's `now` with the local time before the request and after the answer.
-pub(super) fn skew(now: i64, began: i64, ended: i64) -> Finding {
+pub(super) fn skew(now: i64, began: i64, ended: i64) -> DoctorFinding {
     let (off, side) = match now {
         now if now < began => (began - now, "behind"),
         now if now > ended => (now - ended, "ahead of"),
         _ => (0, ""),
     };
     let weight = match off {
-        0..=SKEW_S => return Finding::new(Weight::Ok, "clock", "in sync with this machine"),
-        _ if off <= SKEW_BAD_S => Weight::Note,
-        _ => Weight::Problem,
+        0..=SKEW_S => return DoctorFinding::new(DoctorSeverity::Ok, "clock", "in sync with this machine"),
+        _ if off <= SKEW_BAD_S => DoctorSeverity::Note,
+        _ => DoctorSeverity::Problem,
     };
-    Finding::new(weight, "clock", format!("{} {side} this machine", rough(off)))
+    DoctorFinding::new(weight, "clock", format!("{} {side} this machine", rough(off)))
         .hint("run a time service (chrony or systemd-timesyncd) on the host or on this machine")
 }
 
@@ -224,98 +234,115 @@ fn rough(seconds: i64) -> String {
     }
 }
 
-fn lock(output: &Output) -> Finding {
+fn lock(output: &ProbeOutput) -> DoctorFinding {
     const REMOVE: &str = "`rm -f /run/lock/forge /run/lock/forge.act`";
     let file = rows(output, "lockfile").next();
     match (rows(output, "locked").next(), file) {
-        (Some(owner), _) => Finding::new(
-            Weight::Note,
+        (Some(owner), _) => DoctorFinding::new(
+            DoctorSeverity::Note,
             "lock",
             format!("locked: {}", owner.trim().trim_end_matches(';').replace(';', "; ")),
         )
         .hint("another run is active there; it releases the lock when it ends"),
-        (None, Some(file)) if !(file.starts_with("regular") && file.ends_with(" by root")) => {
-            Finding::new(Weight::Problem, "lock", format!("`/run/lock/forge` is not a root-owned file: {file}"))
-                .hint(format!("if no forge run is active there, remove it as root: {REMOVE}"))
-        }
-        _ => Finding::new(Weight::Ok, "lock", "free"),
+        (None, Some(file)) if !(file.starts_with("regular") && file.ends_with(" by root")) => DoctorFinding::new(
+            DoctorSeverity::Problem,
+            "lock",
+            format!("`/run/lock/forge` is not a root-owned file: {file}"),
+        )
+        .hint(format!("if no forge run is active there, remove it as root: {REMOVE}")),
+        _ => DoctorFinding::new(DoctorSeverity::Ok, "lock", "free"),
     }
 }
 
-fn running(observation: &Observation) -> Finding {
+fn running(observation: &Observation) -> DoctorFinding {
     match observation.get(&Probe::Records) {
-        Ok(Reading::Records(state)) if state.running.is_empty() => {
-            Finding::new(Weight::Ok, "leftovers", "no jobs left running by an earlier run")
+        Ok(ProbeReading::Records(state)) if state.running.is_empty() => {
+            DoctorFinding::new(DoctorSeverity::Ok, "leftovers", "no jobs left running by an earlier run")
         }
-        Ok(Reading::Records(state)) => {
+        Ok(ProbeReading::Records(state)) => {
             let units: Vec<&str> = state.running.iter().map(|(unit, _)| unit.as_str()).collect();
-            Finding::new(Weight::Note, "leftovers", format!("still running from an earlier run: {}", ticked(&units)))
-                .hint("the next `forge apply` waits until they finish")
+            DoctorFinding::new(
+                DoctorSeverity::Note,
+                "leftovers",
+                format!("still running from an earlier run: {}", ticked(&units)),
+            )
+            .hint("the next `forge apply` waits until they finish")
         }
-        Ok(_) => unknown("leftovers", &Unknown::new("unexpected type of answer from the host")),
+        Ok(_) => unknown("leftovers", &UnansweredReason::new("unexpected type of answer from the host")),
         Err(why) => unknown("leftovers", &why),
     }
 }
 
-fn manager(seen: &HostSeen) -> Option<&str> {
+fn manager(seen: &ObservedHost) -> Option<&str> {
     fact(seen, "packages", "manager")?.as_str()
 }
 
-fn packages(seen: &HostSeen) -> Vec<Finding> {
+fn packages(seen: &ObservedHost) -> Vec<DoctorFinding> {
     if manager(seen) != Some("apt") {
         return Vec::new();
     }
     match seen.observation.get(&Probe::PackageManager) {
-        Ok(Reading::PackageManager(state)) => package_manager(state),
-        Ok(_) => vec![unknown("packages", &Unknown::new("unexpected type of answer from the host"))],
+        Ok(ProbeReading::PackageManager(state)) => package_manager(state),
+        Ok(_) => vec![unknown("packages", &UnansweredReason::new("unexpected type of answer from the host"))],
         Err(why) => vec![unknown("packages", &why)],
     }
 }
 
-fn package_manager(state: &PackageManagerState) -> Vec<Finding> {
+fn package_manager(state: &PackageManagerState) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     if let Some((pid, command)) = &state.lock_holder {
         let what = format!("dpkg is locked by process {pid}: `{}`", command.raw());
-        found.push(Finding::new(Weight::Note, "packages", what).hint("an apply waits until the lock is released"));
+        found.push(
+            DoctorFinding::new(DoctorSeverity::Note, "packages", what)
+                .hint("an apply waits until the lock is released"),
+        );
     }
     if !state.broken.is_empty() {
         let broken: Vec<String> = state.broken.iter().map(|(name, state)| format!("`{name}` ({state})")).collect();
         found.push(
-            Finding::new(Weight::Problem, "packages", format!("not fully installed: {}", broken.join(", ")))
-                .hint("run `dpkg --configure -a` there and check its output"),
+            DoctorFinding::new(
+                DoctorSeverity::Problem,
+                "packages",
+                format!("not fully installed: {}", broken.join(", ")),
+            )
+            .hint("run `dpkg --configure -a` there and check its output"),
         );
     }
     if found.is_empty() {
-        found.push(Finding::new(Weight::Ok, "packages", "dpkg is not locked, all packages are fully installed"));
+        found.push(DoctorFinding::new(
+            DoctorSeverity::Ok,
+            "packages",
+            "dpkg is not locked, all packages are fully installed",
+        ));
     }
     found
 }
 
-fn fact<'a>(seen: &'a HostSeen, name: &str, field: &str) -> Option<&'a Value> {
+fn fact<'a>(seen: &'a ObservedHost, name: &str, field: &str) -> Option<&'a Value> {
     seen.facts.0.get(name)?.as_ref().ok()?.get(field)
 }
 
 /// Checks for what some kinds of resources need of the system.
-fn system(seen: &HostSeen) -> Vec<Finding> {
+fn system(seen: &ObservedHost) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     if let Some(name) = fact(seen, "os", "pretty_name").and_then(Value::as_str) {
-        found.push(Finding::new(Weight::Ok, "system", name));
+        found.push(DoctorFinding::new(DoctorSeverity::Ok, "system", name));
     }
     if fact(seen, "tools", "systemctl") == Some(&Value::from(false)) {
         found.push(
-            Finding::new(Weight::Note, "system", "systemd not found")
+            DoctorFinding::new(DoctorSeverity::Note, "system", "systemd not found")
                 .hint("service, unit and timer steps cannot run there"),
         );
     }
     if matches!(seen.facts.0.get("packages"), Some(Err(_))) {
         found.push(
-            Finding::new(Weight::Note, "system", "no supported package manager found")
+            DoctorFinding::new(DoctorSeverity::Note, "system", "no supported package manager found")
                 .hint("package steps cannot run there"),
         );
     }
     if fact(seen, "time", "synchronized") == Some(&Value::from(false)) {
         found.push(
-            Finding::new(Weight::Note, "clock", "not synchronized by a time service")
+            DoctorFinding::new(DoctorSeverity::Note, "clock", "not synchronized by a time service")
                 .hint("run a time service on the host: chrony or systemd-timesyncd"),
         );
     }
@@ -323,15 +350,15 @@ fn system(seen: &HostSeen) -> Vec<Finding> {
 }
 
 /// Returns the facts that would be unknown in a plan, with the reason.
-fn untold(seen: &HostSeen) -> impl Iterator<Item = Finding> {
+fn untold(seen: &ObservedHost) -> impl Iterator<Item = DoctorFinding> {
     let untold = seen.facts.0.iter().filter(|(name, _)| *name != "packages");
     untold.filter_map(|(name, fact)| {
         let why = fact.as_ref().err()?;
-        let said = why.said.as_ref().map(Untrusted::raw).and_then(|said| said.lines().next()).unwrap_or_default();
+        let said = why.said.as_ref().map(UntrustedText::raw).and_then(|said| said.lines().next()).unwrap_or_default();
         let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
         let what = format!("`{name}` would be unknown: {}{said}", why.why);
         Some(
-            Finding::new(Weight::Note, "facts", what)
+            DoctorFinding::new(DoctorSeverity::Note, "facts", what)
                 .hint(format!("steps that read `facts.{name}` are unknown on this host")),
         )
     })

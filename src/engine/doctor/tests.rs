@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::model::HostName;
-use crate::plan::HostSeen;
-use crate::probe::{Account, Observation, Output, PackageManagerState, Probe, Reading, RecordsState, Unknown};
+use crate::plan::ObservedHost;
+use crate::probe::{
+    Observation, PackageManagerState, Probe, ProbeOutput, ProbeReading, RecordsState, ScriptAccount, UnansweredReason,
+};
 
 /// origin: field, Debian 12; the filesystem numbers are invented
 const FINE: &str = "now\t1000\nlogin\tdeploy\t/bin/bash\nroom\t/\t2000000\t4096\t500\t1000\nroom\t/var\t2000000\t4096\t500\t1000\n\
@@ -18,16 +20,18 @@ fn observed(text: &str) -> Observation {
     let mut seen = Observation::default();
     for probe in judge::probes(&std::collections::BTreeSet::new()) {
         let answer = match &probe {
-            Probe::Account => Ok(Reading::Account(Account::Root)),
-            Probe::PackageManager => Ok(Reading::PackageManager(PackageManagerState::default())),
-            Probe::Records => Ok(Reading::Records(RecordsState::default())),
-            Probe::Check { .. } => Ok(Reading::Output(Output { stdout: text.into(), ..Output::default() })),
-            Probe::Fact { name } if name == "packages" => Ok(Reading::Output(Output {
+            Probe::Account => Ok(ProbeReading::Account(ScriptAccount::Root)),
+            Probe::PackageManager => Ok(ProbeReading::PackageManager(PackageManagerState::default())),
+            Probe::Records => Ok(ProbeReading::Records(RecordsState::default())),
+            Probe::Check { .. } => {
+                Ok(ProbeReading::Output(ProbeOutput { stdout: text.into(), ..ProbeOutput::default() }))
+            }
+            Probe::Fact { name } if name == "packages" => Ok(ProbeReading::Output(ProbeOutput {
                 stdout: "apt\ninstalled\tdpkg\tamd64\t1.21.22\n".into(),
-                ..Output::default()
+                ..ProbeOutput::default()
             })),
             Probe::Fact { name } if name == "time" => {
-                Ok(Reading::Output(Output { stdout: "maxerror\t2500\n".into(), ..Output::default() }))
+                Ok(ProbeReading::Output(ProbeOutput { stdout: "maxerror\t2500\n".into(), ..ProbeOutput::default() }))
             }
             _ => continue,
         };
@@ -38,8 +42,8 @@ fn observed(text: &str) -> Observation {
 }
 
 fn found(observation: Observation) -> Vec<String> {
-    let seen = HostSeen::observed(&HostName::new("a"), observation, 1);
-    let told = judge::findings(&seen).into_iter().filter(|finding| finding.weight != Weight::Ok);
+    let seen = ObservedHost::observed(&HostName::new("a"), observation, 1);
+    let told = judge::findings(&seen).into_iter().filter(|finding| finding.weight != DoctorSeverity::Ok);
     told.map(|f| {
         let hint = f.hint.map_or_else(String::new, |hint| format!(" -> {}", hint.raw()));
         format!("{:?} {}: {}{hint}", f.weight, f.check, f.what.raw())
@@ -54,7 +58,7 @@ fn printed(text: &str) -> Vec<String> {
 #[test]
 fn a_host_in_order_has_nothing_but_what_is_in_order() {
     assert_eq!(printed(FINE), Vec::<String>::new());
-    let seen = HostSeen::observed(&HostName::new("a"), observed(FINE), 1);
+    let seen = ObservedHost::observed(&HostName::new("a"), observed(FINE), 1);
     let checks: Vec<_> = judge::findings(&seen).iter().map(|f| f.check).collect();
     assert_eq!(checks, ["root", "login", "tools", "room", "clock", "lock", "leftovers", "packages"]);
 }
@@ -99,12 +103,12 @@ fn clocks_are_compared_with_the_time_before_and_after_the_question() {
         (finding.weight, finding.what.raw().to_owned())
     };
     for now in [998, 1000, 1005, 1010, 1012] {
-        assert_eq!(of(now), (Weight::Ok, "in sync with this machine".to_owned()), "{now}");
+        assert_eq!(of(now), (DoctorSeverity::Ok, "in sync with this machine".to_owned()), "{now}");
     }
-    assert_eq!(of(1013), (Weight::Note, "up to a minute ahead of this machine".to_owned()));
-    assert_eq!(of(940), (Weight::Note, "up to a minute behind this machine".to_owned()));
-    assert_eq!(of(939), (Weight::Problem, "about 1 min behind this machine".to_owned()));
-    assert_eq!(of(1010 + 7200), (Weight::Problem, "about 2 h ahead of this machine".to_owned()));
+    assert_eq!(of(1013), (DoctorSeverity::Note, "up to a minute ahead of this machine".to_owned()));
+    assert_eq!(of(940), (DoctorSeverity::Note, "up to a minute behind this machine".to_owned()));
+    assert_eq!(of(939), (DoctorSeverity::Problem, "about 1 min behind this machine".to_owned()));
+    assert_eq!(of(1010 + 7200), (DoctorSeverity::Problem, "about 2 h ahead of this machine".to_owned()));
     assert_eq!(
         printed(&FINE.replace("now\t1000\n", "")),
         ["Unknown clock: could not be evaluated: the host's answer does not contain its time"]
@@ -148,7 +152,7 @@ fn what_did_not_answer_is_unknown_and_never_in_order() {
     for probe in judge::probes(&std::collections::BTreeSet::new()) {
         let is_fact = matches!(probe, Probe::Fact { .. });
         if !is_fact {
-            silent.insert(probe, Err(Unknown::new("timed out after 20 s")));
+            silent.insert(probe, Err(UnansweredReason::new("timed out after 20 s")));
         }
     }
     assert_eq!(
@@ -161,14 +165,14 @@ fn what_did_not_answer_is_unknown_and_never_in_order() {
 #[test]
 fn accounts_packages_and_leftovers_are_told() {
     let mut seen = observed(FINE);
-    seen.insert(Probe::Account, Ok(Reading::Account(Account::Other("plain".into()))));
+    seen.insert(Probe::Account, Ok(ProbeReading::Account(ScriptAccount::Other("plain".into()))));
     let state = PackageManagerState {
         lock_holder: Some((7, "apt-get upgrade".into())),
         broken: [("nginx".to_owned(), "half-configured".to_owned())].into(),
     };
-    seen.insert(Probe::PackageManager, Ok(Reading::PackageManager(state)));
+    seen.insert(Probe::PackageManager, Ok(ProbeReading::PackageManager(state)));
     let running = vec![("forge-x".to_owned(), "09:30".into())];
-    seen.insert(Probe::Records, Ok(Reading::Records(RecordsState { running, ..RecordsState::default() })));
+    seen.insert(Probe::Records, Ok(ProbeReading::Records(RecordsState { running, ..RecordsState::default() })));
     assert_eq!(
         found(seen),
         [
@@ -186,8 +190,8 @@ fn accounts_packages_and_leftovers_are_told() {
 #[test]
 fn facts_that_cannot_be_told_are_listed_with_the_reason() {
     let mut seen = observed(FINE);
-    let time = Output { status: 1, stderr: "no\n".into(), ..Output::default() };
-    seen.insert(Probe::Fact { name: "time".into() }, Ok(Reading::Output(time)));
+    let time = ProbeOutput { status: 1, stderr: "no\n".into(), ..ProbeOutput::default() };
+    seen.insert(Probe::Fact { name: "time".into() }, Ok(ProbeReading::Output(time)));
     assert_eq!(
         found(seen),
         [
@@ -200,34 +204,38 @@ fn facts_that_cannot_be_told_are_listed_with_the_reason() {
 #[test]
 fn who_does_not_answer_gets_advice_unless_there_is_better() {
     let of = |hint: Option<&str>| {
-        let why = Unreachable::new("no", hint.map(Into::into));
-        match advised(&Reach::Unreachable(why)) {
-            Reach::Unreachable(why) => why.hint.unwrap().raw().to_owned(),
-            Reach::Observed => unreachable!(),
+        let why = UnreachableReason::new("no", hint.map(Into::into));
+        match advised(&HostReachability::Unreachable(why)) {
+            HostReachability::Unreachable(why) => why.hint.unwrap().raw().to_owned(),
+            HostReachability::Observed => unreachable!(),
         }
     };
     assert_eq!(of(Some("take the key")), "take the key");
     assert!(of(None).starts_with("check that the host is up, its `address`"), "{}", of(None));
 }
 
-fn host(findings: Vec<Finding>) -> HostHealth {
-    HostHealth { host: HostName::new("a"), reach: Reach::Observed, findings }
+fn host(findings: Vec<DoctorFinding>) -> HostHealth {
+    HostHealth { host: HostName::new("a"), reach: HostReachability::Observed, findings }
 }
 
 #[test]
 fn the_exit_code_is_the_worst_finding() {
-    let of = |weight| Finding::new(weight, "x", "y");
-    let checkup = |here: Vec<Finding>, hosts: Vec<HostHealth>| {
-        Checkup { here, cluster: Vec::new(), hosts, simulated: Vec::new(), took: Duration::ZERO }.exit_code()
+    let of = |weight| DoctorFinding::new(weight, "x", "y");
+    let checkup = |here: Vec<DoctorFinding>, hosts: Vec<HostHealth>| {
+        DoctorReport { here, cluster: Vec::new(), hosts, simulated: Vec::new(), took: Duration::ZERO }.exit_code()
     };
-    let away = || HostHealth { reach: Reach::Unreachable(Unreachable::new("no", None)), ..host(Vec::new()) };
-    let fine = || host(vec![of(Weight::Ok), of(Weight::Note)]);
-    assert_eq!(checkup(vec![of(Weight::Note)], vec![fine()]), ExitCode::Done);
-    assert_eq!(checkup(vec![], vec![fine(), host(vec![of(Weight::Ok), of(Weight::Unknown)])]), ExitCode::Unknown);
+    let away =
+        || HostHealth { reach: HostReachability::Unreachable(UnreachableReason::new("no", None)), ..host(Vec::new()) };
+    let fine = || host(vec![of(DoctorSeverity::Ok), of(DoctorSeverity::Note)]);
+    assert_eq!(checkup(vec![of(DoctorSeverity::Note)], vec![fine()]), ExitCode::Done);
+    assert_eq!(
+        checkup(vec![], vec![fine(), host(vec![of(DoctorSeverity::Ok), of(DoctorSeverity::Unknown)])]),
+        ExitCode::Unknown
+    );
     assert_eq!(checkup(vec![], vec![fine(), away()]), ExitCode::Unreachable);
-    assert_eq!(checkup(vec![], vec![away(), host(vec![of(Weight::Problem)])]), ExitCode::HostsFailed);
-    assert_eq!(checkup(vec![of(Weight::Problem)], vec![fine()]), ExitCode::Unexpected);
-    assert!(fine().is_ready() && !away().is_ready() && !host(vec![of(Weight::Unknown)]).is_ready());
+    assert_eq!(checkup(vec![], vec![away(), host(vec![of(DoctorSeverity::Problem)])]), ExitCode::HostsFailed);
+    assert_eq!(checkup(vec![of(DoctorSeverity::Problem)], vec![fine()]), ExitCode::Unexpected);
+    assert!(fine().is_ready() && !away().is_ready() && !host(vec![of(DoctorSeverity::Unknown)]).is_ready());
 }
 
 #[test]
@@ -235,11 +243,11 @@ fn a_state_folder_that_cannot_be_written_is_a_note() {
     use camino::Utf8Path;
     let folder = tempfile::tempdir().unwrap();
     let state = Utf8Path::from_path(folder.path()).unwrap().join("a/b/.forge");
-    assert_eq!(here::history(&state).weight, Weight::Ok);
+    assert_eq!(here::history(&state).weight, DoctorSeverity::Ok);
     let file = Utf8Path::from_path(folder.path()).unwrap().join("file");
     fs_err::write(&file, "").unwrap();
     let finding = here::history(&file.join(".forge"));
-    assert_eq!(finding.weight, Weight::Note);
+    assert_eq!(finding.weight, DoctorSeverity::Note);
     assert!(finding.what.raw().ends_with("/file/.forge` is not writable: no history is kept"));
-    assert_eq!(here::history(Utf8Path::new(".forge")).weight, Weight::Ok);
+    assert_eq!(here::history(Utf8Path::new(".forge")).weight, DoctorSeverity::Ok);
 }

@@ -1,7 +1,7 @@
 //! Barriers, `one` steps, exported values, verified edges.
 
-use super::stage::Stage;
-use crate::model::Outcome;
+use super::stage::SimulatedProject;
+use crate::model::HostOutcome;
 
 const ALL: &str = "apply:\n  - { recipe: first, on: all }\n  - { recipe: second, on: all }\n";
 const FIRST: &str = "steps:
@@ -17,7 +17,7 @@ steps:
 
 #[test]
 fn a_barrier_waits_and_names_who_is_missing() {
-    let stage = Stage::new(3, ALL, &[("first", FIRST), ("second", SECOND)]);
+    let stage = SimulatedProject::new(3, ALL, &[("first", FIRST), ("second", SECOND)]);
     stage.put("n2", "bad");
     let ran = stage.run();
     assert_eq!(ran.step("n2", "first/try"), "failed: exit status 1");
@@ -25,13 +25,16 @@ fn a_barrier_waits_and_names_who_is_missing() {
     assert_eq!((ran.code(), stage.has("n3", "second")), (3, false));
     std::fs::remove_file(stage.root("n2").join("bad")).unwrap();
     let ran = stage.run();
-    assert_eq!((ran.code(), ran.outcome("n1")), (0, Outcome::Changed));
+    assert_eq!((ran.code(), ran.outcome("n1")), (0, HostOutcome::Changed));
     assert_eq!(stage.run().plan.counts().change, 0);
 }
 
 #[test]
 fn what_the_filter_leaves_out_is_waited_for_by_nobody() {
-    let stage = Stage { skip: vec!["first".to_owned()], ..Stage::new(2, ALL, &[("first", FIRST), ("second", SECOND)]) };
+    let stage = SimulatedProject {
+        skip: vec!["first".to_owned()],
+        ..SimulatedProject::new(2, ALL, &[("first", FIRST), ("second", SECOND)])
+    };
     let ran = stage.run();
     assert_eq!((ran.step("n1", "second/go").as_str(), ran.code()), ("changed", 0));
 }
@@ -40,24 +43,28 @@ fn what_the_filter_leaves_out_is_waited_for_by_nobody() {
 fn a_host_without_the_recipe_counts_for_nothing() {
     let stack = "uses:\n  - { recipe: first, when: host.name != \"n2\" }\n";
     let apply = "apply:\n  - { recipe: stack, on: all }\n  - { recipe: second, on: all }\n";
-    let stage = Stage::new(2, apply, &[("first", FIRST), ("second", SECOND), ("stack", stack)]);
+    let stage = SimulatedProject::new(2, apply, &[("first", FIRST), ("second", SECOND), ("stack", stack)]);
     let ran = stage.run();
     assert_eq!((ran.step("n1", "second/go").as_str(), ran.step("n2", "second/go").as_str()), ("changed", "changed"));
 }
 
 #[test]
 fn hosts_that_are_not_in_the_run_are_missing_and_the_exit_code_says_so() {
-    let mut stage = Stage::new(3, ALL, &[("first", FIRST), ("second", SECOND)]);
+    let mut stage = SimulatedProject::new(3, ALL, &[("first", FIRST), ("second", SECOND)]);
     stage.hosts.truncate(2);
     let ran = stage.run();
     let reason = "skipped: needs `first/try` on 3 hosts, got 2; not in this run: n3";
-    assert_eq!((ran.step("n1", "second/go").as_str(), ran.outcome("n1"), ran.code()), (reason, Outcome::Skipped, 3));
+    assert_eq!(
+        (ran.step("n1", "second/go").as_str(), ran.outcome("n1"), ran.code()),
+        (reason, HostOutcome::Skipped, 3)
+    );
 }
 
 /// While a host waits, others take its place in the window. With a window of one, only that avoids a deadlock.
 #[test]
 fn a_waiting_host_takes_no_place() {
-    let stage = Stage { parallel: 1, ..Stage::new(3, ALL, &[("first", FIRST), ("second", SECOND)]) };
+    let stage =
+        SimulatedProject { parallel: 1, ..SimulatedProject::new(3, ALL, &[("first", FIRST), ("second", SECOND)]) };
     assert_eq!(stage.run().code(), 0);
 }
 
@@ -75,7 +82,7 @@ fn a_group_does_not_wait_for_those_who_wait_for_it() {
     command: { check: 'test -e @root/key', apply: 'touch @root/key' }
 ";
     let apply = "apply:\n  - { recipe: files, on: all }\n  - { recipe: key, on: all }\n";
-    let stage = Stage::new(2, apply, &[("files", files), ("key", key)]);
+    let stage = SimulatedProject::new(2, apply, &[("files", files), ("key", key)]);
     let ran = stage.run();
     assert_eq!((ran.code(), stage.has("n2", "two")), (0, true), "{:?}", ran.report);
 }
@@ -94,7 +101,7 @@ steps:
   - name: go
     command: { check: 'test -e @root/second', apply: 'test -e @root/../n1/b && touch @root/second' }
 ";
-    let stage = Stage::new(2, ALL, &[("first", first), ("second", second)]);
+    let stage = SimulatedProject::new(2, ALL, &[("first", first), ("second", second)]);
     ["n1/a", "n2/a", "n2/b"].iter().for_each(|file| stage.put("", file));
     let ran = stage.run();
     assert_eq!(ran.step("n2", "second/go"), "changed");
@@ -112,7 +119,7 @@ const MESH: &str = "steps:
 
 #[test]
 fn one_makes_and_all_read() {
-    let stage = Stage::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
+    let stage = SimulatedProject::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
     assert_eq!(stage.run().code(), 0);
     assert_eq!(stage.read("n3", "accepted"), "secret\n");
     assert!(stage.has("n1", "key") && !stage.has("n2", "key"));
@@ -121,18 +128,18 @@ fn one_makes_and_all_read() {
 
 #[test]
 fn a_maker_that_fails_is_named_by_those_who_wait() {
-    let stage = Stage::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
+    let stage = SimulatedProject::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
     stage.put("n1", "bad");
     let ran = stage.run();
     assert_eq!(ran.step("n1", "mesh/key"), "failed: exit status 1");
     assert_eq!(ran.step("n2", "mesh/accept"), "skipped: needs `mesh/key` on n1");
-    assert_eq!((ran.outcome("n2"), ran.code()), (Outcome::Skipped, 3));
+    assert_eq!((ran.outcome("n2"), ran.code()), (HostOutcome::Skipped, 3));
 }
 
 /// The key was created between plan and apply: its value is known nevertheless.
 #[test]
 fn what_was_made_meanwhile_is_published() {
-    let stage = Stage::new(2, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
+    let stage = SimulatedProject::new(2, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
     let ran = stage.run_with(|stage| stage.put("n1", "key"), |_, _| ());
     assert_eq!((ran.step("n1", "mesh/key").as_str(), ran.code()), ("ok", 0));
     assert_eq!(stage.read("n2", "accepted"), "x\n");
@@ -165,7 +172,7 @@ steps:
   - { recipe: join, on: n1, with: { role: worker } }
   - { recipe: join, on: n2, with: { role: control } }
 ";
-    let stage = Stage::new(2, apply, &[("join", join)]);
+    let stage = SimulatedProject::new(2, apply, &[("join", join)]);
     stage.put("n2", "joined");
     let ran = stage.run();
     assert_eq!((ran.step("n1", "join/join").as_str(), ran.code()), ("changed", 0));
@@ -190,7 +197,7 @@ fn a_value_is_what_was_printed_not_what_was_warned() {
   - { name: file, file: { path: '@root/join', content: \"{{ exports['join'].join }}\", @own } }
 ";
     let apply = "apply:\n  - { recipe: join, on: n1 }\n  - { recipe: reader, on: n2 }\n";
-    let stage = Stage::new(2, apply, &[("join", join), ("reader", reader)]);
+    let stage = SimulatedProject::new(2, apply, &[("join", join), ("reader", reader)]);
     let ran = stage.run();
     assert_eq!((ran.code(), stage.read("n2", "join").as_str()), (0, "join-42"));
     let said = serde_json::to_string(&(&ran.report, &ran.events)).unwrap();
@@ -214,10 +221,10 @@ const LISTS: &str = "apply:\n  - { recipe: keys, on: all }\n  - { recipe: list, 
 
 #[test]
 fn a_map_has_who_made_a_value() {
-    let stage = Stage::new(3, LISTS, &[("keys", KEYS), ("list", LIST)]);
+    let stage = SimulatedProject::new(3, LISTS, &[("keys", KEYS), ("list", LIST)]);
     stage.put("n2", "bad");
     let ran = stage.run();
-    assert_eq!((ran.code(), ran.outcome("n2")), (3, Outcome::Failed));
+    assert_eq!((ran.code(), ran.outcome("n2")), (3, HostOutcome::Failed));
     assert_eq!((stage.read("n1", "all").as_str(), stage.read("n2", "all").as_str()), ("2", "2"));
     // Its turns were not known when the plan was made.
     assert_eq!(ran.step("n1", "list/apart[n3]"), "changed");
@@ -239,7 +246,7 @@ steps:
 #[test]
 fn verified_means_that_the_verification_holds() {
     let apply = "apply:\n  - { recipe: base, on: all }\n  - { recipe: proof, on: all }\n";
-    let stage = Stage::new(3, apply, &[("base", BASE), ("proof", PROOF)]);
+    let stage = SimulatedProject::new(3, apply, &[("base", BASE), ("proof", PROOF)]);
     stage.put("n2", "mute");
     stage.put("n3", "base");
     let ran = stage.run();
@@ -253,7 +260,7 @@ fn a_barrier_may_wait_for_verification() {
     let proof = PROOF
         .replace("needs: [base@verified]", "needs: [{ recipe: base, phase: verified, of: selected, least: 100% }]");
     let apply = "apply:\n  - { recipe: base, on: all }\n  - { recipe: proof, on: all }\n";
-    let stage = Stage::new(3, apply, &[("base", BASE), ("proof", &proof)]);
+    let stage = SimulatedProject::new(3, apply, &[("base", BASE), ("proof", &proof)]);
     stage.put("n2", "mute");
     stage.put("n3", "base");
     let ran = stage.run();
@@ -270,7 +277,7 @@ fn a_step_elsewhere_does_not_break_the_order() {
   - { name: once, scope: one, command: { check: 'test -e @root/once', apply: 'touch @root/once' } }
   - { name: last, command: { check: 'test -e @root/last', apply: 'touch @root/last' } }
 ";
-    let stage = Stage::new(2, "apply:\n  - { recipe: r, on: all }\n", &[("r", steps)]);
+    let stage = SimulatedProject::new(2, "apply:\n  - { recipe: r, on: all }\n", &[("r", steps)]);
     stage.put("n2", "odd");
     let ran = stage.run();
     assert_eq!((ran.step("n1", "r/last").as_str(), ran.code()), ("changed", 9));
@@ -280,7 +287,7 @@ fn a_step_elsewhere_does_not_break_the_order() {
 /// The host that created the key is unreachable: no second key is created.
 #[test]
 fn a_one_step_is_not_done_again_while_a_host_is_away() {
-    let stage = Stage::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
+    let stage = SimulatedProject::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
     assert_eq!(stage.run().code(), 0);
     stage.put("n1", ".sim/refuse");
     let ran = stage.run();
@@ -290,18 +297,18 @@ fn a_one_step_is_not_done_again_while_a_host_is_away() {
     assert_eq!((step.hint.as_deref(), ran.code()), (Some(hint), 4));
     assert!(!stage.has("n2", "key") && !stage.has("n3", "key"));
     // The same in the first run of all: the result is unknown.
-    let first = Stage::new(2, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
+    let first = SimulatedProject::new(2, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
     first.put("n2", ".sim/refuse");
     assert!(first.run().step("n1", "mesh/key").starts_with("unknown: `n2` is unreachable"));
     // The way out, as the hint describes.
-    let without = Stage::new(2, "apply:\n  - { recipe: mesh, on: n1 }\n", &[("mesh", MESH)]);
+    let without = SimulatedProject::new(2, "apply:\n  - { recipe: mesh, on: n1 }\n", &[("mesh", MESH)]);
     without.put("n2", ".sim/refuse");
     assert_eq!(without.run().step("n1", "mesh/key"), "changed");
 }
 
 #[test]
 fn a_one_step_stays_where_it_is_as_desired_or_recorded() {
-    let stage = Stage::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
+    let stage = SimulatedProject::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
     stage.put("n2", "key");
     stage.put("n1", ".sim/refuse");
     let ran = stage.run();
@@ -313,7 +320,7 @@ fn a_one_step_stays_where_it_is_as_desired_or_recorded() {
 
 #[test]
 fn whom_forge_may_change_nothing_on_is_not_waited_for_in_the_plan() {
-    let stage = Stage::new(3, ALL, &[("first", FIRST), ("second", SECOND)]);
+    let stage = SimulatedProject::new(3, ALL, &[("first", FIRST), ("second", SECOND)]);
     stage.put("n2", ".sim/plain");
     let ran = stage.run();
     let waits = ran.plan.hosts[0].steps[1].waits_for.as_deref();
@@ -328,7 +335,7 @@ fn a_one_step_below_a_change_stays_unknown() {
   - { name: above, command: { check: 'test -e @root/above', apply: 'touch @root/above' } }
   - { name: init, scope: one, needs: [above], command: { check: 'test -e @root/init', apply: 'touch @root/init' } }
 ";
-    let stage = Stage::new(2, "apply:\n  - { recipe: r, on: all }\n", &[("r", steps)]);
+    let stage = SimulatedProject::new(2, "apply:\n  - { recipe: r, on: all }\n", &[("r", steps)]);
     stage.put("n1", ".sim/refuse");
     let ran = stage.run();
     assert_eq!(ran.step("n2", "r/above"), "changed");

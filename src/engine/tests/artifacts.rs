@@ -1,7 +1,7 @@
 //! Artifacts on simulated hosts: sending, resuming, and reporting those that are not available.
 
-use super::stage::Stage;
-use crate::model::Outcome;
+use super::stage::SimulatedProject;
+use crate::model::HostOutcome;
 use sha2::Digest;
 
 const ALL: &str = "apply:\n  - { recipe: r, on: all }\n";
@@ -11,12 +11,12 @@ fn digest(text: &str) -> String {
     sha2::Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn stage(hosts: usize) -> Stage {
+fn stage(hosts: usize) -> SimulatedProject {
     let steps = format!(
         "steps:\n  - {{ name: x, artifact: {{ path: '@root/x', file: files/x, sha256: {}, @own }} }}\n",
         digest(BODY)
     );
-    let stage = Stage::new(hosts, ALL, &[("r", &steps)]);
+    let stage = SimulatedProject::new(hosts, ALL, &[("r", &steps)]);
     stage.lay("recipes/files/x", BODY);
     stage
 }
@@ -27,7 +27,7 @@ fn a_file_is_sent_and_then_as_declared() {
     let ran = stage.run();
     assert_eq!((ran.step("n1", "r/x").as_str(), ran.code()), ("changed", 0), "{}", ran.told("n1"));
     assert_eq!((stage.read("n1", "x"), stage.read("n2", "x")), (BODY.to_owned(), BODY.to_owned()));
-    assert_eq!(stage.run().outcome("n1"), Outcome::Ok);
+    assert_eq!(stage.run().outcome("n1"), HostOutcome::Ok);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn what_is_not_what_is_declared_is_sent_to_nobody() {
     let (found, declared) = (digest("another body"), digest(BODY));
     let told = ran.step("n1", "r/x");
     assert!(told.ends_with(&format!("has the sha256 {found}, declared is {declared}")), "{told}");
-    assert_eq!((ran.code(), ran.outcome("n1")), (69, Outcome::Failed));
+    assert_eq!((ran.code(), ran.outcome("n1")), (69, HostOutcome::Failed));
     assert!(!stage.has("n1", "x") && !stage.has("n1", ".sim/behind"));
 }
 
@@ -64,7 +64,7 @@ fn each_turn_of_a_step_is_sent_by_itself() {
         "steps:\n  - name: x\n    each: '[\"a\", \"b\"]'\n    artifact: {{ path: '@root/{{{{ item }}}}', file: files/x, sha256: {}, @own }}\n",
         digest(BODY)
     );
-    let stage = Stage::new(1, ALL, &[("r", &steps)]);
+    let stage = SimulatedProject::new(1, ALL, &[("r", &steps)]);
     stage.lay("recipes/files/x", BODY);
     let ran = stage.run();
     assert_eq!(ran.code(), 0, "{}", ran.told("n1"));
@@ -84,5 +84,5 @@ fn what_is_noted_of_a_file_is_believed_until_the_file_changes() {
     assert_eq!(stage.run().step("n1", "r/x"), "changed");
     std::fs::write(stage.root("n1").join("x"), BODY.replace("body", "BODY")).unwrap();
     assert_eq!(stage.run().step("n1", "r/x"), "changed");
-    assert_eq!((stage.read("n1", "x"), stage.run().outcome("n1")), (BODY.to_owned(), Outcome::Ok));
+    assert_eq!((stage.read("n1", "x"), stage.run().outcome("n1")), (BODY.to_owned(), HostOutcome::Ok));
 }

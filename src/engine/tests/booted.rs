@@ -1,8 +1,8 @@
 //! Reboots required by a kind itself: the host's window makes its change effective, and dependents run afterwards.
 
-use super::stage::{Ran, Stage};
-use crate::model::{Disruption, Outcome, Verdict};
-use crate::plan::{Policy, Stage as When};
+use super::stage::{SimulatedProject, SimulatedRun};
+use crate::model::{DisruptionClass, HostOutcome, StepVerdict};
+use crate::plan::{PlanPolicy, StepStage as When};
 
 /// `next` contains the next boot's arguments; a reboot passes them to the kernel and removes the mark that requested
 /// it.
@@ -32,11 +32,11 @@ steps:
   - { name: build, command: { check: 'test -e @root/driver', apply: 'echo driver >>@root/log; touch @root/driver' } }
 ";
 
-pub(super) fn stage(rollout: &str) -> Stage {
+pub(super) fn stage(rollout: &str) -> SimulatedProject {
     let apply = format!(
         "rollout: {{ {rollout} }}\napply:\n  - {{ recipe: early, on: all }}\n  - {{ recipe: driver, on: all }}\n"
     );
-    let stage = Stage::new(1, &apply, &[("early", EARLY), ("driver", DRIVER)]);
+    let stage = SimulatedProject::new(1, &apply, &[("early", EARLY), ("driver", DRIVER)]);
     stage.write("n1", ".sim/boot-id", "boot-1\n");
     stage.write("n1", ".sim/cmdline", "ro\n");
     stage.write("n1", ".sim/grubby", GRUBBY);
@@ -44,13 +44,13 @@ pub(super) fn stage(rollout: &str) -> Stage {
     stage
 }
 
-fn log(stage: &Stage) -> Vec<String> {
+fn log(stage: &SimulatedProject) -> Vec<String> {
     stage.read("n1", "log").lines().map(str::to_owned).collect()
 }
 
 /// Returns the steps of the single planned reboot.
 #[track_caller]
-fn rebooted_for(ran: &Ran) -> Vec<String> {
+fn rebooted_for(ran: &SimulatedRun) -> Vec<String> {
     let window = ran.plan.hosts[0].window.as_ref().unwrap();
     assert_eq!((window.reboots.len(), window.reboots[0].certain), (1, true), "{window:#?}");
     window.reboots[0].steps.iter().map(ToString::to_string).collect()
@@ -63,7 +63,7 @@ fn what_its_kind_says_to_wait_for_a_reboot_shares_the_one_of_the_host() {
     let ran = stage.run();
     assert_eq!(ran.code(), 0, "{:#?}", ran.report);
     assert_eq!(rebooted_for(&ran), ["early/arguments", "early/asked"]);
-    assert_eq!((ran.plan.hosts[0].disruption(), ran.report.hosts[0].reboots.len()), (Disruption::D3, 1));
+    assert_eq!((ran.plan.hosts[0].disruption(), ran.report.hosts[0].reboots.len()), (DisruptionClass::D3, 1));
     assert_eq!(log(&stage), ["reboot", "driver"], "what needs it comes after");
     let driver = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.recipe == "driver").unwrap();
     assert_eq!((driver.stage, driver.waits_for.as_deref()), (When::Inside(1), None));
@@ -81,7 +81,7 @@ fn what_a_change_puts_out_of_force_the_reboot_brings_back() {
     effective: { by: [reboot], expect: facts.identity.machine_id == \"same\" }
 ";
     let apply = "rollout: { reboot: allow }\napply:\n  - { recipe: stack, on: all }\n";
-    let stage = Stage::new(1, apply, &[("stack", steps)]);
+    let stage = SimulatedProject::new(1, apply, &[("stack", steps)]);
     stage.write("n1", ".sim/boot-id", "boot-1\n");
     stage.write("n1", ".sim/machine-id", "same\n");
     stage.write("n1", ".sim/reboot", &format!("{REBOOT}echo same >\"$root/.sim/machine-id\"\n"));
@@ -97,7 +97,7 @@ fn what_is_pending_by_its_kind_alone_is_finished_by_the_next_run() {
     stage.write("n1", "next", "iommu=pt");
     let ran = stage.run();
     let step = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.step == "arguments").unwrap();
-    assert_eq!((step.verdict, ran.plan.counts().awaited), (Verdict::Pending, 1));
+    assert_eq!((step.verdict, ran.plan.counts().awaited), (StepVerdict::Pending, 1));
     assert_eq!((rebooted_for(&ran), ran.code()), (vec!["early/arguments".to_owned()], 0), "{:#?}", ran.report);
     assert_eq!(log(&stage), ["reboot", "driver"]);
 }
@@ -109,7 +109,7 @@ fn where_no_reboot_is_allowed_what_needs_it_waits_and_the_plan_says_so() {
     let driver = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.recipe == "driver").unwrap();
     assert_eq!(driver.waits_for.as_deref(), Some("early/arguments"));
     assert!(ran.plan.hosts[0].window.is_none());
-    assert_eq!((ran.code(), ran.outcome("n1")), (10, Outcome::Skipped), "{:#?}", ran.report);
+    assert_eq!((ran.code(), ran.outcome("n1")), (10, HostOutcome::Skipped), "{:#?}", ran.report);
     let why = "pending: configured, not loaded: `iommu=pt` is missing; needs a reboot";
     assert_eq!(ran.step("n1", "early/arguments"), why);
     assert_eq!((log(&stage), stage.read("n1", ".sim/boot-id").as_str()), (Vec::new(), "boot-1\n"));
@@ -118,7 +118,7 @@ fn where_no_reboot_is_allowed_what_needs_it_waits_and_the_plan_says_so() {
 #[test]
 fn a_limit_on_what_may_be_disturbed_keeps_it_pending_too() {
     let mut stage = stage("reboot: allow");
-    stage.policy = Policy { max_disruption: Disruption::D2, ..Policy::default() };
+    stage.policy = PlanPolicy { max_disruption: DisruptionClass::D2, ..PlanPolicy::default() };
     let ran = stage.run();
     assert_eq!((ran.code(), log(&stage)), (10, Vec::new()), "{:#?}", ran.report);
     assert_eq!(stage.read("n1", "next"), "iommu=pt", "it is configured all the same");

@@ -1,7 +1,10 @@
 //! Drift on hosts that were changed without forge, with the reported sources of the changes.
 
-use super::stage::Stage;
-use crate::drift::{Aspect, Cause, Culprit, Drift, Finding, Severity, Standing, Sure};
+use super::stage::SimulatedProject;
+use crate::drift::{
+    AttributionCertainty, ChangeSource, DriftCause, DriftFinding, DriftReport, FindingAspect, FindingNovelty,
+    FindingSeverity,
+};
 use crate::model::ExitCode;
 
 const BASE: &str = "steps:
@@ -13,20 +16,20 @@ verify:
   - { name: readable, check: 'test -r @root/page' }
 ";
 
-fn stage() -> Stage {
-    Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)])
+fn stage() -> SimulatedProject {
+    SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)])
 }
 
 /// Returns each finding as its step, attribute and cause.
-fn told(drift: &Drift) -> Vec<(String, String, Cause)> {
-    let one = |finding: &Finding| {
+fn told(drift: &DriftReport) -> Vec<(String, String, DriftCause)> {
+    let one = |finding: &DriftFinding| {
         let attribute = finding.attribute.clone().unwrap_or_default();
         (finding.step.raw().to_owned(), attribute, finding.cause)
     };
     drift.findings.iter().map(one).collect()
 }
 
-fn found(step: &str, attribute: &str, cause: Cause) -> (String, String, Cause) {
+fn found(step: &str, attribute: &str, cause: DriftCause) -> (String, String, DriftCause) {
     (step.to_owned(), attribute.to_owned(), cause)
 }
 
@@ -44,12 +47,12 @@ fn what_was_applied_is_no_drift_and_the_host_is_as_it_was() {
 #[test]
 fn a_host_that_forge_never_applied_to_has_causes_that_nobody_knows() {
     let drift = stage().drift();
-    let expected = [found("page", "exists", Cause::Unknown), found("other", "exists", Cause::Unknown)];
+    let expected = [found("page", "exists", DriftCause::Unknown), found("other", "exists", DriftCause::Unknown)];
     assert_eq!((told(&drift), drift.exit_code()), (expected.to_vec(), ExitCode::Changes));
 }
 
 /// Tools that sort findings by file do not have to parse titles.
-fn is_path_of(found: &Finding, stage: &Stage, name: &str) -> bool {
+fn is_path_of(found: &DriftFinding, stage: &SimulatedProject, name: &str) -> bool {
     found.path.as_ref().map(|path| path.raw().to_owned()) == Some(stage.root("n1").join(name).into_string())
 }
 
@@ -59,13 +62,13 @@ fn a_machine_that_was_changed_is_told_by_attribute() {
     stage.run();
     stage.write("n1", "page", "two\n");
     let drift = stage.drift();
-    let moved = |attribute| found("page", attribute, Cause::MachineChanged);
+    let moved = |attribute| found("page", attribute, DriftCause::MachineChanged);
     assert_eq!(told(&drift), [moved("content"), moved("mode")]);
     let content = &drift.findings[0];
     assert!(content.diff.as_ref().is_some_and(|diff| diff.raw().contains("-two\n+one")), "{content:#?}");
     let last = content.last_applied.as_ref().unwrap();
     assert_eq!((last.value.as_ref(), last.user.raw()), (content.desired.as_ref(), "test"));
-    assert_eq!((content.severity, content.place.as_str()), (Severity::Medium, content.place.as_str()));
+    assert_eq!((content.severity, content.place.as_str()), (FindingSeverity::Medium, content.place.as_str()));
     assert!(content.place.contains("recipes/base.yaml:"), "{}", content.place);
     assert!(drift.findings.iter().all(|found| is_path_of(found, &stage, "page")), "{:#?}", drift.findings);
     assert_eq!(stage.run().code(), 0);
@@ -78,7 +81,7 @@ fn what_is_missing_as_a_whole_is_one_finding() {
     stage.run();
     std::fs::remove_file(stage.root("n1").join("page")).unwrap();
     let drift = stage.drift();
-    assert_eq!(told(&drift), [found("page", "exists", Cause::MachineChanged)]);
+    assert_eq!(told(&drift), [found("page", "exists", DriftCause::MachineChanged)]);
     assert!(drift.findings[0].observed.is_none() && is_path_of(&drift.findings[0], &stage, "page"));
 }
 
@@ -87,9 +90,9 @@ fn a_recipe_that_was_changed_is_told_from_a_machine_that_was() {
     let stage = stage();
     stage.run();
     stage.recipe("base", &BASE.replace("one", "three"));
-    assert_eq!(told(&stage.drift()), [found("page", "content", Cause::RecipeChanged)]);
+    assert_eq!(told(&stage.drift()), [found("page", "content", DriftCause::RecipeChanged)]);
     stage.write("n1", "page", "two\n");
-    let expected = [found("page", "content", Cause::Both), found("page", "mode", Cause::MachineChanged)];
+    let expected = [found("page", "content", DriftCause::Both), found("page", "mode", DriftCause::MachineChanged)];
     assert_eq!(told(&stage.drift()), expected);
 }
 
@@ -100,10 +103,10 @@ fn what_is_configured_and_not_effective_is_a_finding() {
     file: { path: '@root/option', content: x, @own }
     effective: { by: [reboot], check: 'test -e @root/in-force' }
 ";
-    let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", pending)]);
+    let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", pending)]);
     stage.run();
     let drift = stage.drift();
-    assert_eq!((told(&drift), drift.exit_code()), (vec![found("option", "", Cause::Pending)], ExitCode::Changes));
+    assert_eq!((told(&drift), drift.exit_code()), (vec![found("option", "", DriftCause::Pending)], ExitCode::Changes));
 }
 
 #[test]
@@ -113,7 +116,7 @@ fn what_is_declared_no_more_is_a_finding() {
     stage.declare("");
     let drift = stage.drift();
     let causes: Vec<_> = drift.findings.iter().map(|f| (f.step.raw(), f.aspect, f.cause)).collect();
-    let left = |step| (step, Aspect::Undeclared, Cause::NoLongerDeclared);
+    let left = |step| (step, FindingAspect::Undeclared, DriftCause::NoLongerDeclared);
     assert_eq!(causes, [left("other"), left("page")]);
     assert!(drift.findings.iter().all(|found| is_path_of(found, &stage, found.step.raw())), "{:#?}", drift.findings);
 }
@@ -121,12 +124,15 @@ fn what_is_declared_no_more_is_a_finding() {
 #[test]
 fn a_verification_that_does_not_hold_is_a_finding_by_itself() {
     let recipe = format!("{BASE}  - {{ name: fit, check: 'test ! -e @root/broken' }}\n");
-    let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe)]);
+    let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe)]);
     assert_eq!(stage.run().code(), 0);
     stage.put("n1", "broken");
     let drift = stage.drift();
-    assert_eq!(told(&drift), [found("fit", "", Cause::MachineChanged)]);
-    assert_eq!((drift.findings[0].aspect, drift.findings[0].severity), (Aspect::Verification, Severity::High));
+    assert_eq!(told(&drift), [found("fit", "", DriftCause::MachineChanged)]);
+    assert_eq!(
+        (drift.findings[0].aspect, drift.findings[0].severity),
+        (FindingAspect::Verification, FindingSeverity::High)
+    );
 }
 
 /// A failed check's output is reported, so that no shell on the host is needed.
@@ -134,7 +140,8 @@ fn a_verification_that_does_not_hold_is_a_finding_by_itself() {
 fn a_failed_check_tells_its_command_its_status_and_what_it_printed() {
     let check =
         "  - { name: fit, check: 'echo found $(ls @root/broken 2>/dev/null); echo why >&2; test ! -e @root/broken' }\n";
-    let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &format!("{BASE}{check}"))]);
+    let stage =
+        SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &format!("{BASE}{check}"))]);
     stage.put("n1", "broken");
     let ran = stage.run();
     let broken = stage.root("n1").join("broken");
@@ -157,18 +164,18 @@ fn what_follows_from_a_finding_is_none_of_its_own() {
   - name: inside
     file: { path: '@root/first.d/x', content: x, @own }
 ";
-    let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", recipe)]);
+    let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", recipe)]);
     assert_eq!(stage.run().code(), 0);
     std::fs::remove_dir_all(stage.root("n1").join("first.d")).unwrap();
     let drift = stage.drift();
-    assert_eq!(told(&drift), [found("folder", "exists", Cause::MachineChanged)]);
+    assert_eq!(told(&drift), [found("folder", "exists", DriftCause::MachineChanged)]);
     assert_eq!(drift.hosts[0].follow, 1);
 }
 
 #[test]
 fn what_cannot_be_read_is_unknown_and_a_host_that_is_silent_is_no_drift() {
     let recipe = format!("{BASE}  - {{ name: broken, check: 'exit 7' }}\n");
-    let stage = Stage::new(2, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe)]);
+    let stage = SimulatedProject::new(2, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe)]);
     stage.put("n2", ".sim/refuse");
     stage.run();
     let drift = stage.drift();
@@ -187,12 +194,12 @@ steps:
     file: { path: '@root/token', content: '{{ params.token }}', mode: '0700', @own }
 ";
     let apply = "apply:\n  - { recipe: base, on: all, with: { token: { file: token } } }\n";
-    let stage = Stage::new(1, apply, &[("base", token)]);
+    let stage = SimulatedProject::new(1, apply, &[("base", token)]);
     stage.lay("token", "hunter2");
     assert_eq!(stage.run().code(), 0);
-    for cause in [Cause::MachineChanged, Cause::RecipeChanged] {
+    for cause in [DriftCause::MachineChanged, DriftCause::RecipeChanged] {
         match cause {
-            Cause::MachineChanged => stage.write("n1", "token", "swordfish"),
+            DriftCause::MachineChanged => stage.write("n1", "token", "swordfish"),
             _ => stage.lay("token", "correct horse"),
         }
         let drift = stage.drift();
@@ -204,7 +211,7 @@ steps:
     }
 }
 
-fn standing(drift: &Drift) -> Vec<(Standing, u32)> {
+fn standing(drift: &DriftReport) -> Vec<(FindingNovelty, u32)> {
     drift.findings.iter().map(|finding| (finding.standing, finding.times)).collect()
 }
 
@@ -215,9 +222,9 @@ fn what_was_found_before_is_remembered_and_what_is_gone_is_told_once() {
     stage.write("n1", "other", "y");
     std::fs::set_permissions(stage.root("n1").join("other"), std::os::unix::fs::PermissionsExt::from_mode(0o644))
         .unwrap();
-    assert_eq!(standing(&stage.drift()), [(Standing::New, 1)]);
+    assert_eq!(standing(&stage.drift()), [(FindingNovelty::New, 1)]);
     let again = stage.drift();
-    assert_eq!(standing(&again), [(Standing::Same, 1)]);
+    assert_eq!(standing(&again), [(FindingNovelty::Same, 1)]);
     assert!(again.findings[0].first_seen < again.findings[0].last_seen, "{:#?}", again.findings[0]);
     stage.run();
     let mended = stage.drift();
@@ -266,9 +273,9 @@ fn what_is_ignored_is_counted_until_its_day() {
 #[test]
 fn a_read_that_failed_is_tried_once_more_before_it_counts() {
     let recipe = |check: &str| format!("{BASE}  - {{ name: flaky, check: '{check}' }}\n");
-    let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe("true"))]);
+    let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", &recipe("true"))]);
     assert_eq!(stage.run().code(), 0);
-    let stage = Stage { timeout: Some(std::time::Duration::from_secs(1)), ..stage };
+    let stage = SimulatedProject { timeout: Some(std::time::Duration::from_secs(1)), ..stage };
     // The check, and the number of unknown results after the second attempt.
     let table = [
         ("test -e @root/tried || { touch @root/tried; exit 7; }", 0),
@@ -287,22 +294,22 @@ fn a_read_that_failed_is_tried_once_more_before_it_counts() {
 #[test]
 fn what_lies_deeper_than_the_level_is_not_looked_at() {
     let recipe = format!("{BASE}  - {{ name: fast, level: L5, check: 'touch @root/occupied; false' }}\n");
-    let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
+    let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
     assert_eq!(stage.run().code(), 0);
     stage.recipe("base", &recipe);
     let drift = stage.drift();
     assert_eq!((told(&drift), stage.has("n1", "occupied")), (vec![], false));
 }
 
-fn culprits(drift: &Drift) -> Vec<(Sure, String)> {
-    let why = |culprit: &Culprit| culprit.why.as_ref().map_or("", |why| why.raw()).to_owned();
+fn culprits(drift: &DriftReport) -> Vec<(AttributionCertainty, String)> {
+    let why = |culprit: &ChangeSource| culprit.why.as_ref().map_or("", |why| why.raw()).to_owned();
     drift.findings.iter().filter_map(|finding| finding.culprit.as_ref()).map(|one| (one.sure, why(one))).collect()
 }
 
 /// Hosts that match are not probed again, and an unreachable host names no source.
 #[test]
 fn who_it_was_is_asked_where_something_moved_and_is_unknown_without_an_answer() {
-    let stage = Stage::new(2, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
+    let stage = SimulatedProject::new(2, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
     stage.run();
     stage.write("n1", "page", "two\n");
     let faults = |fault: &'static str| {
@@ -315,7 +322,7 @@ fn who_it_was_is_asked_where_something_moved_and_is_unknown_without_an_answer() 
         let told = culprits(&drift);
         assert_eq!(drift.findings.len(), 2, "{drift:#?}");
         assert!(
-            told.len() == 2 && told.iter().all(|(sure, why)| *sure == Sure::Unknown && !why.is_empty()),
+            told.len() == 2 && told.iter().all(|(sure, why)| *sure == AttributionCertainty::Unknown && !why.is_empty()),
             "{told:?}"
         );
         assert!(drift.findings.iter().all(|finding| finding.host.as_str() == "n1"));

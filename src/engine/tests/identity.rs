@@ -1,26 +1,26 @@
 //! Hosts whose identity differs from the inventory.
 
-use super::stage::Stage;
-use crate::model::Outcome;
+use super::stage::SimulatedProject;
+use crate::model::HostOutcome;
 
 const APPLY: &str = "apply:\n  - { recipe: r, on: all }\n";
 const RECIPE: &str = "steps:\n  - name: make\n    file: { path: '@root/made', content: x, @own }\n";
 
-fn is(stage: &Stage, host: &str, machine: &str, hostname: &str) {
+fn is(stage: &SimulatedProject, host: &str, machine: &str, hostname: &str) {
     std::fs::write(stage.root(host).join(".sim/machine-id"), format!("{machine}\n")).unwrap();
     std::fs::write(stage.root(host).join(".sim/hostname"), format!("{hostname}\n")).unwrap();
 }
 
 #[test]
 fn nothing_is_written_through_two_names_of_one_machine() {
-    let stage = Stage::new(3, APPLY, &[("r", RECIPE)]);
+    let stage = SimulatedProject::new(3, APPLY, &[("r", RECIPE)]);
     is(&stage, "n1", "aa", "box");
     is(&stage, "n2", "bb", "other");
     is(&stage, "n3", "aa", "box");
     let ran = stage.run();
     assert_eq!(
         ["n1", "n2", "n3"].map(|host| ran.outcome(host)),
-        [Outcome::Blocked, Outcome::Changed, Outcome::Blocked]
+        [HostOutcome::Blocked, HostOutcome::Changed, HostOutcome::Blocked]
     );
     assert!(ran.step("n1", "r/make").contains("is the same machine as `n3`: machine id aa, boot "));
     assert_eq!(["n1", "n2", "n3"].map(|host| stage.has(host, "made")), [false, true, false]);
@@ -30,7 +30,7 @@ fn nothing_is_written_through_two_names_of_one_machine() {
 
 #[test]
 fn a_host_that_calls_itself_as_another_is_warned_about_and_served() {
-    let stage = Stage::new(2, APPLY, &[("r", RECIPE)]);
+    let stage = SimulatedProject::new(2, APPLY, &[("r", RECIPE)]);
     is(&stage, "n1", "aa", "n2");
     is(&stage, "n2", "bb", "of-its-own");
     let ran = stage.run();

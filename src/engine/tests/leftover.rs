@@ -1,6 +1,6 @@
 //! Former identities of a step are remembered after its declaration was changed to another object.
 
-use super::stage::Stage;
+use super::stage::SimulatedProject;
 
 const APPLY: &str = "apply:\n  - { recipe: base, on: all }\n";
 const GONE: &str = "apply:\n  - { recipe: base, on: all, ensure: absent }\n";
@@ -13,24 +13,25 @@ fn going(step: &str, path: &str) -> String {
     file(step, path) + "    when: \"false\"\n    otherwise: absent\n"
 }
 
-fn stage(steps: &str) -> Stage {
-    let stage = Stage::new(1, APPLY, &[("base", &format!("steps:\n{steps}"))]);
+fn stage(steps: &str) -> SimulatedProject {
+    let stage = SimulatedProject::new(1, APPLY, &[("base", &format!("steps:\n{steps}"))]);
     assert_eq!(stage.run().code(), 0);
     stage
 }
 
 /// Returns the leftovers in a plan of these steps, without the host's folder.
-fn left(stage: &Stage, steps: &str) -> Vec<String> {
+fn left(stage: &SimulatedProject, steps: &str) -> Vec<String> {
     stage.recipe("base", &format!("steps:\n{steps}"));
     again(stage)
 }
 
 /// Runs and returns the leftovers in the plan and in the report.
-fn again(stage: &Stage) -> Vec<String> {
+fn again(stage: &SimulatedProject) -> Vec<String> {
     let ran = stage.run();
     let root = format!("{}/", stage.root("n1"));
-    let told = |left: &[crate::plan::LeftBehind]| -> Vec<String> {
-        let line = |l: &crate::plan::LeftBehind| format!("{}: {} {}", l.step.raw(), l.kind.raw(), l.title.raw());
+    let told = |left: &[crate::plan::UndeclaredResource]| -> Vec<String> {
+        let line =
+            |l: &crate::plan::UndeclaredResource| format!("{}: {} {}", l.step.raw(), l.kind.raw(), l.title.raw());
         left.iter().map(line).map(|line| line.replace(&root, "")).collect()
     };
     let plan = told(&ran.plan.hosts[0].undeclared);
@@ -112,7 +113,7 @@ fn a_removal_of_another_path_than_was_made_is_told() {
 fn a_step_that_fails_forgets_nothing() {
     let stage = stage(&file("page", "one"));
     stage.put("n1", "two/in the way");
-    let ran = |stage: &Stage| (again(stage), stage.run().code());
+    let ran = |stage: &SimulatedProject| (again(stage), stage.run().code());
     stage.recipe("base", &format!("steps:\n{}", file("page", "two")));
     assert_eq!(ran(&stage), (vec!["base/page: file one".to_owned()], 3));
     assert_eq!(ran(&stage), (vec!["base/page: file one".to_owned()], 3));

@@ -1,8 +1,8 @@
 //! Steps that are configured but not effective yet, and the other results next to them.
 
-use super::stage::Stage;
+use super::stage::SimulatedProject;
 use crate::engine::VerifyResult;
-use crate::model::Outcome;
+use crate::model::HostOutcome;
 
 const BASE: &str = "steps:
   - name: option
@@ -13,22 +13,22 @@ verify:
   - { name: in force, check: 'test -e @root/in-force' }
 ";
 
-fn results(report: &crate::engine::Report) -> Vec<(String, VerifyResult)> {
+fn results(report: &crate::engine::RunReport) -> Vec<(String, VerifyResult)> {
     report.hosts[0].verify.iter().map(|verify| (verify.name.clone(), verify.result.clone())).collect()
 }
 
 /// A pending step does not affect a verification that passes; one that fails may pass later.
 #[test]
 fn what_is_pending_puts_off_only_what_does_not_hold() {
-    let stage = Stage::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
+    let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)]);
     let waits = || VerifyResult::Skipped { reason: "the check exited 1; `base/option` is pending".into() };
     for turn in ["changed now", "found so"] {
         let ran = stage.run();
-        assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Pending, 10), "{turn}");
+        assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Pending, 10), "{turn}");
         let held = ("written".to_owned(), VerifyResult::Held);
         assert_eq!(results(&ran.report), [held, ("in force".to_owned(), waits())], "{turn}");
     }
     stage.put("n1", "in-force");
     let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Ok, 0));
+    assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Ok, 0));
 }

@@ -1,6 +1,6 @@
 //! Removal: `ensure: absent` removes recipes in the reverse order of installation.
 
-use super::stage::Stage;
+use super::stage::SimulatedProject;
 use crate::engine::Event;
 
 const BASE: &str = "steps:
@@ -20,17 +20,17 @@ steps:
     command: { creates: '@root/base/a/b/mark', apply: 'touch @root/base/a/b/mark', remove: 'rm @root/base/a/b/mark' }
 ";
 
-fn undeclared(stage: &Stage) -> Vec<String> {
+fn undeclared(stage: &SimulatedProject) -> Vec<String> {
     stage.run().plan.hosts[0].undeclared.iter().map(|left| left.step.raw().to_owned()).collect()
 }
 
-fn both(stage: &Stage, ensure: &str) {
+fn both(stage: &SimulatedProject, ensure: &str) {
     let entry = |recipe: &str| format!("  - {{ recipe: {recipe}, on: all, ensure: {ensure} }}\n");
     stage.declare(&format!("apply:\n{}{}", entry("base"), entry("app")));
 }
 
-fn stage() -> Stage {
-    Stage::new(1, "", &[("base", BASE), ("app", APP)])
+fn stage() -> SimulatedProject {
+    SimulatedProject::new(1, "", &[("base", BASE), ("app", APP)])
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn what_is_removed_is_not_beside_what_stays() {
 steps:
   - { name: own, file: { path: '@root/own', content: \"{{ recipes.extra.word }}\", @own } }
 ";
-    let stage = Stage::new(1, "", &[("main", main), ("extra", extra)]);
+    let stage = SimulatedProject::new(1, "", &[("main", main), ("extra", extra)]);
     let declare = |ensure| {
         stage.declare(&format!(
             "apply:\n  - {{ recipe: main, on: all }}\n  - {{ recipe: extra, on: all, ensure: {ensure} }}\n"
@@ -133,7 +133,7 @@ fn what_goes_comes_before_what_stays() {
     let new = "after: [old]\nsteps:\n  - name: make\n    file: { path: '@root/new', content: x, @own }\n";
     let old = "steps:\n  - name: made\n    file: { path: '@root/old', content: x, @own }\n";
     let apply = "apply:\n  - { recipe: new, on: all }\n  - { recipe: old, on: all, ensure: absent }\n";
-    let stage = Stage::new(1, apply, &[("new", new), ("old", old)]);
+    let stage = SimulatedProject::new(1, apply, &[("new", new), ("old", old)]);
     stage.put("n1", "old");
     let ran = stage.run();
     let started = |name: &str| ran.at(|e| matches!(e, Event::StepStarted { step, .. } if &*step.recipe == name));
@@ -148,7 +148,7 @@ fn what_one_host_made_for_all_is_removed_from_every_host() {
     scope: one
     command: { creates: '@root/key', apply: 'touch @root/key', remove: 'rm @root/key' }
 ";
-    let stage = Stage::new(3, "apply:\n  - { recipe: key, on: all, ensure: absent }\n", &[("key", key)]);
+    let stage = SimulatedProject::new(3, "apply:\n  - { recipe: key, on: all, ensure: absent }\n", &[("key", key)]);
     stage.put("n2", "key");
     stage.put("n3", "key");
     let ran = stage.run();

@@ -3,7 +3,7 @@
 //! read.
 
 use super::edges::programs;
-use super::stage::{Ran, Stage};
+use super::stage::{SimulatedProject, SimulatedRun};
 
 const HOST: &str = "n1";
 const APPLY: &str = "apply:\n  - { recipe: demo, on: all }\n";
@@ -19,22 +19,22 @@ const STEPS: &str = "steps:
     service: { name: demo.service, state: running, reload: RELOAD }
 ";
 
-fn stage(reload: bool) -> Stage {
-    let stage = Stage::new(1, APPLY, &[("demo", &STEPS.replace("RELOAD", &reload.to_string()))]);
+fn stage(reload: bool) -> SimulatedProject {
+    let stage = SimulatedProject::new(1, APPLY, &[("demo", &STEPS.replace("RELOAD", &reload.to_string()))]);
     programs::install(&stage, HOST);
     stage
 }
 
 /// Returns the content that the process has read.
-fn loaded(stage: &Stage) -> String {
+fn loaded(stage: &SimulatedProject) -> String {
     stage.read(HOST, "units/demo.service").lines().skip(2).collect()
 }
 
-fn start(stage: &Stage) -> String {
+fn start(stage: &SimulatedProject) -> String {
     stage.read(HOST, "units/demo.service").lines().take(2).collect()
 }
 
-fn systemctl(stage: &Stage, verb: &str) {
+fn systemctl(stage: &SimulatedProject, verb: &str) {
     let program = stage.root(HOST).join(".sim/bin/systemctl");
     assert!(std::process::Command::new(program).args([verb, "demo.service"]).status().unwrap().success());
 }
@@ -44,13 +44,13 @@ fn later() {
     std::thread::sleep(std::time::Duration::from_millis(20));
 }
 
-fn edit(stage: &Stage, text: &str) {
+fn edit(stage: &SimulatedProject, text: &str) {
     later();
     std::fs::write(stage.root(HOST).join("etc/demo.conf"), text).unwrap();
 }
 
 #[track_caller]
-fn expect_no_changes(stage: &Stage) {
+fn expect_no_changes(stage: &SimulatedProject) {
     let before = start(stage);
     let ran = stage.run();
     let counts = ran.plan.counts();
@@ -59,12 +59,12 @@ fn expect_no_changes(stage: &Stage) {
 }
 
 #[track_caller]
-fn expect_done(ran: &Ran) {
+fn expect_done(ran: &SimulatedRun) {
     assert_eq!(ran.code(), 0, "{:#?}", ran.report);
 }
 
 /// Returns the plan's reason for the service.
-fn planned(ran: &Ran) -> String {
+fn planned(ran: &SimulatedRun) -> String {
     let step = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.step == "service").unwrap();
     format!("{}: {}", step.verdict.name(), step.reason.raw())
 }

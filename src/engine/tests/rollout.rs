@@ -1,8 +1,8 @@
 //! Canaries, the failure budget, and stopping.
 
-use super::super::{Cancel, Event};
-use super::stage::Stage;
-use crate::model::Outcome;
+use super::super::{CancelSignal, Event};
+use super::stage::SimulatedProject;
+use crate::model::HostOutcome;
 use std::time::Duration;
 
 const STEP: &str = "steps:
@@ -10,8 +10,12 @@ const STEP: &str = "steps:
   - { name: b, command: { check: 'test -e @root/b', apply: 'touch @root/b' } }
 ";
 
-fn stage(hosts: usize, rollout: &str) -> Stage {
-    Stage::new(hosts, &format!("rollout: {{ {rollout} }}\napply:\n  - {{ recipe: r, on: all }}\n"), &[("r", STEP)])
+fn stage(hosts: usize, rollout: &str) -> SimulatedProject {
+    SimulatedProject::new(
+        hosts,
+        &format!("rollout: {{ {rollout} }}\napply:\n  - {{ recipe: r, on: all }}\n"),
+        &[("r", STEP)],
+    )
 }
 
 #[test]
@@ -33,7 +37,7 @@ fn a_canary_that_fails_stops_all() {
     let stage = stage(3, "canary: 1");
     stage.put("n1", "bad");
     let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Failed, Outcome::Cancelled, 8));
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Failed, HostOutcome::Cancelled, 8));
     let host = &ran.report.hosts[1];
     assert_eq!(host.reason.raw(), "not started: canary `n1` failed");
     assert_eq!(ran.step("n2", "r/a"), "cancelled", "what would have been done is listed");
@@ -47,18 +51,18 @@ fn a_canary_that_was_locked_proves_nothing() {
     let stage = stage(2, "canary: 1");
     stage.put("n1", ".sim/held");
     let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Locked, Outcome::Cancelled, 8));
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Locked, HostOutcome::Cancelled, 8));
 }
 
 /// The budget is checked when a host gets its place in the window, not when the run starts.
 #[test]
 fn the_budget_stops_those_who_have_not_begun() {
-    let stage = Stage { parallel: 1, ..stage(4, "max_failed: 1") };
+    let stage = SimulatedProject { parallel: 1, ..stage(4, "max_failed: 1") };
     stage.put("n1", "bad");
     stage.put("n2", "bad");
     let ran = stage.run();
     let outcomes = ["n1", "n2", "n3", "n4"].map(|host| ran.outcome(host));
-    assert_eq!(outcomes, [Outcome::Failed, Outcome::Failed, Outcome::Cancelled, Outcome::Cancelled]);
+    assert_eq!(outcomes, [HostOutcome::Failed, HostOutcome::Failed, HostOutcome::Cancelled, HostOutcome::Cancelled]);
     assert_eq!((ran.report.hosts[2].reason.raw(), ran.code()), ("not started: 2 hosts failed, 1 allowed", 8));
 }
 
@@ -67,17 +71,18 @@ fn who_cannot_be_reached_has_not_failed() {
     let stage = stage(2, "max_failed: 0");
     stage.put("n1", ".sim/refuse");
     let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Unreachable, Outcome::Changed, 4));
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Unreachable, HostOutcome::Changed, 4));
 }
 
 /// n1 matches, but its verification fails: that does not count as a failure of this rollout.
 #[test]
 fn what_was_wrong_before_spends_no_budget() {
     let steps = format!("{STEP}verify:\n  - {{ name: it answers, check: 'test ! -e @root/mute' }}\n");
-    let stage = Stage::new(2, "rollout: { max_failed: 0 }\napply:\n  - { recipe: r, on: all }\n", &[("r", &steps)]);
+    let stage =
+        SimulatedProject::new(2, "rollout: { max_failed: 0 }\napply:\n  - { recipe: r, on: all }\n", &[("r", &steps)]);
     ["n1/a", "n1/b", "n1/mute"].iter().for_each(|file| stage.put("", file));
     let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Failed, Outcome::Changed, 5));
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Failed, HostOutcome::Changed, 5));
 }
 
 /// The canary waits for a key that another host creates: that host starts, the third one does not.
@@ -96,13 +101,13 @@ steps:
   - { name: slow, command: { check: 'test -e @root/slow', apply: 'sleep 0.3; touch @root/slow' } }
 ";
     let apply = "rollout: { canary: 1 }\napply:\n  - { recipe: mesh, on: 'n2,n3' }\n  - { recipe: after, on: all }\n";
-    let stage = Stage::new(3, apply, &[("mesh", mesh), ("after", after)]);
+    let stage = SimulatedProject::new(3, apply, &[("mesh", mesh), ("after", after)]);
     let ran = stage.run();
     assert_eq!(ran.code(), 0, "{:#?}", ran.report);
     assert!(ran.started("n2") < ran.finished("n1") && ran.finished("n1") < ran.started("n3"));
 }
 
-fn stop_at(name: &'static str) -> impl FnMut(&Event, &Cancel) {
+fn stop_at(name: &'static str) -> impl FnMut(&Event, &CancelSignal) {
     move |event, cancel| {
         if matches!(event, Event::StepStarted { host, step, .. } if host.as_str() == name && &*step.step == "a") {
             cancel.raise();
@@ -112,11 +117,14 @@ fn stop_at(name: &'static str) -> impl FnMut(&Event, &Cancel) {
 
 #[test]
 fn the_first_stop_finishes_what_runs_and_begins_nothing() {
-    let stage = Stage { parallel: 1, ..stage(2, "canary: 1") };
+    let stage = SimulatedProject { parallel: 1, ..stage(2, "canary: 1") };
     let ran = stage.run_with(|_| (), stop_at("n1"));
     assert_eq!((ran.step("n1", "r/a").as_str(), ran.step("n1", "r/b").as_str()), ("changed", "cancelled"));
     assert!(stage.record("n1", "r/a"), "what was proven is recorded");
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Cancelled, Outcome::Cancelled, 130));
+    assert_eq!(
+        (ran.outcome("n1"), ran.outcome("n2"), ran.code()),
+        (HostOutcome::Cancelled, HostOutcome::Cancelled, 130)
+    );
     assert_eq!(ran.report.hosts[1].reason.raw(), "the run was stopped before this host started");
     assert_eq!(ran.step("n2", "r/a"), "cancelled");
     assert_eq!(ran.report.hosts[0].reason.raw(), "the run was stopped before `r/b`");
@@ -131,7 +139,7 @@ steps:
   - { name: go, command: { check: 'test -e @root/go', apply: 'touch @root/go' } }
 ";
     let apply = "apply:\n  - { recipe: first, on: all }\n  - { recipe: second, on: all }\n";
-    let at = |event: &Event, cancel: &Cancel| {
+    let at = |event: &Event, cancel: &CancelSignal| {
         if matches!(event, Event::Waiting { .. }) {
             cancel.raise();
         }
@@ -139,7 +147,8 @@ steps:
     // In parallel, n2 is already active. Sequentially, it has not started and never will: that is not a missing
     // dependency.
     for parallel in [2, 1] {
-        let stage = Stage { parallel, ..Stage::new(2, apply, &[("first", first), ("second", second)]) };
+        let stage =
+            SimulatedProject { parallel, ..SimulatedProject::new(2, apply, &[("first", first), ("second", second)]) };
         let ran = stage.run_with(|_| (), at);
         assert_eq!((ran.step("n1", "second/go").as_str(), ran.code()), ("cancelled", 130), "{parallel}");
     }
@@ -158,7 +167,7 @@ fn the_second_stop_leaves_at_once() {
             }
         },
     );
-    assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Cancelled, 130));
+    assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Cancelled, 130));
     let in_flight = ran.at(|event| matches!(event, Event::Detached { in_flight } if in_flight.len() == 1));
     assert!(in_flight > 0);
 }
@@ -172,10 +181,13 @@ fn who_leaves_keeps_what_was_done_what_runs_and_what_is_left() {
   - { name: c, command: { check: 'test -e @root/c', apply: 'touch @root/c' } }
   - { name: d, command: { check: 'test -e @root/d', apply: 'touch @root/d' } }
 ";
-    let stage = Stage { parallel: 2, ..Stage::new(3, "apply:\n  - { recipe: r, on: all }\n", &[("r", steps)]) };
+    let stage = SimulatedProject {
+        parallel: 2,
+        ..SimulatedProject::new(3, "apply:\n  - { recipe: r, on: all }\n", &[("r", steps)])
+    };
     stage.put("n3", "deep/x");
     let mut twice = false;
-    let at = |event: &Event, cancel: &Cancel| {
+    let at = |event: &Event, cancel: &CancelSignal| {
         let done = matches!(event, Event::HostFinished { host, .. } if host.as_str() == "n2");
         if (done || matches!(event, Event::Stopping { .. })) && !twice {
             twice = matches!(event, Event::Stopping { .. });
@@ -188,14 +200,14 @@ fn who_leaves_keeps_what_was_done_what_runs_and_what_is_left() {
     let reason = "forge exited before this host was done; steps: 1 changed, 1 in flight, 2 not started";
     let hint = "run again: the next run waits for running jobs first";
     assert_eq!(ran.told("n1"), format!("{reason}\n{hint}"));
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Cancelled, Outcome::Changed, 130));
-    assert_eq!(ran.outcome("n3"), Outcome::Cancelled);
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Cancelled, HostOutcome::Changed, 130));
+    assert_eq!(ran.outcome("n3"), HostOutcome::Cancelled);
 }
 
 /// With one place, work on several hosts never overlaps: the sum of their times is at most the run's time.
 #[test]
 fn the_time_of_a_host_begins_with_its_work() {
-    let ran = Stage { parallel: 1, ..stage(3, "canary: 1") }.run();
+    let ran = SimulatedProject { parallel: 1, ..stage(3, "canary: 1") }.run();
     assert_eq!(ran.code(), 0, "{:#?}", ran.report);
     assert!(ran.report.hosts.iter().all(|host| host.took.as_millis() >= 300), "{:#?}", ran.report);
     let worked: Duration = ran.report.hosts.iter().map(|host| host.took).sum();

@@ -1,9 +1,11 @@
 //! A plan that is saved and applied later: on which hosts it runs, on which it does not, and that it runs only once.
 
-use super::super::{Cancel, Options, Recording, Replay, SavedPlan, apply, bind, observe, observe_to_change, plan};
-use super::stage::{Ran, Stage};
-use crate::model::{HostName, Outcome};
-use crate::plan::Policy;
+use super::super::{
+    CancelSignal, Recording, ReplayOptions, RunOptions, SavedPlan, apply, bind, observe, observe_to_change, plan,
+};
+use super::stage::{SimulatedProject, SimulatedRun};
+use crate::model::{HostName, HostOutcome};
+use crate::plan::PlanPolicy;
 use std::sync::Arc;
 
 const APPLY: &str = "apply:\n  - { recipe: base, on: all }\n";
@@ -14,13 +16,13 @@ const STEPS: &str = "steps:
     command: { check: 'test -e @root/two', apply: 'touch @root/two' }
 ";
 
-fn stage(hosts: usize) -> Stage {
-    let mut stage = Stage::new(hosts, APPLY, &[("base", STEPS)]);
-    stage.policy = Policy { bases: true, ..Policy::default() };
+fn stage(hosts: usize) -> SimulatedProject {
+    let mut stage = SimulatedProject::new(hosts, APPLY, &[("base", STEPS)]);
+    stage.policy = PlanPolicy { bases: true, ..PlanPolicy::default() };
     stage
 }
 
-fn hosts(stage: &Stage) -> Vec<HostName> {
+fn hosts(stage: &SimulatedProject) -> Vec<HostName> {
     stage.hosts.iter().map(HostName::new).collect()
 }
 
@@ -29,16 +31,16 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// Saves a plan like `plan -o` does, through its text.
-fn keep(stage: &Stage) -> SavedPlan {
+fn keep(stage: &SimulatedProject) -> SavedPlan {
     let project = stage.project();
-    let options = Options { replay: Replay { keep: true, ..Replay::default() }, ..stage.options() };
+    let options = RunOptions { replay: ReplayOptions { keep: true, ..ReplayOptions::default() }, ..stage.options() };
     let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
     let saved = block_on(async {
         let observed = observe(&project, &hosts(stage), &options, &events).await;
         let made = plan(&project, &observed, &options);
         let recording = Recording::of(&project, &observed).without_commands();
-        let replay = Replay { observed: Some(Arc::new(recording.clone())), ..Replay::default() };
-        let options = Options { replay, ..options };
+        let replay = ReplayOptions { observed: Some(Arc::new(recording.clone())), ..ReplayOptions::default() };
+        let options = RunOptions { replay, ..options };
         let replayed = observe(&project, &hosts(stage), &options, &events).await;
         let again = plan(&project, &replayed, &options);
         SavedPlan::new(&project, made, &again, &observed, recording, None, &options)
@@ -50,18 +52,18 @@ fn keep(stage: &Stage) -> SavedPlan {
     read
 }
 
-fn carry(stage: &Stage, saved: &SavedPlan, replay: bool) -> Ran {
+fn carry(stage: &SimulatedProject, saved: &SavedPlan, replay: bool) -> SimulatedRun {
     let (project, options) = (stage.project(), stage.options());
     let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
     block_on(async {
         let mut observed = observe_to_change(&project, &hosts(stage), &options, &events).await;
         let plan = bind(&project, saved, &mut observed, &options, replay);
-        let report = apply(&project, &plan, observed, &options, &events, &Cancel::default()).await;
-        Ran { plan, report, events: Vec::new() }
+        let report = apply(&project, &plan, observed, &options, &events, &CancelSignal::default()).await;
+        SimulatedRun { plan, report, events: Vec::new() }
     })
 }
 
-fn change(stage: &Stage, host: &str, file: &str, text: &str) {
+fn change(stage: &SimulatedProject, host: &str, file: &str, text: &str) {
     std::fs::write(stage.root(host).join(file), text).unwrap();
 }
 
@@ -72,7 +74,7 @@ fn the_same_runs_what_is_done_is_skipped_and_the_rest_is_stale_as_a_whole() {
     change(&stage, "n1", "one", "mine\n");
     change(&stage, "n2", "two", "");
     let ran = carry(&stage, &saved, false);
-    assert_eq!(ran.outcome("n1"), Outcome::Stale);
+    assert_eq!(ran.outcome("n1"), HostOutcome::Stale);
     assert!(
         ran.step("n1", "base/one").starts_with("stale: `type` was \"absent\" and is \"file\""),
         "{}",
@@ -81,7 +83,7 @@ fn the_same_runs_what_is_done_is_skipped_and_the_rest_is_stale_as_a_whole() {
     assert_eq!(ran.step("n1", "base/two"), "skipped: the plan is stale on this host");
     assert_eq!((stage.read("n1", "one").as_str(), stage.has("n1", "two")), ("mine\n", false), "nothing ran there");
     assert_eq!((ran.step("n2", "base/one").as_str(), ran.step("n2", "base/two").as_str()), ("changed", "ok"));
-    assert_eq!(ran.outcome("n3"), Outcome::Changed);
+    assert_eq!(ran.outcome("n3"), HostOutcome::Changed);
     assert_eq!(ran.code(), 6);
 }
 

@@ -1,14 +1,15 @@
 //! A project on simulated hosts: written to a folder, planned and applied by the engine itself.
 
 use super::super::{
-    Cancel, Event, Options, Report, StepResult, accuse, apply, drift, observe_drift, observe_to_change, plan,
+    CancelSignal, Event, RunOptions, RunReport, StepResult, accuse, apply, drift, observe_drift, observe_to_change,
+    plan,
 };
-use crate::artifact::{Cache, Depot};
+use crate::artifact::{ArtifactCache, ArtifactFetcher};
 use crate::config::{self, LoadOptions, Project, StepFilter};
-use crate::drift::Drift;
-use crate::model::{HostName, Outcome};
-use crate::plan::{Plan, Policy};
-use crate::state::Store;
+use crate::drift::DriftReport;
+use crate::model::{HostName, HostOutcome};
+use crate::plan::{Plan, PlanPolicy};
+use crate::state::StateStore;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,26 +18,26 @@ use std::time::Duration;
 /// Longer than any of these runs: a test that waits longer has a deadlock.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct Stage {
+pub struct SimulatedProject {
     pub dir: tempfile::TempDir,
     pub hosts: Vec<String>,
     pub parallel: usize,
     pub skip: Vec<String>,
     pub timeout: Option<Duration>,
-    pub policy: Policy,
+    pub policy: PlanPolicy,
     pub evict_busy: Option<String>,
     /// The machine that forge runs on.
     pub controller: String,
 }
 
 /// The results of a run.
-pub struct Ran {
+pub struct SimulatedRun {
     pub plan: Plan,
-    pub report: Report,
+    pub report: RunReport,
     pub events: Vec<Event>,
 }
 
-impl Stage {
+impl SimulatedProject {
     /// Creates hosts `n1` to `nN`. Templates read a host's folder from `vars.root`.
     pub fn new(hosts: usize, apply: &str, recipes: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -47,7 +48,7 @@ impl Stage {
             parallel: 16,
             skip: Vec::new(),
             timeout: None,
-            policy: Policy::default(),
+            policy: PlanPolicy::default(),
             evict_busy: None,
             controller: "test".to_owned(),
         };
@@ -154,18 +155,18 @@ impl Stage {
         project.unwrap_or_else(|| panic!("{}", said.join("\n")))
     }
 
-    pub fn run(&self) -> Ran {
+    pub fn run(&self) -> SimulatedRun {
         self.run_with(|_| (), |_, _| ())
     }
 
     /// Runs with a callback `between` plan and apply, and one at each event.
-    pub fn run_with(&self, between: impl FnOnce(&Self), at: impl FnMut(&Event, &Cancel)) -> Ran {
+    pub fn run_with(&self, between: impl FnOnce(&Self), at: impl FnMut(&Event, &CancelSignal)) -> SimulatedRun {
         self.run_or_die(between, at).unwrap_or_else(|| panic!("forge is killed"))
     }
 
     /// Runs and is killed before the acting script of that number, counted from 0, of a host. Returns the run if it
     /// finished before.
-    pub fn killed_before(&self, host: &str, number: u32) -> Option<Ran> {
+    pub fn killed_before(&self, host: &str, number: u32) -> Option<SimulatedRun> {
         self.write(host, ".sim/dies", &number.to_string());
         let ran = self.run_or_die(|_| (), |_, _| ());
         ["dies", "dead"].iter().for_each(|file| drop(std::fs::remove_file(self.root(host).join(".sim").join(file))));
@@ -179,8 +180,12 @@ impl Stage {
         }
     }
 
-    fn run_or_die(&self, between: impl FnOnce(&Self), mut at: impl FnMut(&Event, &Cancel)) -> Option<Ran> {
-        let (project, cancel) = (self.project(), Cancel::default());
+    fn run_or_die(
+        &self,
+        between: impl FnOnce(&Self),
+        mut at: impl FnMut(&Event, &CancelSignal),
+    ) -> Option<SimulatedRun> {
+        let (project, cancel) = (self.project(), CancelSignal::default());
         let hosts: Vec<HostName> = self.hosts.iter().map(HostName::new).collect();
         let options = self.options();
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
@@ -206,30 +211,30 @@ impl Stage {
             while let Ok(event) = heard.try_recv() {
                 list.push(event);
             }
-            Some(Ran { plan, report, events: list })
+            Some(SimulatedRun { plan, report, events: list })
         })
     }
 
     /// Detects drift like `forge drift`, without determining its sources.
-    pub fn drift(&self) -> Drift {
+    pub fn drift(&self) -> DriftReport {
         self.look(false, || ())
     }
 
     /// Detects drift and determines its sources, with a callback `between`.
-    pub fn accused(&self, between: impl FnOnce()) -> Drift {
+    pub fn accused(&self, between: impl FnOnce()) -> DriftReport {
         self.look(true, between)
     }
 
-    fn look(&self, accused: bool, between: impl FnOnce()) -> Drift {
+    fn look(&self, accused: bool, between: impl FnOnce()) -> DriftReport {
         let project = self.project();
         let hosts: Vec<HostName> = self.hosts.iter().map(HostName::new).collect();
         let options = self.options();
-        let options = Options { filter: options.filter.down_to(crate::model::Level::L4), ..options };
+        let options = RunOptions { filter: options.filter.down_to(crate::model::VerifyLevel::L4), ..options };
         let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let observed = observe_drift(&project, &hosts, false, &options, &events).await;
-            let log = Store::new(&self.path().join(".forge"), "test").drift();
+            let log = StateStore::new(&self.path().join(".forge"), "test").drift();
             let mut drift = drift(&project, &observed, &options, Some(&log));
             between();
             if accused {
@@ -239,8 +244,8 @@ impl Stage {
         })
     }
 
-    pub fn options(&self) -> Options {
-        Options {
+    pub fn options(&self) -> RunOptions {
+        RunOptions {
             parallel: self.parallel,
             timeout: self.timeout,
             confined: false,
@@ -255,7 +260,7 @@ impl Stage {
             control_dir: self.path().to_owned(),
             ssh_variables: Default::default(),
             sandboxes: self.path().join("sandbox"),
-            depot: Arc::new(Depot::new(Cache::new(self.path().join("artifacts")), false)),
+            depot: Arc::new(ArtifactFetcher::new(ArtifactCache::new(self.path().join("artifacts")), false)),
             replay: Default::default(),
         }
     }
@@ -278,9 +283,9 @@ fn id(flag: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-impl Ran {
+impl SimulatedRun {
     #[track_caller]
-    pub fn outcome(&self, host: &str) -> Outcome {
+    pub fn outcome(&self, host: &str) -> HostOutcome {
         self.report.hosts.iter().find(|h| h.host.as_str() == host).unwrap().outcome
     }
 

@@ -4,9 +4,9 @@
 //! units as files.
 
 use super::super::{Event, StepResult};
-use super::stage::{Ran, Stage};
-use crate::model::{Disruption, Outcome, Verdict};
-use crate::plan::{Policy, Stage as When};
+use super::stage::{SimulatedProject, SimulatedRun};
+use crate::model::{DisruptionClass, HostOutcome, StepVerdict};
+use crate::plan::{PlanPolicy, StepStage as When};
 
 const SYSTEMCTL: &str = r#"#!/bin/sh
 root=$(dirname "$0")/..
@@ -66,10 +66,10 @@ steps:
 
 const MOTD: &str = "steps:\n  - { name: file, command: { check: 'test -e @root/motd', apply: 'echo motd >>@root/log; touch @root/motd' } }\n";
 
-pub(super) fn stage(hosts: usize, rollout: &str) -> Stage {
+pub(super) fn stage(hosts: usize, rollout: &str) -> SimulatedProject {
     let apply = ["motd", "early", "driver", "fm"].map(|name| format!("  - {{ recipe: {name}, on: all }}\n")).concat();
     let recipes = [("early", EARLY), ("driver", DRIVER), ("fm", FM), ("motd", MOTD)];
-    let stage = Stage::new(hosts, &format!("rollout: {{ {rollout} }}\napply:\n{apply}"), &recipes);
+    let stage = SimulatedProject::new(hosts, &format!("rollout: {{ {rollout} }}\napply:\n{apply}"), &recipes);
     for host in &stage.hosts {
         stage.put(host, "units/fm.service");
         stage.write(host, ".sim/boot-id", "boot-1\n");
@@ -80,21 +80,21 @@ pub(super) fn stage(hosts: usize, rollout: &str) -> Stage {
 }
 
 /// A driver with its dependents, none of which needs a reboot.
-pub(super) fn unbooted() -> Stage {
+pub(super) fn unbooted() -> SimulatedProject {
     let driver = DRIVER.replace("needs: [early]\n", "");
     let apply = ["driver", "fm"].map(|name| format!("  - {{ recipe: {name}, on: all }}\n")).concat();
-    let stage = Stage::new(1, &format!("apply:\n{apply}"), &[("driver", &driver), ("fm", FM)]);
+    let stage = SimulatedProject::new(1, &format!("apply:\n{apply}"), &[("driver", &driver), ("fm", FM)]);
     stage.put("n1", "units/fm.service");
     stage.write("n1", ".sim/systemctl", SYSTEMCTL);
     stage
 }
 
-fn log(stage: &Stage, host: &str) -> Vec<String> {
+fn log(stage: &SimulatedProject, host: &str) -> Vec<String> {
     stage.read(host, "log").lines().map(str::to_owned).collect()
 }
 
 /// Returns the hosts in the order in which they were taken out of service, and the maximum number at the same time.
-fn windows(ran: &Ran) -> (Vec<String>, usize) {
+fn windows(ran: &SimulatedRun) -> (Vec<String>, usize) {
     let (mut order, mut open, mut most) = (Vec::new(), 0_usize, 0);
     for event in &ran.events {
         match event {
@@ -123,7 +123,7 @@ fn one_reboot_for_all_that_wait_for_one_and_then_nothing_to_do() {
         window.reboots[0].steps.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["early/first", "early/second"]
     );
-    assert_eq!((window.reboots[0].certain, ran.plan.hosts[0].disruption()), (true, Disruption::D3));
+    assert_eq!((window.reboots[0].certain, ran.plan.hosts[0].disruption()), (true, DisruptionClass::D3));
     let reboots = &ran.report.hosts[0].reboots;
     assert_eq!((reboots.len(), reboots[0].from.raw()), (1, "boot-1"));
     assert_ne!(reboots[0].to.raw(), "boot-1");
@@ -158,7 +158,7 @@ fn the_plan_says_when_each_step_runs() {
 fn without_leave_nothing_reboots_and_what_needs_it_waits() {
     let stage = stage(1, "reboot: never");
     let ran = stage.run();
-    assert_eq!((ran.code(), ran.outcome("n1")), (10, Outcome::Skipped));
+    assert_eq!((ran.code(), ran.outcome("n1")), (10, HostOutcome::Skipped));
     assert_eq!(log(&stage, "n1"), ["motd"]);
     assert_eq!(ran.step("n1", "early/first"), "pending: configured, not yet effective: needs reboot");
     assert_eq!(ran.step("n1", "driver/packages"), "skipped: needs `early/first`, which did not succeed");
@@ -169,7 +169,7 @@ fn without_leave_nothing_reboots_and_what_needs_it_waits() {
 fn what_disturbs_too_much_is_held_back_with_all_that_is_tied_to_it() {
     let mut stage = stage(1, "reboot: allow");
     ["configured/first", "configured/second", "loaded/first", "loaded/second"].iter().for_each(|f| stage.put("n1", f));
-    stage.policy = Policy { max_disruption: Disruption::D1, ..Policy::default() };
+    stage.policy = PlanPolicy { max_disruption: DisruptionClass::D1, ..PlanPolicy::default() };
     let ran = stage.run();
     assert_eq!(ran.step("n1", "driver/packages"), "held: is D2, and `--max-disruption` is D1");
     assert_eq!(ran.step("n1", "motd/file"), "changed");
@@ -182,9 +182,9 @@ fn a_version_ties_even_without_an_edge() {
     let fm = FM.replace("needs: [driver]\n", "");
     let apply = "rollout: { reboot: allow }\napply:\n  - { recipe: driver, on: all }\n  - { recipe: fm, on: all }\n";
     let driver = DRIVER.replace("needs: [early]\n", "");
-    let mut stage = Stage::new(1, apply, &[("driver", &driver), ("fm", &fm)]);
+    let mut stage = SimulatedProject::new(1, apply, &[("driver", &driver), ("fm", &fm)]);
     stage.put("n1", "units/fm.service");
-    stage.policy = Policy { max_disruption: Disruption::D1, ..Policy::default() };
+    stage.policy = PlanPolicy { max_disruption: DisruptionClass::D1, ..PlanPolicy::default() };
     let ran = stage.run();
     let why = "held: must have the version of `driver/packages`, which `--max-disruption` (D1) holds back";
     assert_eq!((ran.step("n1", "fm/package").as_str(), ran.code()), (why, 10));
@@ -216,7 +216,7 @@ fn a_host_that_stays_out_of_service_uses_the_budget_up() {
     let stage = stage(3, "max_unavailable: 1, reboot: allow");
     stage.put("n1", "bad");
     let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Failed, 8));
+    assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Failed, 8));
     assert_eq!(ran.step("n2", "driver/packages"), "skipped: `max_unavailable` (1) is used up by n1");
     assert_eq!(ran.step("n2", "motd/file"), "changed", "what takes nothing out of service goes on");
     assert!(stage.has("n2", "units/fm.service") && stage.has("n1", "state/window.json"));
@@ -263,12 +263,12 @@ fn a_host_whose_devices_are_held_is_left_alone() {
     let why = ran.step("n1", "driver/packages");
     assert!(why.starts_with(&format!("blocked: pid {} (sleep) of ", holder.id())), "{why}");
     assert!(why.ends_with(", holds /dev/nvidia0"), "{why}");
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Blocked, Outcome::Changed, 3));
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Blocked, HostOutcome::Changed, 3));
     assert_eq!(log(&stage, "n1"), ["motd"]);
     assert!(holder.try_wait().unwrap().is_none(), "it still runs");
     assert!(stage.has("n1", "units/fm.service") && !stage.has("n1", "state/window.json"));
 
-    let evicting = Stage { evict_busy: Some("maintenance, announced".to_owned()), ..stage };
+    let evicting = SimulatedProject { evict_busy: Some("maintenance, announced".to_owned()), ..stage };
     let ran = evicting.run();
     assert_eq!((ran.code(), ran.report.evict_busy.as_deref()), (0, Some("maintenance, announced")));
     let told = ran.events.iter().any(|event| matches!(event, Event::Evicted { why, .. } if why.contains("announced")));
@@ -295,7 +295,7 @@ fn devices_are_looked_at_again_before_a_reboot() {
     assert!(blocked.starts_with("blocked: pid "), "{blocked}");
     assert_eq!(
         (ran.outcome("n1"), ran.code(), stage.read("n1", ".sim/boot-id").as_str()),
-        (Outcome::Blocked, 3, "boot-1\n")
+        (HostOutcome::Blocked, 3, "boot-1\n")
     );
     holder.kill().unwrap();
     holder.wait().unwrap();
@@ -306,7 +306,7 @@ fn a_host_that_does_not_come_back_has_failed() {
     let stage = stage(2, "max_unavailable: 2, reboot: allow, reboot_timeout: 3s");
     stage.put("n1", "stays");
     let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Failed, Outcome::Changed, 3));
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Failed, HostOutcome::Changed, 3));
     let why = "did not come back within 3 s after its reboot: boot id is still boot-1";
     assert!(ran.told("n1").starts_with(why), "{}", ran.told("n1"));
     assert_eq!(ran.step("n1", "driver/packages"), "cancelled");
@@ -344,7 +344,7 @@ fn a_run_that_is_killed_between_the_file_and_the_reboot_is_finished_by_the_next(
     ["configured/first", "configured/second", "motd"].iter().for_each(|file| stage.put("n1", file));
     let ran = stage.run();
     let planned = ran.plan.hosts[0].steps.iter().find(|step| step.id.to_string() == "early/first").unwrap();
-    assert_eq!((planned.verdict, planned.acts()), (Verdict::Pending, false), "nothing is to be written any more");
+    assert_eq!((planned.verdict, planned.acts()), (StepVerdict::Pending, false), "nothing is to be written any more");
     assert_eq!(ran.plan.counts().awaited, 2);
     assert_eq!((ran.code(), ran.report.hosts[0].reboots.len()), (0, 1));
     assert_eq!(log(&stage, "n1"), ["stop fm.service", "reboot", "driver", "fm", "start fm.service"]);
@@ -356,7 +356,7 @@ fn a_window_that_was_opened_and_lost_is_finished_by_the_next_run() {
     let stage = stage(1, "reboot: allow, reboot_timeout: 3s");
     stage.write("n1", ".sim/reboot", "root=$(dirname \"$0\")/..\ntouch \"$root/.sim/lost\"\n");
     let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Failed, 3), "{:#?}", ran.report);
+    assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Failed, 3), "{:#?}", ran.report);
     assert!(stage.has("n1", "state/window.json") && !stage.has("n1", "units/fm.service"));
     stage.write("n1", ".sim/reboot", REBOOT);
     let ran = stage.run();
@@ -371,10 +371,10 @@ fn only_what_is_tied_to_the_change_held_back_is_held_back() {
     let other = "steps:\n  - { name: big, disruption: D3, command: { check: 'test -e @root/big', apply: 'touch @root/big' } }\n";
     let driver = DRIVER.replace("needs: [early]\n", "");
     let apply = "apply:\n  - { recipe: big, on: all }\n  - { recipe: driver, on: all }\n  - { recipe: fm, on: all }\n";
-    let mut stage = Stage::new(1, apply, &[("big", other), ("driver", &driver), ("fm", FM)]);
+    let mut stage = SimulatedProject::new(1, apply, &[("big", other), ("driver", &driver), ("fm", FM)]);
     stage.put("n1", "units/fm.service");
     stage.write("n1", ".sim/systemctl", SYSTEMCTL);
-    stage.policy = Policy { max_disruption: Disruption::D2, ..Policy::default() };
+    stage.policy = PlanPolicy { max_disruption: DisruptionClass::D2, ..PlanPolicy::default() };
     let ran = stage.run();
     assert_eq!(ran.step("n1", "big/big"), "held: is D3, and `--max-disruption` is D2");
     assert_eq!((ran.step("n1", "fm/package").as_str(), ran.code()), ("changed", 10));
@@ -411,7 +411,7 @@ fn what_was_lost_in_a_reboot_keeps_the_host_out_of_service() {
     stage.put("n1", "card");
     stage.write("n1", ".sim/reboot", &format!("{REBOOT}rm \"$root/card\"\n"));
     let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Failed, 5), "{:#?}", ran.report);
+    assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Failed, 5), "{:#?}", ran.report);
     assert!(stage.has("n1", "state/window.json"));
 }
 
@@ -426,7 +426,7 @@ fn outside_the_hours_nothing_is_taken_out_of_service() {
     assert!(why.starts_with(&format!("held: windows open {hour:02}:00-{next:02}:00; it is now ")), "{why}");
     assert_eq!(
         (ran.step("n1", "motd/file").as_str(), ran.outcome("n1"), ran.code()),
-        ("changed", Outcome::Pending, 10)
+        ("changed", HostOutcome::Pending, 10)
     );
     assert_eq!(log(&stage, "n1"), ["motd"]);
 }
@@ -437,19 +437,22 @@ fn a_barrier_behind_the_window_is_waited_for_outside_of_it() {
     let test = "needs:\n  driver: { of: selected, least: 100% }\nsteps:\n  - { name: run, command: { check: 'test -e @root/tested', apply: 'touch @root/tested' } }\n";
     let driver = DRIVER.replace("needs: [early]\n", "");
     let apply = "rollout: { max_unavailable: 1, reboot: allow }\napply:\n  - { recipe: driver, on: all }\n  - { recipe: accept, on: all }\n";
-    let stage = Stage::new(3, apply, &[("driver", &driver), ("accept", test)]);
+    let stage = SimulatedProject::new(3, apply, &[("driver", &driver), ("accept", test)]);
     let ran = stage.run();
     assert_eq!(ran.code(), 0, "{:#?}", ran.report);
     assert_eq!(windows(&ran).1, 1);
     let step = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.recipe == "accept").unwrap();
-    assert_eq!((step.stage, step.verdict), (When::After, Verdict::Change));
+    assert_eq!((step.stage, step.verdict), (When::After, StepVerdict::Change));
 }
 
 #[test]
 fn a_service_restarts_on_few_hosts_at_once() {
     let service = "steps:\n  - { name: s, disruption: D1, command: { check: 'test -e @root/s', apply: 'sleep 0.2; touch @root/s' } }\n";
-    let stage =
-        Stage::new(3, "rollout: { max_restarting: 1 }\napply:\n  - { recipe: s, on: all }\n", &[("s", service)]);
+    let stage = SimulatedProject::new(
+        3,
+        "rollout: { max_restarting: 1 }\napply:\n  - { recipe: s, on: all }\n",
+        &[("s", service)],
+    );
     let ran = stage.run();
     let (mut now, mut most) = (0, 0);
     for event in &ran.events {
@@ -468,14 +471,14 @@ fn a_service_restarts_on_few_hosts_at_once() {
 fn the_time_of_a_host_does_not_count_its_wait_for_a_wave() {
     let apply = "rollout: { max_unavailable: 1, reboot: allow }\napply:\n  - { recipe: driver, on: all }\n";
     let slow = DRIVER_ALONE.replace("test ! -e @root/bad", "sleep 0.3");
-    let ran = Stage { parallel: 1, ..Stage::new(3, apply, &[("driver", &slow)]) }.run();
+    let ran = SimulatedProject { parallel: 1, ..SimulatedProject::new(3, apply, &[("driver", &slow)]) }.run();
     assert_eq!((ran.code(), ran.plan.rollout.waves.len()), (0, 3), "{:#?}", ran.report);
     assert!(ran.report.hosts.iter().all(|host| host.took.as_millis() >= 300), "{:#?}", ran.report);
     let worked: std::time::Duration = ran.report.hosts.iter().map(|host| host.took).sum();
     assert!(worked <= ran.report.took, "{worked:?} of {:?}", ran.report.took);
 }
 
-fn hold(stage: &Stage, host: &str) -> std::process::Child {
+fn hold(stage: &SimulatedProject, host: &str) -> std::process::Child {
     sleeper(stage.root(host).join("dev/nvidia0").as_std_path())
 }
 
@@ -487,12 +490,12 @@ fn sleeper(path: &std::path::Path) -> std::process::Child {
 
 #[test]
 fn an_aborted_run_says_what_is_done_what_is_not_and_how_to_go_on() {
-    use crate::view::{Text, Writer};
+    use crate::view::{ResultWriter, TextWriter};
     let stage = stage(4, "max_unavailable: 1, reboot: allow");
     stage.put("n2", "bad");
     let ran = stage.run();
     let mut out = Vec::new();
-    let text = Text { verbose: 0, target: Some("inventory.yaml".to_owned()) };
+    let text = TextWriter { verbose: 0, target: Some("inventory.yaml".to_owned()) };
     text.report(&ran.report, ran.report.exit_code(), &mut out).unwrap();
     let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
     assert!(text.contains("\ndone: n1\nnot done: n[3:4]\nfailed: n2\n"), "{text}");
@@ -508,7 +511,7 @@ const UNREADABLE: &str = "steps:
 fn no_host_reboots_that_could_not_come_back() {
     let apply = ["odd", "early", "driver"].map(|name| format!("  - {{ recipe: {name}, on: all }}\n")).concat();
     let recipes = [("odd", UNREADABLE), ("early", EARLY), ("driver", DRIVER)];
-    let stage = Stage::new(2, &format!("rollout: {{ reboot: allow }}\napply:\n{apply}"), &recipes);
+    let stage = SimulatedProject::new(2, &format!("rollout: {{ reboot: allow }}\napply:\n{apply}"), &recipes);
     for host in &stage.hosts {
         stage.write(host, ".sim/boot-id", "boot-1\n");
         stage.write(host, ".sim/reboot", REBOOT);
@@ -531,7 +534,7 @@ fn what_cannot_be_judged_holds_back_its_own_window_only() {
         (tied.as_str(), "held: not taken out of service: `odd/odd` is unknown, so the host would not come back"),
         (UNREADABLE, "changed"),
     ] {
-        let stage = Stage::new(1, &format!("apply:\n{apply}"), &[("odd", odd), ("driver", &driver)]);
+        let stage = SimulatedProject::new(1, &format!("apply:\n{apply}"), &[("odd", odd), ("driver", &driver)]);
         stage.write("n1", ".sim/systemctl", SYSTEMCTL);
         let ran = stage.run();
         assert_eq!((ran.step("n1", "driver/packages").as_str(), ran.code()), (expected, 9), "{:#?}", ran.report);

@@ -1,20 +1,20 @@
 //! Determines the results of a window's steps if it does not open.
 
-use super::Shut;
-use crate::engine::board::Reached;
-use crate::engine::event::{Event, Failure, StepResult};
-use crate::engine::group::Group;
+use super::WindowRefusal;
+use crate::engine::board::ReachedPhase;
+use crate::engine::event::{Event, StepFailure, StepResult};
+use crate::engine::group::HostStepGroup;
 use crate::engine::host::{HostRun, as_planned, reached_as_planned};
-use crate::model::Verdict;
-use crate::model::{BlockClass, Untrusted};
-use crate::plan::{Stage, StepPlan};
+use crate::model::StepVerdict;
+use crate::model::{BlockClass, UntrustedText};
+use crate::plan::{StepPlan, StepStage};
 
 impl HostRun<'_> {
     /// Records and reports why the window does not open.
-    pub(super) fn shut(&mut self, shut: Shut) {
+    pub(super) fn shut(&mut self, shut: WindowRefusal) {
         if let Some(why) = why(&shut) {
             let host = self.host().clone();
-            self.run.say(match self.passage.open || self.passage.stage > Stage::Before {
+            self.run.say(match self.passage.open || self.passage.stage > StepStage::Before {
                 true => Event::WindowLeftOpen { host, why },
                 false => Event::WindowShut { host, why },
             });
@@ -24,14 +24,14 @@ impl HostRun<'_> {
     }
 
     /// Completes steps that wait for a reboot which is not made: they report the reason.
-    fn tell_awaiting(&mut self, shut: &Shut) {
-        if matches!(shut, Shut::Stopped | Shut::Never(_) | Shut::Open(_)) {
+    fn tell_awaiting(&mut self, shut: &WindowRefusal) {
+        if matches!(shut, WindowRefusal::Stopped | WindowRefusal::Never(_) | WindowRefusal::Open(_)) {
             return;
         }
         let Some(window) = self.plan.window.as_ref() else { return };
         for at in 0..self.steps.len() {
             let awaits = matches!(self.steps[at].result, StepResult::Pending { .. });
-            let told = matches!(shut, Shut::Failed(_)) && self.has_failed();
+            let told = matches!(shut, WindowRefusal::Failed(_)) && self.has_failed();
             if awaits && !told && window.reboots_for(&self.steps[at].id) {
                 self.steps[at].result = barred(shut, false);
             }
@@ -39,7 +39,7 @@ impl HostRun<'_> {
     }
 
     /// Completes the steps of a window that did not open: those that would have acted report the reason.
-    pub(in crate::engine) fn bar(&mut self, group: &Group, shut: &Shut) {
+    pub(in crate::engine) fn bar(&mut self, group: &HostStepGroup, shut: &WindowRefusal) {
         let (mut reports, mut failed) = (Vec::new(), self.has_failed());
         for step in self.planned_of(group) {
             let mut report = as_planned(step);
@@ -51,8 +51,8 @@ impl HostRun<'_> {
         }
         for index in &group.steps {
             let own = self.planned_of(group).filter(|step| self.is_of(*index, &step.id));
-            let reached = own.map(|step| if step.acts() { Reached::Nothing } else { reached_as_planned(step) });
-            let reached = reached.min().unwrap_or(Reached::Effective);
+            let reached = own.map(|step| if step.acts() { ReachedPhase::Nothing } else { reached_as_planned(step) });
+            let reached = reached.min().unwrap_or(ReachedPhase::Effective);
             self.reach(*index, reached);
         }
         reports.iter().for_each(|report| self.say_finished(report));
@@ -61,7 +61,7 @@ impl HostRun<'_> {
 
     fn awaits(&self, step: &StepPlan) -> bool {
         let awaited = || self.plan.window.as_ref().is_some_and(|window| window.reboots_for(&step.id));
-        step.verdict == Verdict::Pending && awaited()
+        step.verdict == StepVerdict::Pending && awaited()
     }
 
     /// Reports whether a step has failed: one failure is enough to explain why the window does not open.
@@ -70,37 +70,37 @@ impl HostRun<'_> {
     }
 }
 
-fn why(shut: &Shut) -> Option<Untrusted> {
+fn why(shut: &WindowRefusal) -> Option<UntrustedText> {
     match shut {
-        Shut::Held(why)
-        | Shut::Never(why)
-        | Shut::Refused(why)
-        | Shut::Unknown(why)
-        | Shut::Failed(why)
-        | Shut::Open(why) => Some(why.as_str().into()),
-        Shut::Busy(why) => Some(format!("busy: {why}").into()),
-        Shut::Stopped => None,
+        WindowRefusal::Held(why)
+        | WindowRefusal::Never(why)
+        | WindowRefusal::Refused(why)
+        | WindowRefusal::Unknown(why)
+        | WindowRefusal::Failed(why)
+        | WindowRefusal::Open(why) => Some(why.as_str().into()),
+        WindowRefusal::Busy(why) => Some(format!("busy: {why}").into()),
+        WindowRefusal::Stopped => None,
     }
 }
 
 /// Returns the result of a step. `failed` says that another step already reports the failure.
-fn barred(shut: &Shut, failed: bool) -> StepResult {
+fn barred(shut: &WindowRefusal, failed: bool) -> StepResult {
     match shut {
-        Shut::Held(why) => StepResult::Held { reason: why.as_str().into() },
-        Shut::Never(why) | Shut::Open(why) => StepResult::Skipped { reason: why.as_str().into() },
-        Shut::Busy(why) => StepResult::Blocked { class: BlockClass::Busy, reason: why.as_str().into() },
-        Shut::Refused(why) => StepResult::Blocked { class: BlockClass::Rule, reason: why.as_str().into() },
-        Shut::Unknown(why) => StepResult::Unknown { reason: why.as_str().into() },
-        Shut::Failed(why) if failed => StepResult::Skipped { reason: why.as_str().into() },
-        Shut::Failed(why) => StepResult::Failed {
-            failure: Failure {
+        WindowRefusal::Held(why) => StepResult::Held { reason: why.as_str().into() },
+        WindowRefusal::Never(why) | WindowRefusal::Open(why) => StepResult::Skipped { reason: why.as_str().into() },
+        WindowRefusal::Busy(why) => StepResult::Blocked { class: BlockClass::Busy, reason: why.as_str().into() },
+        WindowRefusal::Refused(why) => StepResult::Blocked { class: BlockClass::Rule, reason: why.as_str().into() },
+        WindowRefusal::Unknown(why) => StepResult::Unknown { reason: why.as_str().into() },
+        WindowRefusal::Failed(why) if failed => StepResult::Skipped { reason: why.as_str().into() },
+        WindowRefusal::Failed(why) => StepResult::Failed {
+            failure: StepFailure {
                 why: why.as_str().into(),
-                tail: Untrusted::default(),
+                tail: UntrustedText::default(),
                 hint: None,
                 log: None,
                 artifact: false,
             },
         },
-        Shut::Stopped => StepResult::Cancelled,
+        WindowRefusal::Stopped => StepResult::Cancelled,
     }
 }

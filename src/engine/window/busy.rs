@@ -1,15 +1,15 @@
 //! Foreign work: detects processes that hold the host's devices, waits for them, and evicts them if the user permits
 //! it.
 
-use super::{Shut, script};
-use crate::engine::cancel::Stop;
+use super::{WindowRefusal, script};
+use crate::engine::cancel::StopLevel;
 use crate::engine::event::Event;
-use crate::engine::glance::Asked;
+use crate::engine::glance::ObservationSession;
 use crate::engine::host::HostRun;
 use crate::engine::link::SHORT;
 use crate::facts::Facts;
-use crate::model::{Untrusted, Value};
-use crate::plan::{self, Window};
+use crate::model::{UntrustedText, Value};
+use crate::plan::{self, HostWindow};
 use crate::probe::{Observation, Probe};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -19,13 +19,13 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// A process that holds GPU or RDMA devices, as the fact `holders` reports it.
 #[derive(Clone, Debug, PartialEq)]
-struct Holder {
+struct DeviceHolderProcess {
     pid: u32,
     unit: Option<String>,
     /// Whether it is part of a pod.
     pod: bool,
     /// Description of the process in one line.
-    told: Untrusted,
+    told: UntrustedText,
 }
 
 impl HostRun<'_> {
@@ -34,7 +34,12 @@ impl HostRun<'_> {
     ///
     /// # Errors
     /// Another process holds devices, or the holders could not be determined.
-    pub(super) async fn free(&mut self, window: &Window, reboots: bool, pods_leave: bool) -> Result<(), Shut> {
+    pub(super) async fn free(
+        &mut self,
+        window: &HostWindow,
+        reboots: bool,
+        pods_leave: bool,
+    ) -> Result<(), WindowRefusal> {
         let mut told = Vec::new();
         let until = Instant::now() + Duration::from_secs(self.run.project.rollout.busy_wait_s.unwrap_or(0));
         loop {
@@ -42,13 +47,13 @@ impl HostRun<'_> {
             if foreign.is_empty() {
                 return Ok(());
             }
-            let holders: Vec<Untrusted> = foreign.iter().map(|holder| holder.told.clone()).collect();
+            let holders: Vec<UntrustedText> = foreign.iter().map(|holder| holder.told.clone()).collect();
             if let Some(why) = self.run.options.evict_busy.clone() {
                 self.evict(&foreign, holders, why).await?;
                 return gone(&self.foreign(window, reboots, pods_leave).await?);
             }
             if Instant::now() >= until {
-                return Err(Shut::Busy(all(&holders)));
+                return Err(WindowRefusal::Busy(all(&holders)));
             }
             if told != holders {
                 self.run.say(Event::Busy { host: self.host().clone(), holders: holders.clone() });
@@ -59,7 +64,7 @@ impl HostRun<'_> {
     }
 
     /// Waits for one interval. A host that is still in service lets other hosts go first meanwhile.
-    async fn pause(&mut self, until: Instant) -> Result<(), Shut> {
+    async fn pause(&mut self, until: Instant) -> Result<(), WindowRefusal> {
         let aside = !self.passage.open && !self.drained && !self.cordoned;
         if aside {
             self.run.board.hold_up(self.host());
@@ -68,32 +73,38 @@ impl HostRun<'_> {
         let pause = PAUSE.min(until.saturating_duration_since(Instant::now()));
         let stopped = tokio::select! {
             () = tokio::time::sleep(pause) => false,
-            () = self.run.cancel.reached(Stop::Finish) => true,
+            () = self.run.cancel.reached(StopLevel::Finish) => true,
         };
         self.run.times.resume(self.host());
         match (stopped, aside) {
-            (true, _) => Err(Shut::Stopped),
+            (true, _) => Err(WindowRefusal::Stopped),
             (false, true) => self.take_turn().await,
             (false, false) => Ok(()),
         }
     }
 
     /// Returns the holders of devices that are not units stopped by the window.
-    async fn foreign(&mut self, window: &Window, reboots: bool, pods_leave: bool) -> Result<Vec<Holder>, Shut> {
+    async fn foreign(
+        &mut self,
+        window: &HostWindow,
+        reboots: bool,
+        pods_leave: bool,
+    ) -> Result<Vec<DeviceHolderProcess>, WindowRefusal> {
         let shared = self.run.board.shared();
         let probes = BTreeSet::from([Probe::Fact { name: "holders".to_owned() }]);
         let observation = match self.link.observe(&probes, &shared.secrets).await {
             Ok(observation) => observation,
             Err(error) => {
                 self.lost = Some(error);
-                return Err(Shut::Stopped);
+                return Err(WindowRefusal::Stopped);
             }
         };
         let declared = if reboots { self.services() } else { BTreeSet::new() };
         let stops = |unit: &str| declared.contains(unit) || window.stops.iter().any(|stop| stop.name == unit);
         let holders = holders(&observation).map_err(|why| unknown(&why))?;
-        let leaves = |holder: &Holder| holder.unit.as_deref().is_some_and(stops) || pods_leave && holder.pod;
-        let counts = |holder: &Holder| !leaves(holder);
+        let leaves =
+            |holder: &DeviceHolderProcess| holder.unit.as_deref().is_some_and(stops) || pods_leave && holder.pod;
+        let counts = |holder: &DeviceHolderProcess| !leaves(holder);
         Ok(holders.into_iter().filter(counts).collect())
     }
 
@@ -104,7 +115,12 @@ impl HostRun<'_> {
         case.iter().flat_map(|case| case.turns()).filter_map(|turn| plan::runs_unit(&turn)).collect()
     }
 
-    async fn evict(&mut self, foreign: &[Holder], holders: Vec<Untrusted>, why: String) -> Result<(), Shut> {
+    async fn evict(
+        &mut self,
+        foreign: &[DeviceHolderProcess],
+        holders: Vec<UntrustedText>,
+        why: String,
+    ) -> Result<(), WindowRefusal> {
         let pids: Vec<u32> = foreign.iter().map(|holder| holder.pid).collect();
         self.own_script(script::evict(&pids), SHORT).await?;
         self.run.say(Event::Evicted { host: self.host().clone(), holders, why });
@@ -112,29 +128,29 @@ impl HostRun<'_> {
     }
 }
 
-fn gone(left: &[Holder]) -> Result<(), Shut> {
+fn gone(left: &[DeviceHolderProcess]) -> Result<(), WindowRefusal> {
     match left {
         [] => Ok(()),
         left => {
-            let left: Vec<Untrusted> = left.iter().map(|holder| holder.told.clone()).collect();
-            Err(Shut::Busy(format!("still running after eviction: {}", all(&left))))
+            let left: Vec<UntrustedText> = left.iter().map(|holder| holder.told.clone()).collect();
+            Err(WindowRefusal::Busy(format!("still running after eviction: {}", all(&left))))
         }
     }
 }
 
-fn unknown(why: &str) -> Shut {
-    Shut::Unknown(format!("use of the host's devices could not be determined: {why}"))
+fn unknown(why: &str) -> WindowRefusal {
+    WindowRefusal::Unknown(format!("use of the host's devices could not be determined: {why}"))
 }
 
-fn all(holders: &[Untrusted]) -> String {
-    holders.iter().map(Untrusted::raw).collect::<Vec<_>>().join("; ")
+fn all(holders: &[UntrustedText]) -> String {
+    holders.iter().map(UntrustedText::raw).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns the holders of devices.
 ///
 /// # Errors
 /// They could not be determined: the reason, as a lowercase fragment.
-fn holders(observation: &Observation) -> Result<Vec<Holder>, String> {
+fn holders(observation: &Observation) -> Result<Vec<DeviceHolderProcess>, String> {
     let facts = Facts::from_observation(observation);
     let list = match facts.0.get("holders") {
         Some(Ok(list)) => list.as_array().ok_or("unexpected type of answer")?,
@@ -144,7 +160,7 @@ fn holders(observation: &Observation) -> Result<Vec<Holder>, String> {
     list.iter().map(|value| holder(value).ok_or_else(|| "a holder has no pid".to_owned())).collect()
 }
 
-fn holder(value: &Value) -> Option<Holder> {
+fn holder(value: &Value) -> Option<DeviceHolderProcess> {
     let text = |key: &str| value.get(key).and_then(Value::as_str);
     let pid = value.get("pid")?.as_u64()?.try_into().ok()?;
     let (pod, job, unit) = (text("pod"), text("slurm_job"), text("unit"));
@@ -153,7 +169,7 @@ fn holder(value: &Value) -> Option<Holder> {
     let devices = value.get("devices")?.as_array()?.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
     let (command, user) = (text("command").unwrap_or("?"), text("user").unwrap_or("unknown user"));
     let told = format!("pid {pid} ({command}) of {user}{}, holds {devices}", whose.unwrap_or_default());
-    Some(Holder { pid, unit: unit.map(str::to_owned), pod: pod.is_some(), told: told.into() })
+    Some(DeviceHolderProcess { pid, unit: unit.map(str::to_owned), pod: pod.is_some(), told: told.into() })
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Closes a window: brings the host back into service if everything succeeded.
 
-use super::{STOPPING, Shut, script};
-use crate::engine::event::{Event, Failure, StepResult};
+use super::{STOPPING, WindowRefusal, script};
+use crate::engine::event::{Event, StepFailure, StepResult};
 use crate::engine::host::HostRun;
 use crate::engine::link::SHORT;
 use crate::engine::report::StepReport;
-use crate::plan::{Stage, Window};
+use crate::plan::{HostWindow, StepStage};
 use std::collections::BTreeSet;
 
 impl HostRun<'_> {
@@ -13,16 +13,16 @@ impl HostRun<'_> {
     ///
     /// # Errors
     /// A step of the window did not succeed: the window stays open, and the next successful run closes it.
-    pub(super) async fn close_window(&mut self, window: &Window) -> Result<(), Shut> {
+    pub(super) async fn close_window(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
         match self.unsound(window).await {
-            Some(why) => Err(Shut::Open(why)),
+            Some(why) => Err(WindowRefusal::Open(why)),
             None => self.bring_back(window).await,
         }
     }
 
-    async fn bring_back(&mut self, window: &Window) -> Result<(), Shut> {
+    async fn bring_back(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
         if self.lost.is_some() {
-            return Err(Shut::Stopped);
+            return Err(WindowRefusal::Stopped);
         }
         if !self.passage.stopped.is_empty() {
             self.own_script(script::start(&self.passage.stopped), STOPPING).await?;
@@ -39,13 +39,13 @@ impl HostRun<'_> {
 
     /// Returns the first failure in the window, if any. For a window left open by an earlier run, the steps that
     /// belonged to it are not known: then the whole host must match.
-    async fn unsound(&mut self, window: &Window) -> Option<String> {
+    async fn unsound(&mut self, window: &HostWindow) -> Option<String> {
         if window.left_open.is_some() && !self.run.options.filter.is_empty() {
             return Some("it was opened by an earlier run, and `--step` or `--skip` may exclude its steps".to_owned());
         }
         let own = |report: &&StepReport| {
             let stage = self.plan.steps.iter().find(|step| step.id == report.id).map(|step| step.stage);
-            window.left_open.is_some() || !matches!(stage, Some(Stage::Before))
+            window.left_open.is_some() || !matches!(stage, Some(StepStage::Before))
         };
         if let Some(why) = self.steps.iter().filter(own).find_map(not_through) {
             return Some(why);
@@ -61,12 +61,12 @@ impl HostRun<'_> {
     /// Returns the recipes whose verification must pass before the host is back in service: those that changed, and all
     /// after a reboot, since a GPU lost in it shows in other recipes. Recipes with steps that wait for other hosts are
     /// verified later.
-    fn to_prove(&self, window: &Window) -> BTreeSet<String> {
+    fn to_prove(&self, window: &HostWindow) -> BTreeSet<String> {
         let mut recipes: BTreeSet<String> = window.recipes().into_iter().map(str::to_owned).collect();
         if !self.passage.reboots.is_empty() {
             recipes.extend(self.plan.verify.iter().map(|verify| verify.recipe.to_string()));
         }
-        for late in self.plan.steps.iter().filter(|step| step.stage == Stage::After) {
+        for late in self.plan.steps.iter().filter(|step| step.stage == StepStage::After) {
             recipes.remove(&*late.id.recipe);
         }
         recipes
@@ -75,7 +75,7 @@ impl HostRun<'_> {
 
 fn not_through(report: &StepReport) -> Option<String> {
     let why = match &report.result {
-        StepResult::Failed { failure: Failure { why, .. } } => why.raw(),
+        StepResult::Failed { failure: StepFailure { why, .. } } => why.raw(),
         StepResult::Blocked { reason, .. }
         | StepResult::Unknown { reason }
         | StepResult::Stale { reason }

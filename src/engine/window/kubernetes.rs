@@ -1,15 +1,18 @@
 //! The host as a Kubernetes node: cordoned, drained, and uncordoned only if forge cordoned it.
 
-use super::Shut;
+use super::WindowRefusal;
 use super::node::PAUSE;
 use crate::config::NodeDrain;
-use crate::engine::cancel::Stop;
-use crate::engine::event::{DrainedNode, Event, NodeNews};
+use crate::engine::cancel::StopLevel;
+use crate::engine::event::{DrainedNode, Event, NodeDrainEvent};
 use crate::engine::host::HostRun;
 use crate::engine::nodes;
-use crate::kube::{Claim, Cluster, Evicted, Fate, KubeError, Node, Patched, Pod, Policy};
-use crate::model::Untrusted;
-use crate::plan::{NodeSeen, Window};
+use crate::kube::{
+    ClusterApi, ClusterNode, CordonRecord, EvictionApiVersion, EvictionOutcome, KubeError, NodePatchOutcome, Pod,
+    PodDrainAction,
+};
+use crate::model::UntrustedText;
+use crate::plan::{HostWindow, ObservedNode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -23,14 +26,14 @@ pub(super) const SHORTLY: Duration = Duration::from_millis(500);
 const NAMED: usize = 5;
 
 /// The node of a window.
-pub(super) struct Drain<'r> {
-    pub cluster: Cluster,
+pub(super) struct WindowNode<'r> {
+    pub cluster: ClusterApi,
     pub rule: &'r NodeDrain,
     pub node: String,
 }
 
 /// Why a node is not empty.
-pub(super) enum Stuck {
+pub(super) enum WindowDrainError {
     /// Pods that did not leave in time, with the reasons.
     Pods(Vec<String>),
     Api(KubeError),
@@ -43,12 +46,12 @@ impl<'r> HostRun<'r> {
     /// # Errors
     /// Pods did not leave, or the API did not answer. Then the node is uncordoned, unless an earlier run left it out of
     /// service.
-    pub(super) async fn drain_node(&mut self, window: &Window) -> Result<(), Shut> {
+    pub(super) async fn drain_node(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
         if window.kubernetes.is_none() {
             return Ok(());
         }
         let Some(drain) = self.as_node(window).await? else {
-            self.news("", NodeNews::Absent);
+            self.news("", NodeDrainEvent::Absent);
             return Ok(());
         };
         let pods = drain.cluster.pods_on(&drain.node).await.map_err(unknown)?;
@@ -63,7 +66,7 @@ impl<'r> HostRun<'r> {
         };
         match done {
             Ok(pods) => {
-                self.news(&drain.node, NodeNews::Drained { pods, cordoned: claim.cordoned });
+                self.news(&drain.node, NodeDrainEvent::Drained { pods, cordoned: claim.cordoned });
                 Ok(())
             }
             Err(stuck) => Err(drain.shut(stuck)),
@@ -74,73 +77,80 @@ impl<'r> HostRun<'r> {
     ///
     /// # Errors
     /// The API did not answer: the node may still be cordoned.
-    pub(super) async fn give_node_back(&mut self, window: &Window) -> Result<(), Shut> {
+    pub(super) async fn give_node_back(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
         let Some(drain) = self.as_node(window).await? else { return Ok(()) };
         for _ in 0..TRIES {
             let node = drain.cluster.node(&drain.node).await.map_err(failed)?;
             let Some((node, claim)) = node.and_then(claimed) else { return self.freed() };
             match drain.cluster.patch_node(&node, claim.give_back(&node)).await.map_err(failed)? {
-                Patched::Moved => {}
-                Patched::Gone => return self.freed(),
-                Patched::Done => {
+                NodePatchOutcome::Moved => {}
+                NodePatchOutcome::Gone => return self.freed(),
+                NodePatchOutcome::Done => {
                     let cordoned = node.unschedulable && !claim.cordoned;
-                    self.news(&drain.node, NodeNews::Returned { cordoned });
+                    self.news(&drain.node, NodeDrainEvent::Returned { cordoned });
                     return self.freed();
                 }
             }
         }
-        Err(Shut::Failed(drain.moves()))
+        Err(WindowRefusal::Failed(drain.moves()))
     }
 
     /// Notes that forge has no claim on the node any more.
-    fn freed(&mut self) -> Result<(), Shut> {
+    fn freed(&mut self) -> Result<(), WindowRefusal> {
         self.cordoned = false;
         Ok(())
     }
 
     /// Returns the host's current node, if it has one: usually still the one named in the plan.
-    pub(super) async fn as_node(&self, window: &Window) -> Result<Option<Drain<'r>>, Shut> {
+    pub(super) async fn as_node(&self, window: &HostWindow) -> Result<Option<WindowNode<'r>>, WindowRefusal> {
         let (project, options) = (self.run.project, self.run.options);
         let Some((rule, seen)) = project.rollout.kubernetes.as_ref().zip(window.kubernetes.as_ref()) else {
             return Ok(None);
         };
-        if let NodeSeen::Node { name, .. } = seen
+        if let ObservedNode::Node { name, .. } = seen
             && let Ok(cluster) = self.run.api.get(project, options).await
             && let Ok(Some(node)) = cluster.node(name.raw()).await
             && let Ok(Some(_)) = nodes::find(project, self.host(), std::slice::from_ref(&node))
         {
-            return Ok(Some(Drain { cluster, rule, node: node.name }));
+            return Ok(Some(WindowNode { cluster, rule, node: node.name }));
         }
         let (cluster, nodes) = self.run.api.nodes(project, options).await.map_err(unknown)?;
         match nodes::find(project, self.host(), &nodes) {
-            Ok(found) => Ok(found.map(|node| Drain { cluster, rule, node: node.name.clone() })),
-            Err(why) => Err(Shut::Unknown(format!("the host's Kubernetes node could not be determined: {why}"))),
+            Ok(found) => Ok(found.map(|node| WindowNode { cluster, rule, node: node.name.clone() })),
+            Err(why) => {
+                Err(WindowRefusal::Unknown(format!("the host's Kubernetes node could not be determined: {why}")))
+            }
         }
     }
 
-    pub(super) fn news(&mut self, node: &str, news: NodeNews) {
+    pub(super) fn news(&mut self, node: &str, news: NodeDrainEvent) {
         let drained = self.passage.node.take();
         self.passage.node = DrainedNode::after(drained, node.into(), &news);
         self.run.say(Event::Node { host: self.host().clone(), node: node.into(), news });
     }
 
-    async fn cordon(&self, drain: &Drain<'_>) -> Result<Claim, Shut> {
+    async fn cordon(&self, drain: &WindowNode<'_>) -> Result<CordonRecord, WindowRefusal> {
         let options = self.run.options;
         let time = (options.clock)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         for _ in 0..TRIES {
             let Some(node) = drain.cluster.node(&drain.node).await.map_err(unknown)? else { break };
-            let claim = Claim::of_run(&node, &options.run, &options.controller, &time);
+            let claim = CordonRecord::of_run(&node, &options.run, &options.controller, &time);
             match drain.cluster.patch_node(&node, claim.cordon()).await.map_err(unknown)? {
-                Patched::Done => return Ok(claim),
-                Patched::Moved => continue,
-                Patched::Gone => break,
+                NodePatchOutcome::Done => return Ok(claim),
+                NodePatchOutcome::Moved => continue,
+                NodePatchOutcome::Gone => break,
             }
         }
-        Err(Shut::Unknown(drain.moves()))
+        Err(WindowRefusal::Unknown(drain.moves()))
     }
 
     /// Evicts pods until none is left that has to go. Returns the number of evicted pods.
-    async fn empty(&mut self, drain: &Drain<'_>, policy: &Policy, until: Instant) -> Result<usize, Stuck> {
+    async fn empty(
+        &mut self,
+        drain: &WindowNode<'_>,
+        policy: &EvictionApiVersion,
+        until: Instant,
+    ) -> Result<usize, WindowDrainError> {
         let (mut asked, mut told, mut failures, mut pause) = (BTreeSet::new(), Vec::new(), 0, SHORTLY);
         loop {
             match drain.turn(policy, &mut asked).await {
@@ -148,11 +158,11 @@ impl<'r> HostRun<'r> {
                 Ok(left) => {
                     failures = 0;
                     if Instant::now() >= until {
-                        return Err(Stuck::Pods(left.into_values().collect()));
+                        return Err(WindowDrainError::Pods(left.into_values().collect()));
                     }
                     self.tell_blocked(drain, &left, &mut told);
                 }
-                Err(Stuck::Api(error)) if failures < PATIENCE => {
+                Err(WindowDrainError::Api(error)) if failures < PATIENCE => {
                     failures += 1;
                     tracing::debug!(error = error.message, "the API did not answer");
                 }
@@ -163,28 +173,28 @@ impl<'r> HostRun<'r> {
     }
 
     /// Reports what blocks each pod, each time that changes.
-    fn tell_blocked(&mut self, drain: &Drain<'_>, left: &BTreeMap<String, String>, told: &mut Vec<Untrusted>) {
-        let blocked: Vec<Untrusted> =
+    fn tell_blocked(&mut self, drain: &WindowNode<'_>, left: &BTreeMap<String, String>, told: &mut Vec<UntrustedText>) {
+        let blocked: Vec<UntrustedText> =
             left.values().filter(|why| why.contains(BUDGET)).map(|why| why.as_str().into()).collect();
         if !blocked.is_empty() && *told != blocked {
-            self.news(&drain.node, NodeNews::Waits { pods: blocked.clone() });
+            self.news(&drain.node, NodeDrainEvent::Waits { pods: blocked.clone() });
             *told = blocked;
         }
     }
 
     /// Waits for an interval that grows with each call.
-    pub(super) async fn rest(&self, pause: &mut Duration, until: Instant) -> Result<(), Stuck> {
+    pub(super) async fn rest(&self, pause: &mut Duration, until: Instant) -> Result<(), WindowDrainError> {
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(50));
         let now = (*pause).min(left);
         *pause = (*pause * 2).min(PAUSE);
         tokio::select! {
             () = tokio::time::sleep(now) => Ok(()),
-            () = self.run.cancel.reached(Stop::Finish) => Err(Stuck::Stopped),
+            () = self.run.cancel.reached(StopLevel::Finish) => Err(WindowDrainError::Stopped),
         }
     }
 
     /// Has the GPU operator remove its own pods from the node: they hold the devices, and a drain does not evict them.
-    async fn put_aside(&self, drain: &Drain<'_>, until: Instant) -> Result<(), Stuck> {
+    async fn put_aside(&self, drain: &WindowNode<'_>, until: Instant) -> Result<(), WindowDrainError> {
         if drain.operands().await?.is_empty() {
             return Ok(());
         }
@@ -197,14 +207,14 @@ impl<'r> HostRun<'r> {
             }
             if Instant::now() >= until {
                 let why = |pod: &Pod| format!("pod {} of the GPU operator is still running", pod.whole_name());
-                return Err(Stuck::Pods(left.iter().map(why).collect()));
+                return Err(WindowDrainError::Pods(left.iter().map(why).collect()));
             }
             self.rest(&mut pause, until).await?;
         }
     }
 }
 
-impl Drain<'_> {
+impl WindowNode<'_> {
     /// Returns the deadline of an operation that starts now.
     fn until(&self) -> Instant {
         Instant::now() + Duration::from_secs(self.rule.timeout_s)
@@ -217,21 +227,27 @@ impl Drain<'_> {
     }
 
     /// Evicts all pods that may go. Returns what blocks each of the remaining pods, by pod name.
-    async fn turn(&self, policy: &Policy, asked: &mut BTreeSet<String>) -> Result<BTreeMap<String, String>, Stuck> {
-        let pods = self.cluster.pods_on(&self.node).await.map_err(Stuck::Api)?;
+    async fn turn(
+        &self,
+        policy: &EvictionApiVersion,
+        asked: &mut BTreeSet<String>,
+    ) -> Result<BTreeMap<String, String>, WindowDrainError> {
+        let pods = self.cluster.pods_on(&self.node).await.map_err(WindowDrainError::Api)?;
         let mut left = BTreeMap::new();
         for pod in &pods {
             let why = match pod.fate(self.rule.manner) {
-                Fate::Stays => continue,
-                Fate::Lost(_) => lost(pod, self.rule).unwrap_or_default(),
-                Fate::Ends => format!("pod {} has not terminated", pod.whole_name()),
-                Fate::Goes => match self.cluster.evict(policy, pod, self.rule.grace_s).await.map_err(Stuck::Api)? {
-                    Evicted::NotNow(said) => self.blocked(policy, pod, &said).await,
-                    Evicted::Taken | Evicted::Gone => {
-                        asked.insert(pod.uid.clone());
-                        format!("pod {} has not terminated", pod.whole_name())
+                PodDrainAction::Stays => continue,
+                PodDrainAction::Lost(_) => lost(pod, self.rule).unwrap_or_default(),
+                PodDrainAction::Ends => format!("pod {} has not terminated", pod.whole_name()),
+                PodDrainAction::Goes => {
+                    match self.cluster.evict(policy, pod, self.rule.grace_s).await.map_err(WindowDrainError::Api)? {
+                        EvictionOutcome::NotNow(said) => self.blocked(policy, pod, &said).await,
+                        EvictionOutcome::Taken | EvictionOutcome::Gone => {
+                            asked.insert(pod.uid.clone());
+                            format!("pod {} has not terminated", pod.whole_name())
+                        }
                     }
-                },
+                }
             };
             left.insert(pod.whole_name(), why);
         }
@@ -239,10 +255,10 @@ impl Drain<'_> {
     }
 
     /// Returns what blocks a pod: the disruption budgets by name, or the server's message if they cannot be read.
-    async fn blocked(&self, policy: &Policy, pod: &Pod, said: &str) -> String {
+    async fn blocked(&self, policy: &EvictionApiVersion, pod: &Pod, said: &str) -> String {
         let name = pod.whole_name();
         let budgets = self.cluster.budgets_of(policy, pod).await.unwrap_or_default();
-        let told = |budget: &crate::kube::Budget| {
+        let told = |budget: &crate::kube::PodBudget| {
             format!("{BUDGET} {}/{} allows {}", pod.namespace, budget.name, disruptions(budget.allowed))
         };
         match budgets.is_empty() {
@@ -251,46 +267,50 @@ impl Drain<'_> {
         }
     }
 
-    async fn operands(&self) -> Result<Vec<Pod>, Stuck> {
-        let pods = self.cluster.pods_on(&self.node).await.map_err(Stuck::Api)?;
+    async fn operands(&self) -> Result<Vec<Pod>, WindowDrainError> {
+        let pods = self.cluster.pods_on(&self.node).await.map_err(WindowDrainError::Api)?;
         Ok(pods.into_iter().filter(|pod| pod.operand && !pod.mirror && !pod.finished).collect())
     }
 
-    async fn label(&self) -> Result<(), Stuck> {
+    async fn label(&self) -> Result<(), WindowDrainError> {
         for _ in 0..TRIES {
-            let node = self.cluster.node(&self.node).await.map_err(Stuck::Api)?;
+            let node = self.cluster.node(&self.node).await.map_err(WindowDrainError::Api)?;
             let Some((node, claim)) = node.and_then(claimed) else { break };
-            match self.cluster.patch_node(&node, claim.put_aside(&node)).await.map_err(Stuck::Api)? {
-                Patched::Done => return Ok(()),
-                Patched::Moved => continue,
-                Patched::Gone => break,
+            match self.cluster.patch_node(&node, claim.put_aside(&node)).await.map_err(WindowDrainError::Api)? {
+                NodePatchOutcome::Done => return Ok(()),
+                NodePatchOutcome::Moved => continue,
+                NodePatchOutcome::Gone => break,
             }
         }
-        Err(Stuck::Api(KubeError { message: self.moves(), hint: None, said: None }))
+        Err(WindowDrainError::Api(KubeError { message: self.moves(), hint: None, said: None }))
     }
 
     pub(super) fn moves(&self) -> String {
         format!("Kubernetes node {} was changed concurrently by another client", self.node)
     }
 
-    fn busy(&self, pods: &[String]) -> Shut {
-        Shut::Busy(format!("Kubernetes node {} cannot be drained: {}", self.node, some(pods)))
+    fn busy(&self, pods: &[String]) -> WindowRefusal {
+        WindowRefusal::Busy(format!("Kubernetes node {} cannot be drained: {}", self.node, some(pods)))
     }
 
-    fn shut(&self, stuck: Stuck) -> Shut {
+    fn shut(&self, stuck: WindowDrainError) -> WindowRefusal {
         match stuck {
-            Stuck::Pods(pods) => {
+            WindowDrainError::Pods(pods) => {
                 let waited = self.rule.timeout_s;
-                Shut::Busy(format!("Kubernetes node {} was not drained within {waited} s: {}", self.node, some(&pods)))
+                WindowRefusal::Busy(format!(
+                    "Kubernetes node {} was not drained within {waited} s: {}",
+                    self.node,
+                    some(&pods)
+                ))
             }
-            Stuck::Api(error) => unknown(error),
-            Stuck::Stopped => Shut::Stopped,
+            WindowDrainError::Api(error) => unknown(error),
+            WindowDrainError::Stopped => WindowRefusal::Stopped,
         }
     }
 }
 
-pub(super) fn claimed(node: Node) -> Option<(Node, Claim)> {
-    let claim = Claim::of(&node)?;
+pub(super) fn claimed(node: ClusterNode) -> Option<(ClusterNode, CordonRecord)> {
+    let claim = CordonRecord::of(&node)?;
     Some((node, claim))
 }
 
@@ -306,7 +326,7 @@ fn disruptions(count: i64) -> String {
 
 /// Returns why a pod is not evicted, if that would lose it permanently.
 fn lost(pod: &Pod, rule: &NodeDrain) -> Option<String> {
-    let Fate::Lost(key) = pod.fate(rule.manner) else { return None };
+    let PodDrainAction::Lost(key) = pod.fate(rule.manner) else { return None };
     let what = match pod.owner {
         None => "has no controller",
         Some(_) => "has data in an `emptyDir`",
@@ -323,10 +343,10 @@ pub(super) fn some(all: &[String]) -> String {
     }
 }
 
-fn unknown(error: KubeError) -> Shut {
-    Shut::Unknown(format!("Kubernetes node: {}", error.message))
+fn unknown(error: KubeError) -> WindowRefusal {
+    WindowRefusal::Unknown(format!("Kubernetes node: {}", error.message))
 }
 
-pub(super) fn failed(error: KubeError) -> Shut {
-    Shut::Failed(format!("Kubernetes node: {}", error.message))
+pub(super) fn failed(error: KubeError) -> WindowRefusal {
+    WindowRefusal::Failed(format!("Kubernetes node: {}", error.message))
 }

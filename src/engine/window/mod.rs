@@ -20,20 +20,20 @@ pub(super) use script::BOOT_ID;
 #[cfg(test)]
 pub(super) use script::REBOOT;
 
-use super::cancel::Stop;
-use super::event::{DrainedNode, Rebooted};
-use super::group::Group;
+use super::cancel::StopLevel;
+use super::event::{CompletedReboot, DrainedNode};
+use super::group::HostStepGroup;
 use super::host::HostRun;
-use super::link::{Done, SHORT, said};
+use super::link::{HostScriptOutput, SHORT, said};
 use crate::graph::StepIndex;
-use crate::model::Untrusted;
-use crate::plan::{Stage, Window};
-use crate::script::Fragment;
+use crate::model::UntrustedText;
+use crate::plan::{HostWindow, StepStage};
+use crate::script::ShellFragment;
 use std::time::Duration;
 
 /// Why a window's changes are not made.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Shut {
+pub(super) enum WindowRefusal {
     /// Policy: outside the permitted hours.
     Held(String),
     /// The budget: the host does not get its turn in this run.
@@ -54,23 +54,23 @@ pub(super) enum Shut {
 
 /// The progress of a host through its window.
 #[derive(Debug, Default)]
-pub(super) struct Passage {
-    pub stage: Stage,
-    pub shut: Option<Shut>,
+pub(super) struct WindowState {
+    pub stage: StepStage,
+    pub shut: Option<WindowRefusal>,
     /// Whether the host was taken out of service and not brought back.
     pub open: bool,
     /// Units that this run stopped.
     pub stopped: Vec<String>,
-    pub reboots: Vec<Rebooted>,
+    pub reboots: Vec<CompletedReboot>,
     /// This run's changes to the host's Kubernetes node.
     pub node: Option<DrainedNode>,
 }
 
-impl Passage {
+impl WindowState {
     /// Returns why the host is not back in service, although everything declared is in place.
-    pub fn not_brought_back(&self) -> Option<Untrusted> {
+    pub fn not_brought_back(&self) -> Option<UntrustedText> {
         match &self.shut {
-            Some(Shut::Failed(why) | Shut::Unknown(why)) if self.stage > Stage::Before => {
+            Some(WindowRefusal::Failed(why) | WindowRefusal::Unknown(why)) if self.stage > StepStage::Before => {
                 Some(format!("not brought back into service: {why}").into())
             }
             _ => None,
@@ -80,25 +80,25 @@ impl Passage {
 
 impl HostRun<'_> {
     /// Returns the stage in which a group runs.
-    pub(super) fn stage_of(&self, group: &Group) -> Stage {
+    pub(super) fn stage_of(&self, group: &HostStepGroup) -> StepStage {
         self.planned_of(group).map(|step| step.stage).max().unwrap_or_default()
     }
 
     /// Advances the host to a stage: takes it out of service, reboots it, brings it back, as the plan declares. If that
     /// stops, [`Passage::shut`] contains the reason.
-    pub(super) async fn go_to(&mut self, stage: Stage) {
+    pub(super) async fn go_to(&mut self, stage: StepStage) {
         let Some(window) = self.plan.window.as_ref() else { return };
         while self.passage.stage < stage && self.passage.shut.is_none() {
-            if self.lost.is_some() || self.run.cancel.level() > Stop::No {
+            if self.lost.is_some() || self.run.cancel.level() > StopLevel::No {
                 return;
             }
             let (next, passed) = match self.passage.stage {
-                Stage::Before if is_idle(window) => (Stage::Inside(0), Ok(())),
-                Stage::Before => (Stage::Inside(0), self.open_window(window).await),
-                Stage::Inside(round) if (round as usize) < window.reboots.len() => {
-                    (Stage::Inside(round + 1), self.reboot_for(window, round as usize).await)
+                StepStage::Before if is_idle(window) => (StepStage::Inside(0), Ok(())),
+                StepStage::Before => (StepStage::Inside(0), self.open_window(window).await),
+                StepStage::Inside(round) if (round as usize) < window.reboots.len() => {
+                    (StepStage::Inside(round + 1), self.reboot_for(window, round as usize).await)
                 }
-                Stage::Inside(_) | Stage::After => (Stage::After, self.close_window(window).await),
+                StepStage::Inside(_) | StepStage::After => (StepStage::After, self.close_window(window).await),
             };
             match passed {
                 Ok(()) => self.passage.stage = next,
@@ -111,9 +111,9 @@ impl HostRun<'_> {
     pub(super) fn awaits_reboot(&self, index: StepIndex) -> bool {
         let done = match self.passage.stage {
             _ if self.passage.shut.is_some() => return false,
-            Stage::Before => 0,
-            Stage::Inside(round) => round as usize,
-            Stage::After => return false,
+            StepStage::Before => 0,
+            StepStage::Inside(round) => round as usize,
+            StepStage::After => return false,
         };
         let id = self.run.project.graph.step(index);
         let later = self.plan.window.iter().flat_map(|window| window.reboots.iter().skip(done));
@@ -121,23 +121,23 @@ impl HostRun<'_> {
     }
 
     /// Runs one of forge's own short scripts under the lock.
-    async fn own_script(&mut self, body: Fragment, limit: Duration) -> Result<String, Shut> {
+    async fn own_script(&mut self, body: ShellFragment, limit: Duration) -> Result<String, WindowRefusal> {
         let shared = self.run.board.shared();
         match self.link.act(body, limit, &shared.secrets).await {
-            Ok(Done { finished, .. }) if finished.status == 0 => {
+            Ok(HostScriptOutput { finished, .. }) if finished.status == 0 => {
                 Ok(String::from_utf8_lossy(&finished.stdout).into_owned())
             }
-            Ok(Done { finished, .. }) => Err(Shut::Failed(said(&finished.stderr))),
+            Ok(HostScriptOutput { finished, .. }) => Err(WindowRefusal::Failed(said(&finished.stderr))),
             Err(error) => {
                 self.lost = Some(error);
-                Err(Shut::Stopped)
+                Err(WindowRefusal::Stopped)
             }
         }
     }
 }
 
 /// Returns whether the only thing to do is to close a window that was left open.
-fn is_idle(window: &Window) -> bool {
+fn is_idle(window: &HostWindow) -> bool {
     window.steps.is_empty() && window.reboots.is_empty()
 }
 

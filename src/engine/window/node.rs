@@ -1,13 +1,13 @@
 //! The host as a Slurm node.
 
-use super::Shut;
-use super::slurm::{self, Node};
-use crate::engine::cancel::Stop;
-use crate::engine::glance::Asked;
+use super::WindowRefusal;
+use super::slurm::{self, SlurmNode};
+use crate::engine::cancel::StopLevel;
+use crate::engine::glance::ObservationSession;
 use crate::engine::host::HostRun;
 use crate::engine::link::SHORT;
-use crate::plan::Window;
-use crate::probe::Reading;
+use crate::plan::HostWindow;
+use crate::probe::ProbeReading;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ impl HostRun<'_> {
     ///
     /// # Errors
     /// Jobs are still running, or Slurm did not answer. In both cases the node's state is restored.
-    pub(super) async fn drain(&mut self, window: &Window) -> Result<Option<String>, Shut> {
+    pub(super) async fn drain(&mut self, window: &HostWindow) -> Result<Option<String>, WindowRefusal> {
         if !window.slurm {
             return Ok(None);
         }
@@ -39,7 +39,7 @@ impl HostRun<'_> {
     }
 
     /// Waits until no job runs on the node. If that takes too long, a node drained by this run (`ours`) is resumed.
-    async fn idle(&mut self, mut node: Node, ours: bool) -> Result<(), Shut> {
+    async fn idle(&mut self, mut node: SlurmNode, ours: bool) -> Result<(), WindowRefusal> {
         let until = Instant::now() + Duration::from_secs(self.run.project.rollout.busy_wait_s.unwrap_or(0));
         loop {
             if !node.works() {
@@ -47,7 +47,7 @@ impl HostRun<'_> {
             }
             let stopped = tokio::select! {
                 () = tokio::time::sleep(PAUSE.min(until.saturating_duration_since(Instant::now()))) => false,
-                () = self.run.cancel.reached(Stop::Finish) => true,
+                () = self.run.cancel.reached(StopLevel::Finish) => true,
             };
             if stopped || Instant::now() >= until {
                 break;
@@ -59,11 +59,11 @@ impl HostRun<'_> {
             self.own_script(slurm::resume(&node), SHORT).await?;
             self.drained = false;
         }
-        Err(Shut::Busy(format!("Slurm jobs still run on node {} ({})", node.name, node.state)))
+        Err(WindowRefusal::Busy(format!("Slurm jobs still run on node {} ({})", node.name, node.state)))
     }
 
     /// Resumes the node if forge drained it.
-    pub(super) async fn undrain(&mut self, window: &Window) -> Result<(), Shut> {
+    pub(super) async fn undrain(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
         if !window.slurm {
             return Ok(());
         }
@@ -75,20 +75,20 @@ impl HostRun<'_> {
         Ok(())
     }
 
-    async fn node(&mut self) -> Result<Node, Shut> {
+    async fn node(&mut self) -> Result<SlurmNode, WindowRefusal> {
         let shared = self.run.board.shared();
         let probe = slurm::probe();
         let observation = match self.link.observe(&BTreeSet::from([probe.clone()]), &shared.secrets).await {
             Ok(observation) => observation,
             Err(error) => {
                 self.lost = Some(error);
-                return Err(Shut::Stopped);
+                return Err(WindowRefusal::Stopped);
             }
         };
         match observation.get(&probe) {
-            Ok(Reading::Output(output)) => slurm::read(output).map_err(Shut::Unknown),
-            Ok(_) => Err(Shut::Unknown("unexpected type of answer from `scontrol`".to_owned())),
-            Err(why) => Err(Shut::Unknown(format!("the node in Slurm: {}", why.why))),
+            Ok(ProbeReading::Output(output)) => slurm::read(output).map_err(WindowRefusal::Unknown),
+            Ok(_) => Err(WindowRefusal::Unknown("unexpected type of answer from `scontrol`".to_owned())),
+            Err(why) => Err(WindowRefusal::Unknown(format!("the node in Slurm: {}", why.why))),
         }
     }
 }

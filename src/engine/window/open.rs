@@ -1,11 +1,11 @@
 //! Opens a window: takes the host out of service.
 
-use super::{STOPPING, Shut, script};
+use super::{STOPPING, WindowRefusal, script};
 use crate::engine::event::{Event, StepResult};
 use crate::engine::host::HostRun;
 use crate::engine::report::StepReport;
-use crate::model::{Scope, StepId};
-use crate::plan::{self, Stop, Window};
+use crate::model::{StepId, StepScope};
+use crate::plan::{self, HostWindow, WindowStop};
 use serde_json::json;
 
 impl HostRun<'_> {
@@ -14,7 +14,7 @@ impl HostRun<'_> {
     ///
     /// # Errors
     /// The host stays in service.
-    pub(super) async fn open_window(&mut self, window: &Window) -> Result<(), Shut> {
+    pub(super) async fn open_window(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
         self.worth_opening(window).await?;
         self.take_turn().await?;
         let opened = self.take_out(window).await;
@@ -24,7 +24,7 @@ impl HostRun<'_> {
         opened
     }
 
-    async fn take_out(&mut self, window: &Window) -> Result<(), Shut> {
+    async fn take_out(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
         // Holders of devices are reported before the node is drained, unless forge waits for them. Pods leave when the
         // node is drained.
         if self.run.project.rollout.busy_wait_s.is_none() || !window.slurm {
@@ -38,7 +38,7 @@ impl HostRun<'_> {
     }
 
     /// Continues after the node is drained in Slurm.
-    async fn drained_for(&mut self, window: &Window, slurm: Option<String>) -> Result<(), Shut> {
+    async fn drained_for(&mut self, window: &HostWindow, slurm: Option<String>) -> Result<(), WindowRefusal> {
         self.drain_node(window).await?;
         if window.slurm || window.kubernetes.is_some() {
             self.free(window, window.reboots_certainly(), false).await?;
@@ -47,7 +47,7 @@ impl HostRun<'_> {
     }
 
     /// Resumes a node that was drained in vain. The result keeps the reason why the window does not open.
-    async fn give_back(&mut self, window: &Window, shut: Shut) -> Shut {
+    async fn give_back(&mut self, window: &HostWindow, shut: WindowRefusal) -> WindowRefusal {
         let mut shut = shut;
         if self.drained {
             shut = and_stays(shut, "drained in Slurm", self.undrain(window).await);
@@ -60,7 +60,7 @@ impl HostRun<'_> {
     }
 
     /// Checks that the work in the window can be finished; otherwise the host is not taken out of service.
-    async fn worth_opening(&mut self, window: &Window) -> Result<(), Shut> {
+    async fn worth_opening(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
         self.sound("taken out of service")?;
         self.decided(window)?;
         match window.reboots_certainly() {
@@ -71,16 +71,16 @@ impl HostRun<'_> {
 
     /// After a reboot the whole host must be proven: one with a step that could not be evaluated would stay out of
     /// service.
-    fn decided(&self, window: &Window) -> Result<(), Shut> {
-        let counts = |id: &StepId| self.plan.steps.iter().any(|step| step.id == *id && step.scope != Scope::One);
+    fn decided(&self, window: &HostWindow) -> Result<(), WindowRefusal> {
+        let counts = |id: &StepId| self.plan.steps.iter().any(|step| step.id == *id && step.scope != StepScope::One);
         let open = self.steps.iter().filter(|report| counts(&report.id)).find_map(undecided);
         match open {
-            Some(why) if window.left_open.is_none() && !window.reboots.is_empty() => Err(Shut::Held(why)),
+            Some(why) if window.left_open.is_none() && !window.reboots.is_empty() => Err(WindowRefusal::Held(why)),
             _ => Ok(()),
         }
     }
 
-    async fn stop_units(&mut self, window: &Window, slurm: Option<String>) -> Result<(), Shut> {
+    async fn stop_units(&mut self, window: &HostWindow, slurm: Option<String>) -> Result<(), WindowRefusal> {
         let options = &self.run.options;
         let mark = json!({
             "version": 1,
@@ -100,12 +100,12 @@ impl HostRun<'_> {
     }
 }
 
-fn and_stays(shut: Shut, how: &str, given_back: Result<(), Shut>) -> Shut {
-    let Err(Shut::Failed(why) | Shut::Unknown(why)) = given_back else { return shut };
+fn and_stays(shut: WindowRefusal, how: &str, given_back: Result<(), WindowRefusal>) -> WindowRefusal {
+    let Err(WindowRefusal::Failed(why) | WindowRefusal::Unknown(why)) = given_back else { return shut };
     let both = |shut: &str| format!("{shut}; the node also stays {how}: {why}");
     match shut {
-        Shut::Busy(shut) => Shut::Busy(both(&shut)),
-        Shut::Unknown(shut) => Shut::Unknown(both(&shut)),
+        WindowRefusal::Busy(shut) => WindowRefusal::Busy(both(&shut)),
+        WindowRefusal::Unknown(shut) => WindowRefusal::Unknown(both(&shut)),
         shut => shut,
     }
 }
@@ -120,6 +120,6 @@ fn undecided(report: &StepReport) -> Option<String> {
     Some(plan::futile(&report.id, word))
 }
 
-fn names(stops: &[Stop]) -> Vec<&str> {
+fn names(stops: &[WindowStop]) -> Vec<&str> {
     stops.iter().map(|stop| stop.name.as_str()).collect()
 }

@@ -1,15 +1,15 @@
 //! A reboot: triggered on the host and proven by another boot id over a new session.
 
-use super::{BOOT_ID, Shut, script};
-use crate::engine::event::{Event, Rebooted, StepResult};
-use crate::engine::glance::Asked;
+use super::{BOOT_ID, WindowRefusal, script};
+use crate::engine::event::{CompletedReboot, Event, StepResult};
+use crate::engine::glance::ObservationSession;
 use crate::engine::host::HostRun;
-use crate::engine::link::{Link, Locked, SHORT, broken, reason};
+use crate::engine::link::{HostLockAttempt, HostSession, SHORT, broken, reason};
 use crate::facts::Facts;
 use crate::graph::StepIndex;
-use crate::model::{StepId, Verdict};
-use crate::plan::{self, Ahead, Window};
-use crate::probe::{Probe, Reading};
+use crate::model::{StepId, StepVerdict};
+use crate::plan::{self, HostWindow, StepPredictions};
+use crate::probe::{Probe, ProbeReading};
 use crate::transport::TransportError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ impl HostRun<'_> {
     ///
     /// # Errors
     /// The host is not rebooted, or did not come back.
-    pub(super) async fn reboot_for(&mut self, window: &Window, round: usize) -> Result<(), Shut> {
+    pub(super) async fn reboot_for(&mut self, window: &HostWindow, round: usize) -> Result<(), WindowRefusal> {
         let Some(reboot) = window.reboots.get(round) else { return Ok(()) };
         let waiting = self.pending(&reboot.steps).await?;
         if !waiting.is_empty() {
@@ -40,7 +40,7 @@ impl HostRun<'_> {
     }
 
     /// Checks that a reboot is permitted. Foreign work is not evicted.
-    async fn may_reboot(&mut self, window: &Window) -> Result<(), Shut> {
+    async fn may_reboot(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
         self.sound("rebooted")?;
         self.not_here().await?;
         self.next_can_boot().await?;
@@ -49,43 +49,43 @@ impl HostRun<'_> {
 
     /// Checks that the next kernel can boot. Without its initramfs the host would not come up and could not be repaired
     /// remotely.
-    async fn next_can_boot(&mut self) -> Result<(), Shut> {
+    async fn next_can_boot(&mut self) -> Result<(), WindowRefusal> {
         let probe = script::lacks_image();
         self.ask(&BTreeSet::from([probe.clone()])).await?;
         match self.seen.observation.get(&probe) {
-            Ok(Reading::Output(output)) if output.status == 0 => match output.stdout.raw().trim() {
+            Ok(ProbeReading::Output(output)) if output.status == 0 => match output.stdout.raw().trim() {
                 "" => Ok(()),
-                kernel => Err(Shut::Refused(format!(
+                kernel => Err(WindowRefusal::Refused(format!(
                     "not rebooted: the next kernel {kernel} has no initramfs; build it or set another default kernel"
                 ))),
             },
-            Ok(_) => Err(Shut::Unknown(NO_ANSWER.to_owned())),
-            Err(unknown) => Err(Shut::Unknown(format!("{NO_ANSWER}: {}", unknown.why))),
+            Ok(_) => Err(WindowRefusal::Unknown(NO_ANSWER.to_owned())),
+            Err(unknown) => Err(WindowRefusal::Unknown(format!("{NO_ANSWER}: {}", unknown.why))),
         }
     }
 
     /// Checks that no step failed. A host with a failed step is left unchanged for inspection.
-    pub(super) fn sound(&self, what: &str) -> Result<(), Shut> {
+    pub(super) fn sound(&self, what: &str) -> Result<(), WindowRefusal> {
         match self.steps.iter().find(|step| matches!(step.result, StepResult::Failed { .. })) {
-            Some(failed) => Err(Shut::Failed(format!("not {what}: `{}` failed", failed.id))),
+            Some(failed) => Err(WindowRefusal::Failed(format!("not {what}: `{}` failed", failed.id))),
             None => Ok(()),
         }
     }
 
     /// Checks that forge does not run on this host: a reboot would end the run.
-    pub(super) async fn not_here(&mut self) -> Result<(), Shut> {
+    pub(super) async fn not_here(&mut self) -> Result<(), WindowRefusal> {
         if self.boot_id().is_none() {
             self.ask(&BTreeSet::from([Probe::Fact { name: "boot".to_owned() }])).await?;
         }
         let own = self.run.options.boot_id.as_deref().is_some_and(|own| self.boot_id().as_deref() == Some(own));
         match own {
-            true => Err(Shut::Refused(format!("not rebooted: {}", script::OWN_MACHINE))),
+            true => Err(WindowRefusal::Refused(format!("not rebooted: {}", script::OWN_MACHINE))),
             false => Ok(()),
         }
     }
 
     /// Returns those of `steps` that are not effective yet.
-    async fn pending(&mut self, steps: &[StepId]) -> Result<Vec<StepId>, Shut> {
+    async fn pending(&mut self, steps: &[StepId]) -> Result<Vec<StepId>, WindowRefusal> {
         let shared = self.run.board.shared();
         let probes: BTreeSet<Probe> = match self.run.case(&shared, self.host(), &self.seen) {
             Some(case) => {
@@ -97,22 +97,26 @@ impl HostRun<'_> {
         };
         self.ask(&probes).await?;
         let verdicts = self.verdicts_of(steps);
-        Ok(verdicts.into_iter().filter(|(_, _, verdict)| *verdict == Verdict::Pending).map(|(_, id, _)| id).collect())
+        Ok(verdicts
+            .into_iter()
+            .filter(|(_, _, verdict)| *verdict == StepVerdict::Pending)
+            .map(|(_, id, _)| id)
+            .collect())
     }
 
-    fn verdicts_of(&self, steps: &[StepId]) -> Vec<(StepIndex, StepId, Verdict)> {
+    fn verdicts_of(&self, steps: &[StepId]) -> Vec<(StepIndex, StepId, StepVerdict)> {
         let shared = self.run.board.shared();
         let Some(case) = self.run.case(&shared, self.host(), &self.seen) else { return Vec::new() };
         let turns = case.turns();
         let own = turns.iter().filter(|turn| speaks_of(steps, &turn.expanded.id));
         own.map(|turn| {
-            let judgement = plan::judge(&case, turn, &turns, &Ahead::default()).judgement;
+            let judgement = plan::judge(&case, turn, &turns, &StepPredictions::default()).judgement;
             (turn.index, turn.expanded.id.clone(), judgement.verdict)
         })
         .collect()
     }
 
-    async fn ask(&mut self, probes: &BTreeSet<Probe>) -> Result<(), Shut> {
+    async fn ask(&mut self, probes: &BTreeSet<Probe>) -> Result<(), WindowRefusal> {
         if probes.is_empty() {
             return Ok(());
         }
@@ -124,13 +128,13 @@ impl HostRun<'_> {
             }
             Err(error) => {
                 self.lost = Some(error);
-                Err(Shut::Stopped)
+                Err(WindowRefusal::Stopped)
             }
         }
     }
 
     /// Reboots the host and waits until it is back.
-    async fn reboot(&mut self, steps: &[StepId]) -> Result<(), Shut> {
+    async fn reboot(&mut self, steps: &[StepId]) -> Result<(), WindowRefusal> {
         let began = Instant::now();
         self.run.in_flight.enter(self.host(), steps.iter().cloned());
         self.run.say(Event::Rebooting { host: self.host().clone(), steps: steps.to_vec() });
@@ -139,31 +143,32 @@ impl HostRun<'_> {
         rebooted
     }
 
-    async fn go_down_and_up(&mut self, steps: &[StepId], began: Instant) -> Result<(), Shut> {
+    async fn go_down_and_up(&mut self, steps: &[StepId], began: Instant) -> Result<(), WindowRefusal> {
         let from = self.trigger(steps).await?;
         match self.come_back(&from, began).await {
             Ok(to) => {
-                let reboot = Rebooted { from: from.as_str().into(), to: to.as_str().into(), took: began.elapsed() };
+                let reboot =
+                    CompletedReboot { from: from.as_str().into(), to: to.as_str().into(), took: began.elapsed() };
                 self.run.say(Event::Rebooted { host: self.host().clone(), reboot: reboot.clone() });
                 self.passage.reboots.push(reboot);
                 Ok(())
             }
             Err(error) => {
                 self.lost = Some(error);
-                Err(Shut::Stopped)
+                Err(WindowRefusal::Stopped)
             }
         }
     }
 
     /// Returns the boot id from before the reboot. A session that ends under the script is not a failure once the id is
     /// known.
-    async fn trigger(&mut self, steps: &[StepId]) -> Result<String, Shut> {
+    async fn trigger(&mut self, steps: &[StepId]) -> Result<String, WindowRefusal> {
         let known = self.boot_id();
         // From here on the host may be down, whatever the result is.
         self.changed.extend(steps.iter().cloned());
         let said = match (self.own_script(script::reboot(self.run.options.boot_id.as_deref()), SHORT).await, known) {
             (Ok(said), _) => said,
-            (Err(Shut::Stopped), Some(known)) => {
+            (Err(WindowRefusal::Stopped), Some(known)) => {
                 self.lost = None;
                 known
             }
@@ -171,7 +176,7 @@ impl HostRun<'_> {
         };
         match said.lines().next().map(str::trim).filter(|id| !id.is_empty()) {
             Some(id) => Ok(id.to_owned()),
-            None => Err(Shut::Failed(format!("not rebooted: `{BOOT_ID}` could not be read"))),
+            None => Err(WindowRefusal::Failed(format!("not rebooted: `{BOOT_ID}` could not be read"))),
         }
     }
 
@@ -206,9 +211,9 @@ impl HostRun<'_> {
     ///
     /// # Errors
     /// The host is not up yet: its current state.
-    async fn arrived(&self, from: &str) -> Result<(Link, String), String> {
+    async fn arrived(&self, from: &str) -> Result<(HostSession, String), String> {
         let shared = self.run.board.shared();
-        let opened = Link::open(self.run.project, self.run.options, self.host(), &shared.secrets).await;
+        let opened = HostSession::open(self.run.project, self.run.options, self.host(), &shared.secrets).await;
         let link = opened.map_err(|error| reason(&error).raw().to_owned())?;
         let state = up();
         let probes = BTreeSet::from([Probe::Fact { name: "boot".to_owned() }, state.clone()]);
@@ -220,8 +225,8 @@ impl HostRun<'_> {
         match (id, state) {
             (None, _) => Err("the boot id could not be read".to_owned()),
             (Some(id), _) if id == from => Err(format!("boot id is still {from}")),
-            (Some(id), Ok(Reading::Output(output))) if is_up(output.stdout.raw().trim()) => Ok((link, id)),
-            (Some(_), Ok(Reading::Output(output))) => {
+            (Some(id), Ok(ProbeReading::Output(output))) if is_up(output.stdout.raw().trim()) => Ok((link, id)),
+            (Some(_), Ok(ProbeReading::Output(output))) => {
                 Err(format!("booted; systemd reports `{}`", output.stdout.raw().trim()))
             }
             (Some(_), _) => Err("booted; systemd does not answer".to_owned()),
@@ -231,15 +236,19 @@ impl HostRun<'_> {
     async fn lock_anew(&mut self) -> Result<(), TransportError> {
         let owner = crate::engine::host::owner(self.run);
         match self.link.lock(&owner).await? {
-            Locked::Ours => Ok(()),
-            Locked::Held(other) => Err(broken(format!("after the reboot another run holds the lock: {}", other.raw()))),
-            Locked::Busy(_) => Err(broken("after the reboot a job of an earlier run is still active".to_owned())),
+            HostLockAttempt::Ours => Ok(()),
+            HostLockAttempt::Held(other) => {
+                Err(broken(format!("after the reboot another run holds the lock: {}", other.raw())))
+            }
+            HostLockAttempt::Busy(_) => {
+                Err(broken("after the reboot a job of an earlier run is still active".to_owned()))
+            }
         }
     }
 
     /// Observes the whole host: a boot may change undeclared state too. Facts come first, as other observations use
     /// them.
-    async fn look_at_all(&mut self) -> Result<(), Shut> {
+    async fn look_at_all(&mut self) -> Result<(), WindowRefusal> {
         let facts = self.run.facts.iter().filter_map(|name| crate::facts::question(self.host(), name)).collect();
         self.ask(&facts).await?;
         let shared = self.run.board.shared();

@@ -1,15 +1,15 @@
 //! A node returns to service only with its declared state: ready, in the host's current boot, and with its devices
 //! allocatable.
 
-use super::Shut;
-use super::kubernetes::{Drain, PATIENCE, SHORTLY, Stuck, claimed, failed, some};
-use crate::config::{Offer, Returns};
-use crate::engine::event::NodeNews;
+use super::WindowRefusal;
+use super::kubernetes::{PATIENCE, SHORTLY, WindowDrainError, WindowNode, claimed, failed, some};
+use crate::config::{NodeReturnCondition, ResourceOffer};
+use crate::engine::event::NodeDrainEvent;
 use crate::engine::host::HostRun;
 use crate::facts;
-use crate::kube::{Node, Patched};
-use crate::model::Untrusted;
-use crate::plan::Window;
+use crate::kube::{ClusterNode, NodePatchOutcome};
+use crate::model::UntrustedText;
+use crate::plan::HostWindow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ impl HostRun<'_> {
     ///
     /// # Errors
     /// The node was not complete in time: it stays cordoned by forge, and the next run continues from here.
-    pub(super) async fn await_return(&mut self, window: &Window) -> Result<(), Shut> {
+    pub(super) async fn await_return(&mut self, window: &HostWindow) -> Result<(), WindowRefusal> {
         let Some(drain) = self.as_node(window).await? else { return Ok(()) };
         let Some(returns) = &drain.rule.returns else { return Ok(()) };
         self.let_operands_back(&drain).await?;
@@ -34,7 +34,7 @@ impl HostRun<'_> {
                         return Ok(());
                     }
                     if Instant::now() >= until {
-                        return Err(Shut::Failed(drain.lacks(returns, &lacks)));
+                        return Err(WindowRefusal::Failed(drain.lacks(returns, &lacks)));
                     }
                     failures = 0;
                     self.tell_lacking(&drain, &lacks, &mut told);
@@ -45,44 +45,44 @@ impl HostRun<'_> {
                 }
                 Err(error) => return Err(failed(error)),
             }
-            if let Err(Stuck::Stopped) = self.rest(&mut pause, until).await {
-                return Err(Shut::Stopped);
+            if let Err(WindowDrainError::Stopped) = self.rest(&mut pause, until).await {
+                return Err(WindowRefusal::Stopped);
             }
         }
     }
 
     /// Reports the missing resources, each time they change.
-    fn tell_lacking(&mut self, drain: &Drain<'_>, lacks: &[String], told: &mut Vec<String>) {
+    fn tell_lacking(&mut self, drain: &WindowNode<'_>, lacks: &[String], told: &mut Vec<String>) {
         if *told != *lacks {
             lacks.clone_into(told);
-            let what = lacks.iter().map(|lack| Untrusted::from(lack.as_str())).collect();
-            self.news(&drain.node, NodeNews::Lacks { what });
+            let what = lacks.iter().map(|lack| UntrustedText::from(lack.as_str())).collect();
+            self.news(&drain.node, NodeDrainEvent::Lacks { what });
         }
     }
 
-    async fn let_operands_back(&self, drain: &Drain<'_>) -> Result<(), Shut> {
+    async fn let_operands_back(&self, drain: &WindowNode<'_>) -> Result<(), WindowRefusal> {
         for _ in 0..super::kubernetes::TRIES {
             let node = drain.cluster.node(&drain.node).await.map_err(failed)?;
             let Some((node, claim)) = node.and_then(claimed) else { return Ok(()) };
             let Some(patch) = claim.let_back(&node) else { return Ok(()) };
             match drain.cluster.patch_node(&node, patch).await.map_err(failed)? {
-                Patched::Moved => {}
-                Patched::Gone | Patched::Done => return Ok(()),
+                NodePatchOutcome::Moved => {}
+                NodePatchOutcome::Gone | NodePatchOutcome::Done => return Ok(()),
             }
         }
-        Err(Shut::Failed(drain.moves()))
+        Err(WindowRefusal::Failed(drain.moves()))
     }
 }
 
-impl Drain<'_> {
-    fn lacks(&self, returns: &Returns, lacks: &[String]) -> String {
+impl WindowNode<'_> {
+    fn lacks(&self, returns: &NodeReturnCondition, lacks: &[String]) -> String {
         let node = &self.node;
         format!("Kubernetes node {node} stays cordoned: missing after {} s: {}", returns.within_s, some(lacks))
     }
 }
 
 /// Returns a node's missing conditions and resources as phrases; `boot` is the host's boot id.
-fn lacking(node: &Node, returns: &Returns, boot: Option<&str>) -> Vec<String> {
+fn lacking(node: &ClusterNode, returns: &NodeReturnCondition, boot: Option<&str>) -> Vec<String> {
     let mut lacks = Vec::new();
     match boot {
         Some(boot) if boot == node.boot_id => {}
@@ -97,13 +97,13 @@ fn lacking(node: &Node, returns: &Returns, boot: Option<&str>) -> Vec<String> {
 }
 
 /// Returns the available amount of a resource if it is insufficient. An invalid quantity is insufficient.
-fn short(node: &Node, name: &str, offer: Offer) -> Option<String> {
+fn short(node: &ClusterNode, name: &str, offer: ResourceOffer) -> Option<String> {
     let of = |map: &BTreeMap<String, String>| map.get(name).map_or(Ok(0), |text| facts::whole(text));
     let (has, wanted) = match (of(&node.allocatable), of(&node.capacity)) {
         (Err(why), _) | (_, Err(why)) => return Some(format!("{name} ({why})")),
         (Ok(has), Ok(capacity)) => match offer {
-            Offer::Count(count) => (has, count),
-            Offer::Capacity => (has, capacity.max(1)),
+            ResourceOffer::Count(count) => (has, count),
+            ResourceOffer::Capacity => (has, capacity.max(1)),
         },
     };
     (has < wanted).then(|| format!("{name} ({has} of {wanted})"))
@@ -113,25 +113,25 @@ fn short(node: &Node, name: &str, offer: Offer) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn node(allocatable: &[(&str, &str)]) -> Node {
+    fn node(allocatable: &[(&str, &str)]) -> ClusterNode {
         let map = |all: &[(&str, &str)]| all.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Node {
+        ClusterNode {
             ready: true,
             boot_id: "b".to_owned(),
             capacity: map(&[("nvidia.com/gpu", "8"), ("rdma/ib", "1k")]),
             allocatable: map(allocatable),
-            ..Node::default()
+            ..ClusterNode::default()
         }
     }
 
-    fn lacks(node: &Node, offers: &[(&str, Offer)], boot: Option<&str>) -> Vec<String> {
+    fn lacks(node: &ClusterNode, offers: &[(&str, ResourceOffer)], boot: Option<&str>) -> Vec<String> {
         let offers = offers.iter().map(|(name, offer)| ((*name).to_owned(), *offer)).collect();
-        lacking(node, &Returns { offers, within_s: 1 }, boot)
+        lacking(node, &NodeReturnCondition { offers, within_s: 1 }, boot)
     }
 
     #[test]
     fn a_node_lacks_what_is_declared_and_not_there() {
-        let offers = [("nvidia.com/gpu", Offer::Count(8)), ("rdma/ib", Offer::Count(63))];
+        let offers = [("nvidia.com/gpu", ResourceOffer::Count(8)), ("rdma/ib", ResourceOffer::Count(63))];
         let whole = node(&[("nvidia.com/gpu", "8"), ("rdma/ib", "1k")]);
         assert_eq!(lacks(&whole, &offers, Some("b")), [""; 0]);
         assert_eq!(
@@ -146,10 +146,10 @@ mod tests {
 
     #[test]
     fn all_that_it_has_is_some() {
-        let all = [("nvidia.com/gpu", Offer::Capacity), ("rdma/ib", Offer::Capacity)];
+        let all = [("nvidia.com/gpu", ResourceOffer::Capacity), ("rdma/ib", ResourceOffer::Capacity)];
         let half = node(&[("nvidia.com/gpu", "8"), ("rdma/ib", "500")]);
         assert_eq!(lacks(&half, &all, Some("b")), ["rdma/ib (500 of 1000)"]);
-        assert_eq!(lacks(&half, &[("x", Offer::Capacity)], Some("b")), ["x (0 of 1)"]);
+        assert_eq!(lacks(&half, &[("x", ResourceOffer::Capacity)], Some("b")), ["x (0 of 1)"]);
     }
 
     #[test]

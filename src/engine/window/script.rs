@@ -2,7 +2,7 @@
 
 use crate::plan::WINDOW_MARK;
 use crate::probe::{NEXT_KERNEL, Probe};
-use crate::script::Fragment;
+use crate::script::ShellFragment;
 
 /// Delays the reboot so that the session ends first. Simulated hosts replace this command.
 pub const REBOOT: &str = "systemd-run --quiet --collect -- sh -c 'sleep 1; systemctl reboot'";
@@ -42,8 +42,8 @@ forge_mark() {
 "#;
 
 /// Returns the script that marks a window as open, stops units and unloads modules.
-pub fn open(mark: &str, units: &[&str], modules: &[&str]) -> Fragment {
-    let start = Fragment::new().code(OPEN).code("forge_mark ").word(mark).code("\n");
+pub fn open(mark: &str, units: &[&str], modules: &[&str]) -> ShellFragment {
+    let start = ShellFragment::new().code(OPEN).code("forge_mark ").word(mark).code("\n");
     let stops = units.iter().fold(start, |script, unit| script.code("forge_stop ").word(*unit).code("\n"));
     modules.iter().fold(stops, |script, module| script.code("forge_unload ").word(*module).code("\n"))
 }
@@ -58,21 +58,21 @@ forge_start() {
 "#;
 
 /// Returns the script that starts `units`, which this run stopped, unless steps have already started them.
-pub fn start(units: &[String]) -> Fragment {
-    let start = Fragment::new().code(START);
+pub fn start(units: &[String]) -> ShellFragment {
+    let start = ShellFragment::new().code(START);
     units.iter().fold(start, |script, unit| script.code("forge_start ").word(unit).code("\n"))
 }
 
 /// Returns the script that marks a window as closed.
-pub fn close() -> Fragment {
-    Fragment::new().code("rm -f -- ").word(WINDOW_MARK)
+pub fn close() -> ShellFragment {
+    ShellFragment::new().code("rm -f -- ").word(WINDOW_MARK)
 }
 
 /// Returns the script that reboots and first prints the current boot id. The machine that forge runs on, identified by
 /// `own`, its boot id, is never rebooted, whatever its name in the inventory is.
-pub fn reboot(own: Option<&str>) -> Fragment {
-    let read = Fragment::new().code("i=$(cat ").word(BOOT_ID).code(") || exit 1\n");
-    let refused = |script: Fragment, own: &str| {
+pub fn reboot(own: Option<&str>) -> ShellFragment {
+    let read = ShellFragment::new().code("i=$(cat ").word(BOOT_ID).code(") || exit 1\n");
+    let refused = |script: ShellFragment, own: &str| {
         let test = script.code("if [ \"$i\" = ").word(own).code(" ]; then echo ");
         test.word(OWN_MACHINE).code(" >&2; exit 1; fi\n")
     };
@@ -148,8 +148,8 @@ forge_evict() {
 forge_evict"#;
 
 /// Returns the script that ends processes.
-pub fn evict(pids: &[u32]) -> Fragment {
-    pids.iter().fold(Fragment::new().code(EVICT), |script, pid| script.code(" ").number(u64::from(*pid)))
+pub fn evict(pids: &[u32]) -> ShellFragment {
+    pids.iter().fold(ShellFragment::new().code(EVICT), |script, pid| script.code(" ").number(u64::from(*pid)))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Slurm nodes: drained before a window opens, resumed after it closes, and only if forge drained them.
 
-use crate::model::Untrusted;
-use crate::probe::{Output, Probe};
-use crate::script::Fragment;
+use crate::model::UntrustedText;
+use crate::probe::{Probe, ProbeOutput};
+use crate::script::ShellFragment;
 
 /// Prefix of forge's drain reasons: a node with another reason was drained by another user.
 const OWN: &str = "forge ";
@@ -11,14 +11,14 @@ const WAS_DOWN: &str = " (was down)";
 
 /// A node as reported by `scontrol show node`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct SlurmNode {
     pub name: String,
     /// `IDLE`, or `MIXED+DRAIN`.
     pub state: String,
     pub reason: String,
 }
 
-impl Node {
+impl SlurmNode {
     fn has(&self, word: &str) -> bool {
         self.state.split('+').any(|part| part.trim_end_matches(['*', '~', '#', '!', '%', '$', '@', '^', '-']) == word)
     }
@@ -60,7 +60,7 @@ pub fn probe() -> Probe {
 ///
 /// # Errors
 /// Slurm does not know the node or did not answer: the reason, as a lowercase fragment.
-pub fn read(output: &Output) -> Result<Node, String> {
+pub fn read(output: &ProbeOutput) -> Result<SlurmNode, String> {
     if output.status != 0 {
         let said = output.stderr.raw().lines().chain(output.stdout.raw().lines()).find(|line| !line.trim().is_empty());
         return Err(format!("`scontrol` exited with {}: {}", output.status, said.unwrap_or("no message").trim()));
@@ -69,7 +69,7 @@ pub fn read(output: &Output) -> Result<Node, String> {
     let field = |key: &str| text.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let reason = text.lines().find_map(|line| line.trim_start().strip_prefix("Reason="));
     match (field("NodeName"), field("State")) {
-        (Some(name), Some(state)) => Ok(Node {
+        (Some(name), Some(state)) => Ok(SlurmNode {
             name: name.to_owned(),
             state: state.to_owned(),
             reason: reason.unwrap_or_default().trim().to_owned(),
@@ -79,22 +79,22 @@ pub fn read(output: &Output) -> Result<Node, String> {
 }
 
 /// Returns the script that drains a node.
-pub fn drain(node: &Node, run: &str) -> Fragment {
+pub fn drain(node: &SlurmNode, run: &str) -> ShellFragment {
     let was = if node.is_down() { WAS_DOWN } else { "" };
     update(node).code(" State=DRAIN").word(format!("Reason={OWN}{run}{was}"))
 }
 
 /// Returns the script that resumes a node. A node that was down is only undrained: `RESUME` would bring it up.
-pub fn resume(node: &Node) -> Fragment {
+pub fn resume(node: &SlurmNode) -> ShellFragment {
     update(node).code(if node.reason.contains(WAS_DOWN) { " State=UNDRAIN" } else { " State=RESUME" })
 }
 
-fn update(node: &Node) -> Fragment {
-    Fragment::new().code("scontrol update").word(format!("NodeName={}", node.name))
+fn update(node: &SlurmNode) -> ShellFragment {
+    ShellFragment::new().code("scontrol update").word(format!("NodeName={}", node.name))
 }
 
 /// Returns the author of a drain that forge did not make.
-pub fn others(node: &Node) -> Untrusted {
+pub fn others(node: &SlurmNode) -> UntrustedText {
     match node.reason.as_str() {
         "" => "another user, no reason given".into(),
         reason => format!("another user: {reason}").into(),
@@ -111,9 +111,9 @@ mod tests {
         State=STATE ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A\n   Partitions=gpu \n   \
         ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s\n   Reason=REASON [root@2026-11-22T15:48:20]\n\n";
 
-    fn node(state: &str, reason: &str) -> Node {
+    fn node(state: &str, reason: &str) -> SlurmNode {
         let stdout = SHOWN.replace("STATE", state).replace("REASON", reason);
-        let output = Output { status: 0, stdout: stdout.as_str().into(), stderr: "".into(), truncated: false };
+        let output = ProbeOutput { status: 0, stdout: stdout.as_str().into(), stderr: "".into(), truncated: false };
         read(&output).unwrap()
     }
 
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_node_that_was_down_is_not_brought_up() {
-        let text = |script: Fragment| {
+        let text = |script: ShellFragment| {
             use secrecy::ExposeSecret as _;
             script.render(&Default::default()).unwrap().expose_secret().to_owned()
         };
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_node_that_slurm_does_not_know_is_told() {
         let output =
-            |status, stdout: &str| Output { status, stdout: stdout.into(), stderr: "".into(), truncated: false };
+            |status, stdout: &str| ProbeOutput { status, stdout: stdout.into(), stderr: "".into(), truncated: false };
         assert_eq!(
             read(&output(1, "Node x not found\n")),
             Err("`scontrol` exited with 1: Node x not found".to_owned())

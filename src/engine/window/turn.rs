@@ -1,11 +1,11 @@
 //! Waits until a host may be taken out of service: its wave, the budget, the permitted hours.
 
-use super::Shut;
-use crate::engine::cancel::Stop;
+use super::WindowRefusal;
+use crate::engine::cancel::StopLevel;
 use crate::engine::event::Event;
 use crate::engine::host::HostRun;
 use crate::engine::rollout::{spent, stop_for};
-use crate::engine::run::Run;
+use crate::engine::run::ApplyContext;
 use jiff::tz::TimeZone;
 
 impl HostRun<'_> {
@@ -13,7 +13,7 @@ impl HostRun<'_> {
     ///
     /// # Errors
     /// The host does not get its turn in this run.
-    pub(super) async fn take_turn(&mut self) -> Result<(), Shut> {
+    pub(super) async fn take_turn(&mut self) -> Result<(), WindowRefusal> {
         in_hours(self.run)?;
         let (board, host) = (self.run.board, self.host());
         let wave = self.run.rollout.wave_of(host).unwrap_or_default();
@@ -25,19 +25,19 @@ impl HostRun<'_> {
         self.run.window.add_permits(1);
         let entered = tokio::select! {
             biased;
-            () = self.run.cancel.reached(Stop::Finish) => Err(Shut::Stopped),
-            entered = board.enter(host, wave) => entered.map_err(Shut::Never),
+            () = self.run.cancel.reached(StopLevel::Finish) => Err(WindowRefusal::Stopped),
+            entered = board.enter(host, wave) => entered.map_err(WindowRefusal::Never),
         };
         if let Ok(permit) = self.run.window.acquire().await {
             permit.forget();
         }
         self.run.times.resume(host);
-        if let Err(Shut::Never(why)) = &entered {
+        if let Err(WindowRefusal::Never(why)) = &entered {
             stop_for(self.run, why);
         }
         entered?;
         let allowed = match spent(self.run) {
-            Some(why) => Err(Shut::Never(why)),
+            Some(why) => Err(WindowRefusal::Never(why)),
             None => in_hours(self.run),
         };
         if allowed.is_err() {
@@ -48,13 +48,15 @@ impl HostRun<'_> {
 }
 
 /// Checks the hours in which windows may open.
-fn in_hours(run: &Run<'_>) -> Result<(), Shut> {
+fn in_hours(run: &ApplyContext<'_>) -> Result<(), WindowRefusal> {
     let Some(hours) = run.project.rollout.hours else { return Ok(()) };
     let now = (run.options.clock)().to_zoned(TimeZone::system());
     // Hour and minute are below 24 and 60.
     let minute = now.hour() as u16 * 60 + now.minute() as u16;
     match hours.holds(minute) {
         true => Ok(()),
-        false => Err(Shut::Held(format!("windows open {hours}; it is now {:02}:{:02}", now.hour(), now.minute()))),
+        false => {
+            Err(WindowRefusal::Held(format!("windows open {hours}; it is now {:02}:{:02}", now.hour(), now.minute())))
+        }
     }
 }

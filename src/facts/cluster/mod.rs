@@ -6,9 +6,9 @@ mod version;
 
 pub use quantity::whole;
 
-use super::{Shape, Unknown};
+use super::{FactShape, UnansweredReason};
 use crate::model::{HostName, Value};
-use crate::probe::{Observation, Probe, Reading};
+use crate::probe::{Observation, Probe, ProbeReading};
 
 /// A fact of the cluster, as registered.
 pub struct ClusterFact {
@@ -16,13 +16,13 @@ pub struct ClusterFact {
     pub name: &'static str,
     /// One sentence: meaning and source.
     pub doc: &'static str,
-    pub shape: Shape,
+    pub shape: FactShape,
     /// Meaning of each field.
     pub fields: &'static [(&'static str, &'static str)],
     /// The API path that is queried.
     pub path: &'static str,
     /// Parses the answer of the API. Never invents a value.
-    pub parse: fn(&Value) -> Result<Value, Unknown>,
+    pub parse: fn(&Value) -> Result<Value, UnansweredReason>,
 }
 
 /// Every fact of the cluster, in the order of the reference.
@@ -48,12 +48,12 @@ pub fn question(to: &HostName, name: &str) -> Option<Probe> {
 }
 
 /// Parses the facts in an observation of the API.
-pub(super) fn observed(seen: &Observation) -> impl Iterator<Item = (String, Result<Value, Unknown>)> + '_ {
+pub(super) fn observed(seen: &Observation) -> impl Iterator<Item = (String, Result<Value, UnansweredReason>)> + '_ {
     ALL.iter().filter_map(|fact| {
         let probe = Probe::ClusterFact { name: fact.name.to_owned() };
         let value = || match seen.get(&probe) {
-            Ok(Reading::ClusterFact(told)) => (fact.parse)(told),
-            Ok(_) => Err(Unknown::new("unexpected type of answer")),
+            Ok(ProbeReading::ClusterFact(told)) => (fact.parse)(told),
+            Ok(_) => Err(UnansweredReason::new("unexpected type of answer")),
             Err(unknown) => Err(unknown),
         };
         seen.has(&probe).then(|| (fact.name.to_owned(), value()))

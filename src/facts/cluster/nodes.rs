@@ -1,15 +1,15 @@
 //! `nodes`: every node of the cluster as reported by its API.
 
 use super::{ClusterFact, quantity};
-use crate::facts::Shape;
+use crate::facts::FactShape;
 use crate::model::Value;
-use crate::probe::Unknown;
+use crate::probe::UnansweredReason;
 use serde_json::json;
 
 pub(super) const FACT: ClusterFact = ClusterFact {
     name: "nodes",
     doc: "The nodes of the cluster, by name. The node of a host has the host's name or one of its addresses.",
-    shape: Shape::List,
+    shape: FactShape::List,
     fields: &[
         ("name", "its name"),
         (
@@ -35,18 +35,18 @@ pub(super) const FACT: ClusterFact = ClusterFact {
     parse,
 };
 
-fn parse(told: &Value) -> Result<Value, Unknown> {
-    let nodes = told.as_array().ok_or_else(|| Unknown::new("the API did not answer with a list"))?;
-    let mut nodes = nodes.iter().map(node).collect::<Result<Vec<Value>, Unknown>>()?;
+fn parse(told: &Value) -> Result<Value, UnansweredReason> {
+    let nodes = told.as_array().ok_or_else(|| UnansweredReason::new("the API did not answer with a list"))?;
+    let mut nodes = nodes.iter().map(node).collect::<Result<Vec<Value>, UnansweredReason>>()?;
     nodes.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
     Ok(Value::Array(nodes))
 }
 
-fn node(told: &Value) -> Result<Value, Unknown> {
+fn node(told: &Value) -> Result<Value, UnansweredReason> {
     let text = |pointer: &str| told.pointer(pointer).and_then(Value::as_str);
     let map = |pointer: &str| told.pointer(pointer).filter(|map| map.is_object()).cloned().unwrap_or(json!({}));
     let list = |pointer: &str| told.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
-    let name = text("/metadata/name").ok_or_else(|| Unknown::new("a node has no name"))?;
+    let name = text("/metadata/name").ok_or_else(|| UnansweredReason::new("a node has no name"))?;
     let ready = list("/status/conditions").any(|one| one["type"] == "Ready" && one["status"] == "True");
     let taints = list("/spec/taints").map(|taint| {
         json!({ "key": taint["key"], "value": taint["value"].as_str().unwrap_or_default(), "effect": taint["effect"] })

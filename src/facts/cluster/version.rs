@@ -1,15 +1,15 @@
 //! `kubernetes_version`: the version of the API server.
 
 use super::ClusterFact;
-use crate::facts::Shape;
+use crate::facts::FactShape;
 use crate::model::Value;
-use crate::probe::Unknown;
+use crate::probe::UnansweredReason;
 use serde_json::json;
 
 pub(super) const FACT: ClusterFact = ClusterFact {
     name: "kubernetes_version",
     doc: "The version of the API server.",
-    shape: Shape::Map,
+    shape: FactShape::Map,
     fields: &[
         ("text", "as reported: `v1.30.6`, `v1.29.4-eks-036c24b`"),
         ("major", "the first number: `1`"),
@@ -20,7 +20,7 @@ pub(super) const FACT: ClusterFact = ClusterFact {
 };
 
 /// The fields `major` and `minor` of the answer are text, with a `+` for some vendors, so the full version is parsed.
-fn parse(told: &Value) -> Result<Value, Unknown> {
+fn parse(told: &Value) -> Result<Value, UnansweredReason> {
     let text = told.get("gitVersion").and_then(Value::as_str);
     let numbers = text.and_then(|text| {
         let mut parts = text.strip_prefix('v')?.split(['.', '-', '+']);
@@ -28,8 +28,8 @@ fn parse(told: &Value) -> Result<Value, Unknown> {
     });
     match (text, numbers) {
         (Some(text), Some((major, minor))) => Ok(json!({ "text": text, "major": major, "minor": minor })),
-        (Some(text), None) => Err(Unknown::new("the API server does not report its version").said(text)),
-        (None, _) => Err(Unknown::new("the API server does not report its version")),
+        (Some(text), None) => Err(UnansweredReason::new("the API server does not report its version").said(text)),
+        (None, _) => Err(UnansweredReason::new("the API server does not report its version")),
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// One version of one module, for one kernel or not yet built.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct DkmsEntry {
     pub module: String,
     pub version: String,
     /// `None` while it is only added.
@@ -15,7 +15,7 @@ pub struct Entry {
 }
 
 /// Parses one line; `None` if it has another format.
-pub fn line(line: &str) -> Option<Entry> {
+pub fn line(line: &str) -> Option<DkmsEntry> {
     let (names, state) = line.split_once(": ")?;
     let mut names: Vec<&str> = names.split(", ").collect();
     if let Some((module, version)) = names[0].split_once('/') {
@@ -24,7 +24,7 @@ pub fn line(line: &str) -> Option<Entry> {
     let (module, version) = (names.first()?, names.get(1)?);
     let (state, note) = state.split_once('(').map_or((state, None), |(state, note)| (state, Some(note)));
     let text = |at: usize| names.get(at).map(|text| (*text).to_owned());
-    Some(Entry {
+    Some(DkmsEntry {
         module: (*module).to_owned(),
         version: (*version).to_owned(),
         kernel: text(2),

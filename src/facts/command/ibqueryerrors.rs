@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// A port with counters above the threshold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Port {
+pub struct PortErrors {
     /// Name of the node: `node-01 mlx5_0`.
     pub node: String,
     /// GUID of a switch; adapters are identified by name.
@@ -18,15 +18,15 @@ pub struct Port {
 
 /// The result of the whole sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sweep {
-    pub ports: Vec<Port>,
+pub struct FabricSweep {
+    pub ports: Vec<PortErrors>,
     /// Number of checked nodes and of those with errors. Without this line the sweep did not finish.
     pub nodes: Option<(u64, u64)>,
 }
 
 /// Parses the output of the sweep.
-pub fn parse(text: &str) -> Sweep {
-    let mut sweep = Sweep::default();
+pub fn parse(text: &str) -> FabricSweep {
+    let mut sweep = FabricSweep::default();
     let mut node = (String::new(), None);
     for line in text.lines().map(str::trim) {
         if let Some(rest) = line.strip_prefix("Errors for ") {
@@ -46,7 +46,7 @@ fn head(rest: &str) -> (String, Option<String>) {
     (name.trim_end_matches('"').to_owned(), guid)
 }
 
-fn port(rest: &str, node: &(String, Option<String>)) -> Option<Port> {
+fn port(rest: &str, node: &(String, Option<String>)) -> Option<PortErrors> {
     let (guid, rest) = rest.split_once(" port ")?;
     let (port, counters) = rest.split_once(':')?;
     let counters = counters.split('[').filter_map(|cell| {
@@ -54,7 +54,13 @@ fn port(rest: &str, node: &(String, Option<String>)) -> Option<Port> {
         Some((name.trim().to_owned(), number(value.split_whitespace().next()?)?))
     });
     let counters = counters.collect();
-    Some(Port { node: node.0.clone(), switch: node.1.clone(), guid: guid.to_owned(), number: number(port), counters })
+    Some(PortErrors {
+        node: node.0.clone(),
+        switch: node.1.clone(),
+        guid: guid.to_owned(),
+        number: number(port),
+        counters,
+    })
 }
 
 fn summary(rest: &str) -> Option<(u64, u64)> {
@@ -80,7 +86,7 @@ mod tests {
     #[test]
     fn a_whole_sweep_tells_of_adapters_and_switches() {
         let sweep = parse(include_str!("../../../tests/samples/ibqueryerrors-ibsim.txt"));
-        let port = |node: &str, switch: Option<&str>, guid: &str, number, counters: &[(&str, u64)]| Port {
+        let port = |node: &str, switch: Option<&str>, guid: &str, number, counters: &[(&str, u64)]| PortErrors {
             node: node.into(),
             switch: switch.map(str::to_owned),
             guid: guid.into(),
@@ -101,7 +107,7 @@ mod tests {
     fn a_whole_sweep_has_a_summary() {
         // origin: source, infiniband-diags' ibqueryerrors.c
         let text = "\n## Summary: 5 nodes checked, 2 bad nodes found\n##          42 ports checked, 6 ports have errors beyond threshold\n";
-        assert_eq!(parse(text), Sweep { ports: vec![], nodes: Some((5, 2)) });
+        assert_eq!(parse(text), FabricSweep { ports: vec![], nodes: Some((5, 2)) });
         let data = "Errors for \"n\"\n   GUID 0x1 port 1: [PortXmitData == 864 (3.375KB)]\n";
         assert_eq!(parse(data).ports[0].counters["PortXmitData"], 864);
     }

@@ -4,19 +4,19 @@ use super::{number, pair};
 
 /// One adapter.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Adapter {
+pub struct IbstatAdapter {
     pub name: String,
     /// `MT4129`; software devices have none.
     pub kind: Option<String>,
     pub firmware: Option<String>,
     /// `0xc470bd0300cf4964`
     pub node_guid: Option<String>,
-    pub ports: Vec<Port>,
+    pub ports: Vec<IbstatPort>,
 }
 
 /// One port of an adapter.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Port {
+pub struct IbstatPort {
     pub number: u64,
     /// `Active`, `Initializing`, `Down`, `Armed`
     pub state: Option<String>,
@@ -33,11 +33,11 @@ pub struct Port {
 }
 
 /// Parses the listing; output without an adapter (`ibpanic: …`) gives an empty list.
-pub fn parse(text: &str) -> Vec<Adapter> {
-    let mut adapters: Vec<Adapter> = Vec::new();
+pub fn parse(text: &str) -> Vec<IbstatAdapter> {
+    let mut adapters: Vec<IbstatAdapter> = Vec::new();
     for line in text.lines().map(str::trim) {
         if let Some(name) = line.strip_prefix("CA '").and_then(|rest| rest.strip_suffix('\'')) {
-            adapters.push(Adapter { name: name.to_owned(), ..Adapter::default() });
+            adapters.push(IbstatAdapter { name: name.to_owned(), ..IbstatAdapter::default() });
         } else if let (Some(adapter), Some((key, value))) = (adapters.last_mut(), pair(line)) {
             adapter.take(key, value);
         }
@@ -45,11 +45,11 @@ pub fn parse(text: &str) -> Vec<Adapter> {
     adapters
 }
 
-impl Adapter {
+impl IbstatAdapter {
     fn take(&mut self, key: &str, value: &str) {
         let text = || Some(value.to_owned()).filter(|value| !value.is_empty());
         if let Some(port) = key.strip_prefix("Port ").and_then(|n| n.parse().ok()) {
-            self.ports.push(Port { number: port, ..Port::default() });
+            self.ports.push(IbstatPort { number: port, ..IbstatPort::default() });
             return;
         }
         match (self.ports.last_mut(), key) {
@@ -62,7 +62,7 @@ impl Adapter {
     }
 }
 
-impl Port {
+impl IbstatPort {
     fn take(&mut self, key: &str, value: &str) {
         let text = || Some(value.to_owned()).filter(|value| !value.is_empty());
         match key {

@@ -1,11 +1,11 @@
 //! `ibstatus`: the state of each port of each adapter.
 
-use super::rate::{self, Rate};
+use super::rate::{self, PortRate};
 use super::{number, pair};
 
 /// One port.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Port {
+pub struct IbstatusPort {
     pub device: String,
     pub number: u64,
     pub gid: Option<String>,
@@ -15,12 +15,12 @@ pub struct Port {
     pub state: Option<String>,
     /// `LinkUp`
     pub physical: Option<String>,
-    pub rate: Option<Rate>,
+    pub rate: Option<PortRate>,
     /// `InfiniBand` or `Ethernet`
     pub link_layer: Option<String>,
 }
 
-impl Port {
+impl IbstatusPort {
     /// Returns whether this is an InfiniBand port: the link layer decides, never the name of its rate.
     pub fn is_infiniband(&self) -> Option<bool> {
         self.link_layer.as_deref().map(|layer| layer == "InfiniBand")
@@ -28,8 +28,8 @@ impl Port {
 }
 
 /// Parses the listing.
-pub fn parse(text: &str) -> Vec<Port> {
-    let mut ports: Vec<Port> = Vec::new();
+pub fn parse(text: &str) -> Vec<IbstatusPort> {
+    let mut ports: Vec<IbstatusPort> = Vec::new();
     for line in text.lines().map(str::trim) {
         if let Some(port) = head(line) {
             ports.push(port);
@@ -40,13 +40,13 @@ pub fn parse(text: &str) -> Vec<Port> {
     ports
 }
 
-fn head(line: &str) -> Option<Port> {
+fn head(line: &str) -> Option<IbstatusPort> {
     let (device, rest) = line.strip_prefix("Infiniband device '")?.split_once("' port ")?;
     let number = rest.strip_suffix(" status:")?.parse().ok()?;
-    Some(Port { device: device.to_owned(), number, ..Port::default() })
+    Some(IbstatusPort { device: device.to_owned(), number, ..IbstatusPort::default() })
 }
 
-impl Port {
+impl IbstatusPort {
     fn take(&mut self, key: &str, value: &str) {
         let word = || value.split_once(": ").map(|(_, word)| word.trim().to_owned());
         match key {
@@ -72,7 +72,7 @@ mod tests {
         let port = &ports[0];
         assert_eq!((port.device.as_str(), port.number, port.lid, port.sm_lid), ("mlx5_0", 1, Some(0x30), Some(0x30)));
         assert_eq!((port.state.as_deref(), port.physical.as_deref()), (Some("ACTIVE"), Some("LinkUp")));
-        assert_eq!(port.rate.as_ref().and_then(Rate::lanes), Some("full"));
+        assert_eq!(port.rate.as_ref().and_then(PortRate::lanes), Some("full"));
         assert_eq!(port.gid.as_deref(), Some("fe80:0000:0000:0000:c470:bd03:00cf:4964"));
         assert_eq!(port.is_infiniband(), Some(true));
     }

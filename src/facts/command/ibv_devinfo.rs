@@ -4,17 +4,17 @@ use super::{number, pair};
 
 /// One device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Device {
+pub struct VerbsDevice {
     pub name: String,
     pub firmware: Option<String>,
     /// `MT_0000000834`
     pub board: Option<String>,
-    pub ports: Vec<Port>,
+    pub ports: Vec<VerbsPort>,
 }
 
 /// One port of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Port {
+pub struct VerbsPort {
     pub number: u64,
     /// `ACTIVE`, without the prefix `PORT_` and the number after it
     pub state: Option<String>,
@@ -26,11 +26,11 @@ pub struct Port {
 }
 
 /// Parses the listing; `No IB devices found` gives an empty list.
-pub fn parse(text: &str) -> Vec<Device> {
-    let mut devices: Vec<Device> = Vec::new();
+pub fn parse(text: &str) -> Vec<VerbsDevice> {
+    let mut devices: Vec<VerbsDevice> = Vec::new();
     for (key, value) in text.lines().filter_map(pair) {
         match (key, devices.last_mut()) {
-            ("hca_id", _) => devices.push(Device { name: value.to_owned(), ..Device::default() }),
+            ("hca_id", _) => devices.push(VerbsDevice { name: value.to_owned(), ..VerbsDevice::default() }),
             (_, Some(device)) => device.take(key, value),
             _ => {}
         }
@@ -38,10 +38,10 @@ pub fn parse(text: &str) -> Vec<Device> {
     devices
 }
 
-impl Device {
+impl VerbsDevice {
     fn take(&mut self, key: &str, value: &str) {
         if let ("port", Some(number)) = (key, number(value)) {
-            self.ports.push(Port { number, ..Port::default() });
+            self.ports.push(VerbsPort { number, ..VerbsPort::default() });
             return;
         }
         match (self.ports.last_mut(), key) {
@@ -53,7 +53,7 @@ impl Device {
     }
 }
 
-impl Port {
+impl VerbsPort {
     fn take(&mut self, key: &str, value: &str) {
         let first = value.split_whitespace().next().unwrap_or("");
         match key {
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn devices_and_ports_are_read() {
         let devices = parse(include_str!("../../../tests/samples/ibv_devinfo.txt"));
-        let port = Port {
+        let port = VerbsPort {
             number: 1,
             state: Some("ACTIVE".into()),
             max_mtu: Some(4096),
@@ -81,7 +81,8 @@ mod tests {
             link_layer: Some("InfiniBand".into()),
         };
         let board = Some("MT_0000000834".into());
-        let device = Device { name: "mlx5_0".into(), firmware: Some("28.40.1000".into()), board, ports: vec![port] };
+        let device =
+            VerbsDevice { name: "mlx5_0".into(), firmware: Some("28.40.1000".into()), board, ports: vec![port] };
         assert_eq!(devices, [device]);
         assert_eq!(parse("No IB devices found\n"), []);
     }

@@ -2,13 +2,13 @@
 
 /// A PCI bridge that has the capability.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bridge {
+pub struct AcsBridge {
     pub bdf: String,
     /// The enabled controls: `SrcValid`, `ReqRedir` …
     pub on: Vec<String>,
 }
 
-impl Bridge {
+impl AcsBridge {
     /// Returns whether it redirects traffic between devices below it to the root complex.
     pub fn redirects(&self) -> bool {
         self.on.iter().any(|flag| matches!(flag.as_str(), "SrcValid" | "ReqRedir" | "CmpltRedir"))
@@ -17,17 +17,17 @@ impl Bridge {
 
 /// The contents of the listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listing {
+pub struct AcsListing {
     /// Number of bridges, with or without the capability.
     pub bridges: usize,
-    pub with_acs: Vec<Bridge>,
+    pub with_acs: Vec<AcsBridge>,
     /// Whether capabilities were hidden from the account that ran the command.
     pub denied: bool,
 }
 
 /// Parses the listing.
-pub fn parse(text: &str) -> Listing {
-    let mut listing = Listing { denied: text.contains("<access denied>"), ..Listing::default() };
+pub fn parse(text: &str) -> AcsListing {
+    let mut listing = AcsListing { denied: text.contains("<access denied>"), ..AcsListing::default() };
     let mut bridge: Option<&str> = None;
     for line in text.lines() {
         if line.starts_with(|c: char| c.is_ascii_hexdigit()) {
@@ -36,7 +36,7 @@ pub fn parse(text: &str) -> Listing {
             listing.bridges += usize::from(bridge.is_some());
         } else if let (Some(bdf), Some(flags)) = (bridge, line.trim().strip_prefix("ACSCtl:")) {
             let on = flags.split_whitespace().filter_map(|flag| flag.strip_suffix('+')).map(str::to_owned).collect();
-            listing.with_acs.push(Bridge { bdf: bdf.to_owned(), on });
+            listing.with_acs.push(AcsBridge { bdf: bdf.to_owned(), on });
         }
     }
     listing

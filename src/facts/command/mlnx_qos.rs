@@ -4,7 +4,7 @@ use super::pair;
 
 /// The settings of one interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Qos {
+pub struct QosSettings {
     /// `OS controlled`, `Firmware controlled`; older tools do not report it.
     pub dcbx: Option<String>,
     /// `dscp` or `pcp`
@@ -14,10 +14,10 @@ pub struct Qos {
 }
 
 /// Parses the output of `mlnx_qos -i IF`.
-pub fn parse(text: &str) -> Qos {
+pub fn parse(text: &str) -> QosSettings {
     let value =
         |name: &str| text.lines().filter_map(pair).find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
-    Qos { dcbx: value("DCBX mode"), trust: value("Priority trust state"), pfc: text.lines().find_map(enabled) }
+    QosSettings { dcbx: value("DCBX mode"), trust: value("Priority trust state"), pfc: text.lines().find_map(enabled) }
 }
 
 /// Parses the row of eight digits, with or without a colon after its name.
@@ -36,19 +36,19 @@ fn enabled(line: &str) -> Option<Vec<bool>> {
 
 /// Pause frames of one interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pause {
+pub struct PauseFrames {
     pub rx: bool,
     pub tx: bool,
 }
 
 /// Parses the output of `ethtool -a IF`; `None` unless it contains both.
-pub fn pause(text: &str) -> Option<Pause> {
+pub fn pause(text: &str) -> Option<PauseFrames> {
     let flag = |name: &str| match text.lines().filter_map(pair).find(|(key, _)| *key == name)?.1 {
         "on" => Some(true),
         "off" => Some(false),
         _ => None,
     };
-    Some(Pause { rx: flag("RX")?, tx: flag("TX")? })
+    Some(PauseFrames { rx: flag("RX")?, tx: flag("TX")? })
 }
 
 #[cfg(test)]
@@ -59,17 +59,17 @@ mod tests {
     fn trust_and_paused_priorities_are_read() {
         let qos = parse(include_str!("../../../tests/samples/mlnx_qos-dscp.txt"));
         let pfc = Some(vec![false, false, false, true, false, false, false, false]);
-        assert_eq!(qos, Qos { dcbx: Some("OS controlled".into()), trust: Some("dscp".into()), pfc });
+        assert_eq!(qos, QosSettings { dcbx: Some("OS controlled".into()), trust: Some("dscp".into()), pfc });
         let old = parse(include_str!("../../../tests/samples/mlnx_qos-pcp.txt"));
         assert_eq!((old.dcbx, old.trust.as_deref(), old.pfc), (None, Some("pcp"), Some(vec![false; 8])));
-        assert_eq!(parse("\tpriority 0 1\n\tenabled  0 0\n"), Qos::default(), "a truncated table");
+        assert_eq!(parse("\tpriority 0 1\n\tenabled  0 0\n"), QosSettings::default(), "a truncated table");
     }
 
     #[test]
     fn pause_frames_are_read() {
         // origin: source, ethtool's pause.c
         let text = "Pause parameters for eth1:\nAutonegotiate:\toff\nRX:\t\toff\nTX:\t\ton\n\n";
-        assert_eq!(pause(text), Some(Pause { rx: false, tx: true }));
+        assert_eq!(pause(text), Some(PauseFrames { rx: false, tx: true }));
         assert_eq!(pause("netlink error: Operation not supported\n"), None);
     }
 }

@@ -4,7 +4,7 @@ use super::pair;
 
 /// A module on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Module {
+pub struct KernelModuleInfo {
     /// `/lib/modules/…/updates/dkms/mlx5_core.ko`
     pub file: String,
     pub version: Option<String>,
@@ -13,7 +13,7 @@ pub struct Module {
     pub depends: Vec<String>,
 }
 
-impl Module {
+impl KernelModuleInfo {
     /// Returns whether it came with the distribution's kernel (`inbox`, also if it is built in) or was built separately
     /// (`ofed`, for the modules of the RDMA stack).
     pub fn origin(&self) -> Option<&'static str> {
@@ -34,11 +34,11 @@ impl Module {
 }
 
 /// Parses the listing; `None` if it contains no module.
-pub fn parse(text: &str) -> Option<Module> {
+pub fn parse(text: &str) -> Option<KernelModuleInfo> {
     let value =
         |name: &str| text.lines().filter_map(pair).find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
     let list = |text: String| text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-    Some(Module {
+    Some(KernelModuleInfo {
         file: value("filename")?,
         version: value("version"),
         license: value("license"),

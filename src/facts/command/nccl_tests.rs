@@ -5,15 +5,15 @@
 
 /// The output of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Run {
-    pub rows: Vec<Row>,
+pub struct NcclTestRun {
+    pub rows: Vec<NcclTestRow>,
     /// Whether no value was out of bounds; `None` if the run did not finish.
     pub sound: Option<bool>,
 }
 
 /// The out-of-place result for one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Row {
+pub struct NcclTestRow {
     pub bytes: u64,
     /// Bus bandwidth in GB/s.
     pub busbw: f64,
@@ -21,16 +21,16 @@ pub struct Row {
     pub wrong: Option<u64>,
 }
 
-impl Run {
+impl NcclTestRun {
     /// Returns the relevant row: that of the largest size. The printed average also includes small sizes.
-    pub fn largest(&self) -> Option<&Row> {
+    pub fn largest(&self) -> Option<&NcclTestRow> {
         self.rows.iter().max_by_key(|row| row.bytes)
     }
 }
 
 /// Parses the listing, also if a launcher prints the rank before each line.
-pub fn parse(text: &str) -> Run {
-    let mut run = Run::default();
+pub fn parse(text: &str) -> NcclTestRun {
+    let mut run = NcclTestRun::default();
     let mut heads: Vec<&str> = Vec::new();
     for line in text.lines() {
         let line = line.split_once("<stdout>:").map_or(line, |(_, line)| line).trim();
@@ -47,10 +47,10 @@ pub fn parse(text: &str) -> Run {
 }
 
 /// Finds a column by name. The first of several columns with a name is the out-of-place one.
-fn row(heads: &[&str], cells: &[&str]) -> Option<Row> {
+fn row(heads: &[&str], cells: &[&str]) -> Option<NcclTestRow> {
     let cell = |name: &str| cells.get(heads.iter().position(|head| *head == name)?).copied();
     let wrong = cell("#wrong").and_then(|cell| cell.parse().ok());
-    Some(Row { bytes: cell("size")?.parse().ok()?, busbw: cell("busbw")?.parse().ok()?, wrong })
+    Some(NcclTestRow { bytes: cell("size")?.parse().ok()?, busbw: cell("busbw")?.parse().ok()?, wrong })
 }
 
 #[cfg(test)]
@@ -61,20 +61,20 @@ mod tests {
     fn the_largest_size_counts_and_not_the_average() {
         let run = parse(include_str!("../../../tests/samples/all_reduce_perf.txt"));
         assert_eq!((run.rows.len(), run.sound), (2, Some(true)));
-        assert_eq!(run.largest(), Some(&Row { bytes: 8_589_934_592, busbw: 360.97, wrong: Some(0) }));
+        assert_eq!(run.largest(), Some(&NcclTestRow { bytes: 8_589_934_592, busbw: 360.97, wrong: Some(0) }));
     }
 
     #[test]
     fn builds_with_and_without_a_root_are_read_by_the_header() {
         let old = parse(include_str!("../../../tests/samples/all_reduce_perf-old.txt"));
-        assert_eq!(old.largest(), Some(&Row { bytes: 134_217_728, busbw: 122.57, wrong: None }));
+        assert_eq!(old.largest(), Some(&NcclTestRow { bytes: 134_217_728, busbw: 122.57, wrong: None }));
         assert_eq!(old.sound, Some(false));
     }
 
     #[test]
     fn what_was_not_compared_is_not_right() {
         let text = include_str!("../../../tests/samples/alltoall_perf.txt");
-        assert_eq!(parse(text).largest(), Some(&Row { bytes: 8_589_934_592, busbw: 35.90, wrong: Some(0) }));
+        assert_eq!(parse(text).largest(), Some(&NcclTestRow { bytes: 8_589_934_592, busbw: 35.90, wrong: Some(0) }));
         let unchecked = text.replace("35.90       0", "35.90     N/A");
         assert_eq!(parse(&unchecked).largest().and_then(|row| row.wrong), None);
     }
@@ -86,6 +86,6 @@ mod tests {
             .map(|line| format!("[1,0]<stdout>:{line}\n"))
             .collect();
         assert_eq!(parse(&text).rows.len(), 2);
-        assert_eq!(parse("NCCL failure unhandled system error\n"), Run::default());
+        assert_eq!(parse("NCCL failure unhandled system error\n"), NcclTestRun::default());
     }
 }

@@ -4,7 +4,7 @@ use super::pair;
 
 /// The contents of one GPU's file. A value that the driver does not know yet is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Information {
+pub struct GpuInformation {
     pub model: Option<String>,
     pub uuid: Option<String>,
     pub vbios: Option<String>,
@@ -14,13 +14,13 @@ pub struct Information {
 }
 
 /// Parses the file. Before the driver has initialized the GPU, it writes question marks for unknown values.
-pub fn parse(text: &str) -> Information {
+pub fn parse(text: &str) -> GpuInformation {
     let value = |labels: &[&str]| {
         let (_, value) = text.lines().filter_map(pair).find(|(key, _)| labels.contains(key))?;
         (!value.is_empty() && !value.contains("??")).then(|| value.to_owned())
     };
     let raw = text.lines().filter_map(pair).find(|(key, _)| matches!(*key, "GPU Firmware" | "GSP Firmware"));
-    Information {
+    GpuInformation {
         model: value(&["Model"]).filter(|model| model != "Unknown"),
         uuid: value(&["GPU UUID"]),
         vbios: value(&["Video BIOS"]),
@@ -44,6 +44,6 @@ mod tests {
             Some("580.105.08"),
             "the README's label"
         );
-        assert_eq!(parse("GPU UUID: \t GPU-????????-????\nModel: Unknown\n"), Information::default());
+        assert_eq!(parse("GPU UUID: \t GPU-????????-????\nModel: Unknown\n"), GpuInformation::default());
     }
 }

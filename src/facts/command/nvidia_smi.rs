@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// One GPU of the listing: values by their path, parts separated by ` / ` (`ECC Mode / Current`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gpu {
+pub struct SmiGpu {
     /// PCI address as sysfs writes it: `0000:ad:00.0`.
     pub bdf: String,
     values: BTreeMap<String, String>,
@@ -13,7 +13,7 @@ pub struct Gpu {
 
 /// The value of a field of the listing. A cell without a value is never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cell<'a> {
+pub enum SmiCell<'a> {
     /// The listing has no such line.
     Missing,
     /// The GPU does not have it.
@@ -23,7 +23,7 @@ pub enum Cell<'a> {
     Value(&'a str),
 }
 
-impl<'a> Cell<'a> {
+impl<'a> SmiCell<'a> {
     /// Parses the text after the colon, in its several spellings.
     pub fn of(text: &'a str) -> Self {
         match text.trim_matches(['[', ']']) {
@@ -37,16 +37,16 @@ impl<'a> Cell<'a> {
     }
 }
 
-impl Gpu {
+impl SmiGpu {
     /// Returns the value at a path.
-    pub fn cell(&self, path: &str) -> Cell<'_> {
-        self.values.get(path).map_or(Cell::Missing, |text| Cell::of(text))
+    pub fn cell(&self, path: &str) -> SmiCell<'_> {
+        self.values.get(path).map_or(SmiCell::Missing, |text| SmiCell::of(text))
     }
 
     /// Returns the paths below a path, with their values.
-    pub fn below<'a>(&'a self, path: &'a str) -> impl Iterator<Item = (&'a str, Cell<'a>)> {
+    pub fn below<'a>(&'a self, path: &'a str) -> impl Iterator<Item = (&'a str, SmiCell<'a>)> {
         let inside = move |(key, value): (&'a String, &'a String)| {
-            Some((key.strip_prefix(path)?.strip_prefix(" / ")?, Cell::of(value)))
+            Some((key.strip_prefix(path)?.strip_prefix(" / ")?, SmiCell::of(value)))
         };
         self.values.iter().filter_map(inside)
     }
@@ -54,19 +54,19 @@ impl Gpu {
 
 /// The contents of the whole listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listing {
+pub struct SmiListing {
     pub driver: Option<String>,
-    pub gpus: Vec<Gpu>,
+    pub gpus: Vec<SmiGpu>,
 }
 
 /// Parses the listing by its indentation, because several blocks have a `State` or a `Current`.
-pub fn parse(text: &str) -> Listing {
-    let mut listing = Listing::default();
+pub fn parse(text: &str) -> SmiListing {
+    let mut listing = SmiListing::default();
     let mut path: Vec<(usize, &str)> = Vec::new();
     for line in text.lines() {
         let indent = line.len() - line.trim_start().len();
         if let Some(bus) = line.strip_prefix("GPU ").filter(|_| indent == 0) {
-            listing.gpus.push(Gpu { bdf: bdf(bus), ..Gpu::default() });
+            listing.gpus.push(SmiGpu { bdf: bdf(bus), ..SmiGpu::default() });
             path.clear();
             continue;
         }
@@ -83,7 +83,7 @@ pub fn parse(text: &str) -> Listing {
     listing
 }
 
-impl Gpu {
+impl SmiGpu {
     fn take<'a>(&mut self, path: &mut Vec<(usize, &'a str)>, indent: usize, key: &'a str, value: Option<&str>) {
         if key.is_empty() {
             return;
@@ -138,31 +138,31 @@ mod tests {
         let gpus: Vec<&str> = listing.gpus.iter().map(|gpu| gpu.bdf.as_str()).collect();
         assert_eq!(gpus, ["0000:ad:00.0", "0000:ae:00.0"]);
         let gpu = &listing.gpus[0];
-        assert_eq!(gpu.cell("GSP Firmware Version"), Cell::Value("550.54.14"));
-        assert_eq!(gpu.cell("MIG Mode / Current"), Cell::Value("Disabled"));
-        assert_eq!(gpu.cell("ECC Mode / Current"), Cell::Value("Enabled"));
-        assert_eq!(gpu.cell("Remapped Rows / Uncorrectable Error"), Cell::Value("0"));
-        assert_eq!(gpu.cell("Remapped Rows / Bank Remap Availability Histogram / None"), Cell::Value("0 bank(s)"));
-        assert_eq!(gpu.cell("Clocks Event Reasons / HW Slowdown / HW Thermal Slowdown"), Cell::Value("Not Active"));
-        assert_eq!(gpu.cell("Fabric / State"), Cell::Absent, "a PCIe card has no fabric");
-        assert_eq!(gpu.cell("GPU Recovery Action"), Cell::Missing, "the branch does not report it");
+        assert_eq!(gpu.cell("GSP Firmware Version"), SmiCell::Value("550.54.14"));
+        assert_eq!(gpu.cell("MIG Mode / Current"), SmiCell::Value("Disabled"));
+        assert_eq!(gpu.cell("ECC Mode / Current"), SmiCell::Value("Enabled"));
+        assert_eq!(gpu.cell("Remapped Rows / Uncorrectable Error"), SmiCell::Value("0"));
+        assert_eq!(gpu.cell("Remapped Rows / Bank Remap Availability Histogram / None"), SmiCell::Value("0 bank(s)"));
+        assert_eq!(gpu.cell("Clocks Event Reasons / HW Slowdown / HW Thermal Slowdown"), SmiCell::Value("Not Active"));
+        assert_eq!(gpu.cell("Fabric / State"), SmiCell::Absent, "a PCIe card has no fabric");
+        assert_eq!(gpu.cell("GPU Recovery Action"), SmiCell::Missing, "the branch does not report it");
     }
 
     #[test]
     fn a_cell_without_a_value_is_never_a_zero() {
         for cell in ["N/A", "[N/A]", "Not Supported", "[Not Supported]", ""] {
-            assert_eq!(Cell::of(cell), Cell::Absent, "{cell}");
+            assert_eq!(SmiCell::of(cell), SmiCell::Absent, "{cell}");
         }
         for cell in ["[Unknown Error]", "ERR!", "[GPU is lost]", "[GPU requires reset]", "Insufficient Permissions"] {
-            assert_eq!(Cell::of(cell), Cell::Failed(cell.trim_matches(['[', ']'])), "{cell}");
+            assert_eq!(SmiCell::of(cell), SmiCell::Failed(cell.trim_matches(['[', ']'])), "{cell}");
         }
         assert_eq!(
-            Cell::of("Requested functionality has been deprecated"),
-            Cell::Failed("Requested functionality has been deprecated")
+            SmiCell::of("Requested functionality has been deprecated"),
+            SmiCell::Failed("Requested functionality has been deprecated")
         );
         assert_eq!(
-            (Cell::of("0"), Cell::of("None")),
-            (Cell::Value("0"), Cell::Value("None")),
+            (SmiCell::of("0"), SmiCell::of("None")),
+            (SmiCell::Value("0"), SmiCell::Value("None")),
             "`None` is a recovery action"
         );
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// The matrix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Topology {
+pub struct GpuTopology {
     /// Names of the device columns, in order: `GPU0` … `NIC0` …
     pub columns: Vec<String>,
     /// From row and column to `X`, `NV18`, `PIX`, `PXB`, `PHB`, `NODE`, `SYS`.
@@ -16,7 +16,7 @@ pub struct Topology {
 }
 
 /// Parses the matrix; `None` if there is no header or a row has fewer cells than the header.
-pub fn parse(text: &str) -> Option<Topology> {
+pub fn parse(text: &str) -> Option<GpuTopology> {
     let text = plain(text);
     let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let columns: Vec<String> = lines
@@ -26,7 +26,7 @@ pub fn parse(text: &str) -> Option<Topology> {
         .take_while(|word| !matches!(*word, "CPU" | "NUMA"))
         .map(str::to_owned)
         .collect();
-    let mut topology = Topology { columns, ..Topology::default() };
+    let mut topology = GpuTopology { columns, ..GpuTopology::default() };
     for words in lines {
         match words.split_first() {
             Some((name, cells)) if topology.columns.iter().any(|column| column == name) => topology.row(name, cells)?,
@@ -39,7 +39,7 @@ pub fn parse(text: &str) -> Option<Topology> {
     (topology.links.len() == topology.columns.len()).then_some(topology)
 }
 
-impl Topology {
+impl GpuTopology {
     fn row(&mut self, name: &str, cells: &[&str]) -> Option<()> {
         let own = cells.get(..self.columns.len())?;
         let links = self.columns.iter().cloned().zip(own.iter().map(|cell| (*cell).to_owned())).collect();

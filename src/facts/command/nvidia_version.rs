@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// The loaded driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loaded {
+pub struct LoadedDriver {
     /// `560.35.03`
     pub version: String,
     /// Whether it is the open flavor.
@@ -12,11 +12,11 @@ pub struct Loaded {
 }
 
 /// Parses `/proc/driver/nvidia/version`; `None` if no version follows `Kernel Module`.
-pub fn parse(text: &str) -> Option<Loaded> {
+pub fn parse(text: &str) -> Option<LoadedDriver> {
     let line = text.lines().find(|line| line.starts_with("NVRM version:"))?;
     let (before, after) = line.split_once("Kernel Module")?;
     let version = after.split_whitespace().find(|word| is_version(word))?;
-    Some(Loaded { version: version.to_owned(), open: before.trim_end().ends_with("Open") })
+    Some(LoadedDriver { version: version.to_owned(), open: before.trim_end().ends_with("Open") })
 }
 
 /// Returns whether a word is two or three numbers separated by dots.

@@ -2,7 +2,7 @@
 
 /// An installed stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stack {
+pub struct RdmaStack {
     /// `mlnx_ofed` or `doca`
     pub kind: &'static str,
     /// `24.10-0.7.0.0`
@@ -10,7 +10,7 @@ pub struct Stack {
 }
 
 /// Parses the line; `None` if it has another format.
-pub fn parse(text: &str) -> Option<Stack> {
+pub fn parse(text: &str) -> Option<RdmaStack> {
     let stack = |line: &str| {
         let line = line.trim().trim_end_matches(':');
         let (kind, version) = match (line.strip_prefix("MLNX_OFED_LINUX-"), line.strip_prefix("OFED-internal-")) {
@@ -19,7 +19,7 @@ pub fn parse(text: &str) -> Option<Stack> {
             _ => return None,
         };
         let is_version = version.starts_with(|c: char| c.is_ascii_digit());
-        is_version.then(|| Stack { kind, version: version.to_owned() })
+        is_version.then(|| RdmaStack { kind, version: version.to_owned() })
     };
     text.lines().find_map(stack)
 }

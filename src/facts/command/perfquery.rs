@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// The counters of one port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct PortCounters {
     pub lid: Option<u64>,
     pub port: Option<u64>,
     /// By name: `SymbolErrorCounter`. Some stop at a limit.
@@ -13,8 +13,8 @@ pub struct Counters {
 }
 
 /// Parses the listing: one entry for each `# Port …` line.
-pub fn parse(text: &str) -> Vec<Counters> {
-    let mut ports: Vec<Counters> = Vec::new();
+pub fn parse(text: &str) -> Vec<PortCounters> {
+    let mut ports: Vec<PortCounters> = Vec::new();
     for line in text.lines().map(str::trim) {
         if line.starts_with('#') {
             ports.push(head(line));
@@ -25,13 +25,13 @@ pub fn parse(text: &str) -> Vec<Counters> {
     ports
 }
 
-fn head(line: &str) -> Counters {
+fn head(line: &str) -> PortCounters {
     let words: Vec<&str> = line.split_whitespace().collect();
     let after = |name: &str| {
         let at = words.iter().position(|word| *word == name)?;
         number(words.get(at + 1)?)
     };
-    Counters { lid: after("Lid"), port: after("port"), values: BTreeMap::new() }
+    PortCounters { lid: after("Lid"), port: after("port"), values: BTreeMap::new() }
 }
 
 fn row(line: &str) -> Option<(&str, u64)> {

@@ -5,7 +5,7 @@
 
 /// One row of a bandwidth test.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bandwidth {
+pub struct BandwidthRow {
     pub bytes: u64,
     /// Average in Gb/s. `None` if neither unit fits the message rate.
     pub gbits: Option<f64>,
@@ -13,7 +13,7 @@ pub struct Bandwidth {
 
 /// One row of a latency test, in µs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Latency {
+pub struct LatencyRow {
     pub bytes: u64,
     pub typical: f64,
     pub percentile_99: Option<f64>,
@@ -22,7 +22,7 @@ pub struct Latency {
 /// The largest message size that measures latency: above it, the transfer takes most of the time.
 const SMALL: u64 = 64;
 
-impl Latency {
+impl LatencyRow {
     /// Returns whether the row measures latency.
     pub fn counts(&self) -> bool {
         self.bytes <= SMALL
@@ -30,19 +30,19 @@ impl Latency {
 }
 
 /// Returns every row of a bandwidth test; lines about the processor's clock in between are skipped.
-pub fn bandwidth(text: &str) -> Vec<Bandwidth> {
+pub fn bandwidth(text: &str) -> Vec<BandwidthRow> {
     rows(text).iter().filter_map(|row| row.bandwidth()).collect()
 }
 
 /// Returns every row of a latency test.
-pub fn latency(text: &str) -> Vec<Latency> {
+pub fn latency(text: &str) -> Vec<LatencyRow> {
     rows(text).iter().filter_map(|row| row.latency()).collect()
 }
 
 /// Numbers by their column headers.
-struct Row<'a>(Vec<(String, &'a str)>);
+struct PerftestRow<'a>(Vec<(String, &'a str)>);
 
-fn rows(text: &str) -> Vec<Row<'_>> {
+fn rows(text: &str) -> Vec<PerftestRow<'_>> {
     let mut heads: Vec<String> = Vec::new();
     let mut rows = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -53,7 +53,7 @@ fn rows(text: &str) -> Vec<Row<'_>> {
             && cells.len() == heads.len()
             && cells.iter().all(|cell| cell.parse::<f64>().is_ok())
         {
-            rows.push(Row(heads.iter().cloned().zip(cells).collect()));
+            rows.push(PerftestRow(heads.iter().cloned().zip(cells).collect()));
         }
     }
     rows
@@ -71,7 +71,7 @@ fn joined(words: &[&str]) -> Vec<String> {
     heads
 }
 
-impl Row<'_> {
+impl PerftestRow<'_> {
     fn column(&self, start: &str) -> Option<(&str, f64)> {
         let (head, cell) = self.0.iter().find(|(head, _)| head.starts_with(start))?;
         Some((head, cell.parse().ok()?))
@@ -81,7 +81,7 @@ impl Row<'_> {
         self.0.iter().find(|(head, _)| head == "#bytes")?.1.parse().ok()
     }
 
-    fn bandwidth(&self) -> Option<Bandwidth> {
+    fn bandwidth(&self) -> Option<BandwidthRow> {
         let bytes = self.bytes()?;
         let (head, average) = self.column("BW average")?;
         let declared = if head.contains("Gb/sec") { average } else { average * 1_048_576.0 * 8.0 / 1e9 };
@@ -92,13 +92,13 @@ impl Row<'_> {
                 [declared, average].into_iter().find(|gbits| (gbits - sent).abs() <= sent * 0.01)
             }
         };
-        Some(Bandwidth { bytes, gbits })
+        Some(BandwidthRow { bytes, gbits })
     }
 
-    fn latency(&self) -> Option<Latency> {
+    fn latency(&self) -> Option<LatencyRow> {
         let (_, typical) = self.column("t_typical")?;
         let percentile_99 = self.column("99% ").map(|(_, value)| value);
-        Some(Latency { bytes: self.bytes()?, typical, percentile_99 })
+        Some(LatencyRow { bytes: self.bytes()?, typical, percentile_99 })
     }
 }
 
@@ -109,13 +109,13 @@ mod tests {
     #[test]
     fn rows_are_found_among_lines_on_clocks() {
         let rows = bandwidth(include_str!("../../../tests/samples/ib_write_bw.txt"));
-        assert_eq!(rows, [Bandwidth { bytes: 65536, gbits: Some(92.40) }]);
+        assert_eq!(rows, [BandwidthRow { bytes: 65536, gbits: Some(92.40) }]);
     }
 
     #[test]
     fn the_unit_of_the_header_is_compared_with_the_rate_of_messages() {
         let server = bandwidth(include_str!("../../../tests/samples/ib_write_bw-server.txt"));
-        assert_eq!(server, [Bandwidth { bytes: 8_388_608, gbits: Some(375.31) }], "gigabits under a header of MB");
+        assert_eq!(server, [BandwidthRow { bytes: 8_388_608, gbits: Some(375.31) }], "gigabits under a header of MB");
         let megabytes = bandwidth(include_str!("../../../tests/samples/ib_write_bw-mb.txt"));
         let gbits = megabytes[0].gbits.expect("fits the rate");
         assert!((gbits - 87.25).abs() < 0.01, "{gbits}");
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn the_time_of_a_large_message_is_no_latency() {
         let small = latency(include_str!("../../../tests/samples/ib_read_lat.txt"));
-        assert_eq!(small, [Latency { bytes: 2, typical: 1.90, percentile_99: Some(2.24) }]);
+        assert_eq!(small, [LatencyRow { bytes: 2, typical: 1.90, percentile_99: Some(2.24) }]);
         assert!(small[0].counts());
         let large = latency(include_str!("../../../tests/samples/ib_read_lat-8m.txt"));
         assert_eq!((large[0].typical, large[0].counts()), (196.02, false));

@@ -2,7 +2,7 @@
 
 /// A rate: `400 Gb/sec (4X NDR)`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rate {
+pub struct PortRate {
     /// Gb/s
     pub gbps: f64,
     /// Lanes in use.
@@ -13,18 +13,18 @@ pub struct Rate {
 }
 
 /// Parses a rate; `None` if it has another format.
-pub fn parse(text: &str) -> Option<Rate> {
+pub fn parse(text: &str) -> Option<PortRate> {
     let (gbps, rest) = text.trim().split_once(" Gb/sec")?;
     let gbps: f64 = gbps.parse().ok().filter(|gbps: &f64| gbps.is_finite())?;
     let Some(inside) = rest.trim().strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else {
-        return rest.trim().is_empty().then_some(Rate { gbps, width: None, speed: None });
+        return rest.trim().is_empty().then_some(PortRate { gbps, width: None, speed: None });
     };
     let (width, speed) = inside.split_once('X')?;
     let speed = Some(speed.trim()).filter(|speed| !speed.is_empty()).map(str::to_owned);
-    Some(Rate { gbps, width: Some(width.parse().ok()?), speed })
+    Some(PortRate { gbps, width: Some(width.parse().ok()?), speed })
 }
 
-impl Rate {
+impl PortRate {
     /// Classifies the width of an InfiniBand port: `full`, `split` (half of the lanes, as with a split cable) or `lost`
     /// (a single lane: the others failed).
     pub fn lanes(&self) -> Option<&'static str> {

@@ -4,7 +4,7 @@ use super::number;
 
 /// A subnet manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Manager {
+pub struct SubnetManager {
     pub lid: u64,
     pub guid: String,
     /// Increases while it runs.
@@ -15,7 +15,7 @@ pub struct Manager {
 }
 
 /// Parses the line; `None` if it has another format (`iberror: failed: query`) or an unknown state.
-pub fn parse(text: &str) -> Option<Manager> {
+pub fn parse(text: &str) -> Option<SubnetManager> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix("sminfo: "))?;
     let words: Vec<&str> = line.split([' ', ',']).filter(|word| !word.is_empty()).collect();
     let after = |name: &str| words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1)).copied();
@@ -26,7 +26,7 @@ pub fn parse(text: &str) -> Option<Manager> {
         "3" => "master",
         _ => return None,
     };
-    Some(Manager {
+    Some(SubnetManager {
         lid: number(after("lid")?)?,
         guid: after("guid")?.to_owned(),
         activity: after("count").and_then(number),

@@ -1,47 +1,48 @@
 //! Groups similar hosts into classes.
 
-use super::{Candidate, Class, LEAST, Untold};
+use super::{HostClass, LEAST, OutlierCandidate, UnknownHostFact};
 use crate::facts::why_unknown;
-use crate::model::{Untrusted, Value};
+use crate::model::{UntrustedText, Value};
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
 
 /// Hosts by class.
-pub struct Sorted<'c, 'a> {
+pub struct HostClasses<'c, 'a> {
     /// Classes with enough hosts.
-    pub classes: Vec<(Class, Vec<&'c Candidate<'a>>)>,
-    pub alone: Vec<Class>,
+    pub classes: Vec<(HostClass, Vec<&'c OutlierCandidate<'a>>)>,
+    pub alone: Vec<HostClass>,
     /// Hosts whose hardware is unknown.
-    pub unknown: Vec<Untold>,
+    pub unknown: Vec<UnknownHostFact>,
 }
 
 /// Sorts hosts into classes, in the order of their first hosts.
-pub fn classes<'c, 'a>(hosts: &'c [Candidate<'a>]) -> Sorted<'c, 'a> {
-    let mut alike: IndexMap<(String, &str), Vec<&Candidate<'_>>> = IndexMap::new();
-    let mut unknown: IndexMap<(String, String), Untold> = IndexMap::new();
+pub fn classes<'c, 'a>(hosts: &'c [OutlierCandidate<'a>]) -> HostClasses<'c, 'a> {
+    let mut alike: IndexMap<(String, &str), Vec<&OutlierCandidate<'_>>> = IndexMap::new();
+    let mut unknown: IndexMap<(String, String), UnknownHostFact> = IndexMap::new();
     for host in hosts {
         match hardware(host) {
             Ok(hardware) => alike.entry((hardware, &host.declared)).or_default().push(host),
             Err((path, why)) => {
-                let untold = Untold { class: None, path: path.into(), why: why.as_str().into(), hosts: Vec::new() };
+                let untold =
+                    UnknownHostFact { class: None, path: path.into(), why: why.as_str().into(), hosts: Vec::new() };
                 unknown.entry((path.to_owned(), why)).or_insert(untold).hosts.push(host.host.clone());
             }
         }
     }
     let (enough, few): (Vec<_>, Vec<_>) = alike.into_iter().partition(|(_, members)| members.len() >= LEAST);
-    let named = |((hardware, _), members): &((String, &str), Vec<&Candidate<'_>>)| class(hardware, members);
-    Sorted {
+    let named = |((hardware, _), members): &((String, &str), Vec<&OutlierCandidate<'_>>)| class(hardware, members);
+    HostClasses {
         alone: few.iter().map(named).collect(),
         classes: enough.into_iter().map(|entry| (named(&entry), entry.1)).collect(),
         unknown: unknown.into_values().collect(),
     }
 }
 
-fn class(hardware: &str, members: &[&Candidate<'_>]) -> Class {
+fn class(hardware: &str, members: &[&OutlierCandidate<'_>]) -> HostClass {
     let shared = |group: &&String| members.iter().all(|member| member.groups.contains(group));
     let groups = members.first().map(|first| first.groups.iter().filter(shared).cloned().collect());
-    Class {
-        hardware: Untrusted::new(hardware),
+    HostClass {
+        hardware: UntrustedText::new(hardware),
         groups: groups.unwrap_or_default(),
         hosts: members.iter().map(|member| member.host.clone()).collect(),
     }
@@ -49,7 +50,7 @@ fn class(hardware: &str, members: &[&Candidate<'_>]) -> Class {
 
 /// Returns the hardware of a host: its make, and its GPU models. The number of GPUs is compared but not part of the
 /// class: a host that lost one is still similar to the others.
-fn hardware(host: &Candidate<'_>) -> Result<String, (&'static str, String)> {
+fn hardware(host: &OutlierCandidate<'_>) -> Result<String, (&'static str, String)> {
     let fact = |name: &'static str| match host.facts.0.get(name) {
         Some(Ok(value)) => Ok(value),
         Some(Err(unknown)) => Err((name, unknown.why.clone())),

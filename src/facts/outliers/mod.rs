@@ -9,7 +9,7 @@ mod class;
 mod vote;
 
 use super::Facts;
-use crate::model::{HostName, Untrusted, Value};
+use crate::model::{HostName, UntrustedText, Value};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub const LEAST: usize = 3;
 
 /// A host to be compared.
-pub struct Candidate<'a> {
+pub struct OutlierCandidate<'a> {
     pub host: &'a HostName,
     /// What the inventory applies to it: hosts with the same text are treated the same.
     pub declared: String,
@@ -28,29 +28,29 @@ pub struct Candidate<'a> {
 
 /// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Outliers {
+pub struct OutlierReport {
     /// Classes that were compared.
-    pub classes: Vec<Class>,
+    pub classes: Vec<HostClass>,
     /// Values that differ from the majority of their class, rarest first.
-    pub odd: Vec<Odd>,
+    pub odd: Vec<FactOutlier>,
     /// Values without a majority, about which no statement is possible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub undecided: Vec<Undecided>,
+    pub undecided: Vec<UndecidedFact>,
     /// Values that hosts did not report: they count neither as outliers nor as equal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unknown: Vec<Untold>,
+    pub unknown: Vec<UnknownHostFact>,
     /// Hosts that were not compared, because their class has fewer than three hosts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub alone: Vec<Class>,
+    pub alone: Vec<HostClass>,
     /// Number of compared values: one for each path in a fact and class.
     pub compared: usize,
 }
 
 /// A class of similar hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Class {
+pub struct HostClass {
     /// The hardware that they share: `SYS-821GE-TNHR, X13DEG-OAD, H100 SXM`.
-    pub hardware: Untrusted,
+    pub hardware: UntrustedText,
     /// The inventory groups that contain all of them.
     pub groups: Vec<String>,
     /// In inventory order.
@@ -59,18 +59,18 @@ pub struct Class {
 
 /// A path in a fact where some hosts of a class differ from its majority.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Odd {
+pub struct FactOutlier {
     /// Index into `classes`.
     pub class: usize,
     pub fact: String,
     /// The path in the fact, starting with the fact's name: `driver.loaded`, `rdma[MT_0000000838].firmware`.
-    pub path: Untrusted,
+    pub path: UntrustedText,
     /// The value of the majority; null if it does not have the item.
     pub common: Value,
     /// Number of hosts with that value.
     pub hosts: usize,
     /// The other values, rarest first.
-    pub odd: Vec<OddValue>,
+    pub odd: Vec<OutlierValue>,
     /// Number of hosts of the class whose value is unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unknown: usize,
@@ -78,17 +78,17 @@ pub struct Odd {
 
 /// A value of a minority of hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct OddValue {
+pub struct OutlierValue {
     pub value: Value,
     pub hosts: Vec<HostName>,
 }
 
 /// A path in a fact without a majority.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Undecided {
+pub struct UndecidedFact {
     /// Index into `classes`.
     pub class: usize,
-    pub path: Untrusted,
+    pub path: UntrustedText,
     /// Number of different values, and number of hosts whose value is known.
     pub values: usize,
     pub hosts: usize,
@@ -96,12 +96,12 @@ pub struct Undecided {
 
 /// A value that hosts of a class did not report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Untold {
+pub struct UnknownHostFact {
     /// Index into `classes`; absent if the hardware itself is unknown, so that the host belongs to no class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<usize>,
-    pub path: Untrusted,
-    pub why: Untrusted,
+    pub path: UntrustedText,
+    pub why: UntrustedText,
     pub hosts: Vec<HostName>,
 }
 
@@ -109,7 +109,7 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-impl Odd {
+impl FactOutlier {
     /// Returns the number of hosts that differ.
     pub fn differing(&self) -> usize {
         self.odd.iter().map(|odd| odd.hosts.len()).sum()
@@ -122,19 +122,19 @@ pub fn facts() -> impl Iterator<Item = &'static str> {
 }
 
 /// Compares hosts, given in inventory order, with the majority of their class.
-pub fn find(hosts: &[Candidate<'_>]) -> Outliers {
+pub fn find(hosts: &[OutlierCandidate<'_>]) -> OutlierReport {
     let sorted = class::classes(hosts);
-    let mut outliers = Outliers { alone: sorted.alone, unknown: sorted.unknown, ..Outliers::default() };
+    let mut outliers = OutlierReport { alone: sorted.alone, unknown: sorted.unknown, ..OutlierReport::default() };
     for (class, members) in sorted.classes {
         let index = outliers.classes.len();
         outliers.classes.push(class);
         vote::compare(index, &members, &mut outliers);
     }
-    let Outliers { classes, odd, .. } = &mut outliers;
+    let OutlierReport { classes, odd, .. } = &mut outliers;
     // Compares ratios by cross-multiplication: few of many come before few of few. Equal ratios keep the order of class
     // and fact.
     odd.sort_by(|a, b| {
-        let size = |odd: &Odd| classes[odd.class].hosts.len();
+        let size = |odd: &FactOutlier| classes[odd.class].hosts.len();
         (a.differing() * size(b)).cmp(&(b.differing() * size(a)))
     });
     outliers

@@ -1,7 +1,7 @@
 //! Tests outliers with hosts that have a few facts.
 
 use super::*;
-use crate::probe::Unknown;
+use crate::probe::UnansweredReason;
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -9,24 +9,24 @@ use std::collections::BTreeMap;
 fn facts(list: &[(&str, Value)]) -> Facts {
     let base = [("machine", json!({ "vendor": "V", "product": "P", "board": null })), ("gpus", json!([]))];
     let all = base.iter().chain(list).map(|(name, value)| match super::super::why_unknown(value) {
-        Some(why) => ((*name).to_owned(), Err(Unknown::new(why))),
+        Some(why) => ((*name).to_owned(), Err(UnansweredReason::new(why))),
         None => ((*name).to_owned(), Ok(value.clone())),
     });
     Facts(all.collect::<BTreeMap<_, _>>())
 }
 
-fn compare(hosts: &[Facts]) -> Outliers {
+fn compare(hosts: &[Facts]) -> OutlierReport {
     let names: Vec<HostName> = (1..=hosts.len()).map(|n| HostName::new(format!("n{n}"))).collect();
-    let candidate = |(host, facts)| Candidate { host, declared: String::new(), groups: &[], facts };
+    let candidate = |(host, facts)| OutlierCandidate { host, declared: String::new(), groups: &[], facts };
     find(&names.iter().zip(hosts).map(candidate).collect::<Vec<_>>())
 }
 
 /// Returns the outliers in short form: `path: common N; value hosts`.
-fn said(outliers: &Outliers) -> Vec<String> {
-    let value = |odd: &OddValue| {
+fn said(outliers: &OutlierReport) -> Vec<String> {
+    let value = |odd: &OutlierValue| {
         format!("; {} {}", odd.value, odd.hosts.iter().map(HostName::as_str).collect::<Vec<_>>().join(","))
     };
-    let line = |odd: &Odd| {
+    let line = |odd: &FactOutlier| {
         format!("{}: {} {}{}", odd.path.raw(), odd.common, odd.hosts, odd.odd.iter().map(value).collect::<String>())
     };
     outliers.odd.iter().map(line).collect()
@@ -105,8 +105,12 @@ fn the_rarest_stands_first() {
 fn hosts_that_the_inventory_treats_differently_are_not_compared() {
     let (names, facts) =
         (["a", "b", "c", "d"].map(HostName::new), [kernel("1"), kernel("1"), kernel("1"), kernel("2")]);
-    let of =
-        |(at, host): (usize, _)| Candidate { host, declared: (at == 3).to_string(), groups: &[], facts: &facts[at] };
+    let of = |(at, host): (usize, _)| OutlierCandidate {
+        host,
+        declared: (at == 3).to_string(),
+        groups: &[],
+        facts: &facts[at],
+    };
     let outliers = find(&names.iter().enumerate().map(of).collect::<Vec<_>>());
     assert_eq!((outliers.odd.len(), outliers.alone[0].hosts.len()), (0, 1));
 }
@@ -137,7 +141,7 @@ proptest! {
     fn the_order_of_hosts_means_nothing(releases in prop::collection::vec(0u8..3, 3..9)) {
         let hosts: Vec<Facts> = releases.iter().map(|release| kernel(&release.to_string())).collect();
         let turned: Vec<Facts> = releases.iter().rev().map(|release| kernel(&release.to_string())).collect();
-        let of = |outliers: &Outliers| outliers.odd.iter().map(|odd| (odd.common.clone(), odd.hosts)).collect::<Vec<_>>();
+        let of = |outliers: &OutlierReport| outliers.odd.iter().map(|odd| (odd.common.clone(), odd.hosts)).collect::<Vec<_>>();
         prop_assert_eq!(of(&compare(&hosts)), of(&compare(&turned)));
     }
 }

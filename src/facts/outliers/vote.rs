@@ -1,29 +1,29 @@
 //! Determines the majority of one class for every value that should be equal.
 
-use super::{Candidate, Odd, OddValue, Outliers, Undecided, Untold};
-use crate::facts::alike::{Alike, Rows, Told};
+use super::{FactOutlier, OutlierCandidate, OutlierReport, OutlierValue, UndecidedFact, UnknownHostFact};
+use crate::facts::alike::{ComparedRows, ComparedValue, ComparisonRule};
 use crate::facts::{Fact, all};
-use crate::model::{HostName, Untrusted, Value};
+use crate::model::{HostName, UntrustedText, Value};
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The value of each host of a class at one path; `None` for a host without that path.
-type Votes<'a> = Vec<(&'a HostName, Option<Told>)>;
+type HostVotes<'a> = Vec<(&'a HostName, Option<ComparedValue>)>;
 
 /// Adds the results of one class.
-pub fn compare(class: usize, members: &[&Candidate<'_>], into: &mut Outliers) {
+pub fn compare(class: usize, members: &[&OutlierCandidate<'_>], into: &mut OutlierReport) {
     let mut untold = IndexMap::new();
     for (fact, alike) in all().iter().flat_map(|fact| fact.alike.iter().map(move |alike| (fact, alike))) {
         for (path, votes) in places(fact, alike, members) {
-            count(Ballot { class, fact: fact.name, path, size: members.len() }, &votes, &mut untold, into);
+            count(FactBallot { class, fact: fact.name, path, size: members.len() }, &votes, &mut untold, into);
         }
     }
     into.unknown.extend(untold.into_values());
 }
 
 /// Returns every path of a part of a fact, with the value of each host.
-fn places<'a>(fact: &Fact, alike: &Alike, members: &[&Candidate<'a>]) -> Vec<(String, Votes<'a>)> {
-    let rows: Vec<(&HostName, Result<Rows, String>)> =
+fn places<'a>(fact: &Fact, alike: &ComparisonRule, members: &[&OutlierCandidate<'a>]) -> Vec<(String, HostVotes<'a>)> {
+    let rows: Vec<(&HostName, Result<ComparedRows, String>)> =
         members.iter().filter_map(|member| Some((member.host, rows(fact, alike, member)?))).collect();
     let known = rows.iter().filter_map(|(_, rows)| rows.as_ref().ok());
     let mut names: BTreeSet<&String> = known.flat_map(BTreeMap::keys).collect();
@@ -35,7 +35,7 @@ fn places<'a>(fact: &Fact, alike: &Alike, members: &[&Candidate<'a>]) -> Vec<(St
         "" => format!("{}{name}", fact.name),
         at => format!("{}.{at}{name}", fact.name),
     };
-    let vote = |rows: &Result<Rows, String>, name: &String| match rows {
+    let vote = |rows: &Result<ComparedRows, String>, name: &String| match rows {
         Err(why) => Some(Err(why.clone())),
         Ok(rows) => rows.get(name).cloned().or_else(|| alike.absent().map(Ok)),
     };
@@ -46,28 +46,33 @@ fn places<'a>(fact: &Fact, alike: &Alike, members: &[&Candidate<'a>]) -> Vec<(St
 }
 
 /// Returns a host's values for a part of a fact; `None` if the fact was not observed.
-fn rows(fact: &Fact, alike: &Alike, member: &Candidate<'_>) -> Option<Result<Rows, String>> {
+fn rows(fact: &Fact, alike: &ComparisonRule, member: &OutlierCandidate<'_>) -> Option<Result<ComparedRows, String>> {
     let told = member.facts.0.get(fact.name)?;
     Some(told.as_ref().map_err(|unknown| unknown.why.clone()).and_then(|value| alike.rows(value)))
 }
 
 /// One path, and the number of hosts of the class.
-struct Ballot {
+struct FactBallot {
     class: usize,
     fact: &'static str,
     path: String,
     size: usize,
 }
 
-fn count(ballot: Ballot, votes: &Votes<'_>, untold: &mut IndexMap<(String, String), Untold>, into: &mut Outliers) {
-    let mut values: IndexMap<String, OddValue> = IndexMap::new();
+fn count(
+    ballot: FactBallot,
+    votes: &HostVotes<'_>,
+    untold: &mut IndexMap<(String, String), UnknownHostFact>,
+    into: &mut OutlierReport,
+) {
+    let mut values: IndexMap<String, OutlierValue> = IndexMap::new();
     let mut unknown = BTreeSet::new();
     for (host, told) in votes {
         match told {
             None => {}
             Some(Ok(value)) => {
                 let value = canonical(value);
-                let entry = values.entry(value.to_string()).or_insert(OddValue { value, hosts: Vec::new() });
+                let entry = values.entry(value.to_string()).or_insert(OutlierValue { value, hosts: Vec::new() });
                 entry.hosts.push((*host).clone());
             }
             Some(Err(why)) => {
@@ -76,24 +81,24 @@ fn count(ballot: Ballot, votes: &Votes<'_>, untold: &mut IndexMap<(String, Strin
             }
         }
     }
-    let mut values: Vec<OddValue> = values.into_values().collect();
+    let mut values: Vec<OutlierValue> = values.into_values().collect();
     values.sort_by_key(|value| value.hosts.len());
     let tell = values.iter().map(|value| value.hosts.len()).sum();
     into.compared += usize::from(tell > 0);
     match values.pop() {
         Some(_) if values.is_empty() => {}
-        Some(common) if common.hosts.len() * 2 > ballot.size => into.odd.push(Odd {
+        Some(common) if common.hosts.len() * 2 > ballot.size => into.odd.push(FactOutlier {
             class: ballot.class,
             fact: ballot.fact.to_owned(),
-            path: Untrusted::new(ballot.path),
+            path: UntrustedText::new(ballot.path),
             common: common.value,
             hosts: common.hosts.len(),
             odd: values,
             unknown: unknown.len(),
         }),
-        Some(_) => into.undecided.push(Undecided {
+        Some(_) => into.undecided.push(UndecidedFact {
             class: ballot.class,
-            path: Untrusted::new(ballot.path),
+            path: UntrustedText::new(ballot.path),
             values: values.len() + 1,
             hosts: tell,
         }),
@@ -102,10 +107,11 @@ fn count(ballot: Ballot, votes: &Votes<'_>, untold: &mut IndexMap<(String, Strin
 }
 
 /// Records that a host's value is unknown, once per fact and reason.
-fn note(ballot: &Ballot, host: &HostName, why: &str, untold: &mut IndexMap<(String, String), Untold>) {
+fn note(ballot: &FactBallot, host: &HostName, why: &str, untold: &mut IndexMap<(String, String), UnknownHostFact>) {
     let class = Some(ballot.class);
     let entry = untold.entry((ballot.fact.to_owned(), why.to_owned()));
-    let entry = entry.or_insert(Untold { class, path: ballot.fact.into(), why: why.into(), hosts: Vec::new() });
+    let entry =
+        entry.or_insert(UnknownHostFact { class, path: ballot.fact.into(), why: why.into(), hosts: Vec::new() });
     if !entry.hosts.contains(host) {
         entry.hosts.push(host.clone());
     }

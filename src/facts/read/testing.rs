@@ -4,13 +4,13 @@ use super::*;
 use crate::facts::Fact;
 
 /// Parses the output of a snippet that exited with 0.
-pub(crate) fn parsed(fact: &Fact, stdout: &str) -> Result<Value, Unknown> {
-    (fact.parse)(&Output { stdout: stdout.into(), ..Output::default() })
+pub(crate) fn parsed(fact: &Fact, stdout: &str) -> Result<Value, UnansweredReason> {
+    (fact.parse)(&ProbeOutput { stdout: stdout.into(), ..ProbeOutput::default() })
 }
 
 /// Returns why a fact is unknown.
 pub(crate) fn why(fact: &Fact, status: i32, stdout: &str) -> String {
-    let output = Output { status, stdout: stdout.into(), ..Output::default() };
+    let output = ProbeOutput { status, stdout: stdout.into(), ..ProbeOutput::default() };
     (fact.parse)(&output).expect_err("is unknown").why
 }
 

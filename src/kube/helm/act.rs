@@ -1,13 +1,13 @@
 //! Actions on a release: recovery from a killed helm, CRDs, the upgrade, and the repair of remaining drift.
 
-use super::super::{Cluster, KubeError, Say};
-use super::api::{Applied, Apply};
-use super::flags::{self, Upgrade};
-use super::manifest::Object;
-use super::observe::{Found, HELM, Look, Noted};
-use super::program::Said;
+use super::super::{ClusterApi, ClusterProgressFn, KubeError};
+use super::api::{HelmApplyOptions, HelmApplyResult};
+use super::flags::{self, HelmUpgradeOptions};
+use super::manifest::HelmObject;
+use super::observe::{DriftedHelmObject, HELM, ReleaseObserver, StoredRelease};
+use super::program::HelmOutput;
 use crate::model::{SecretStore, Value};
-use crate::probe::{ReleaseAsked, ReleaseState, ReleaseStatus};
+use crate::probe::{ReleaseQuery, ReleaseState, ReleaseStatus};
 use std::time::Duration;
 
 /// Extra time for helm in addition to its own wait: forge's limit is that much longer than helm's.
@@ -20,8 +20,8 @@ const TOLD: Duration = Duration::from_secs(10);
 /// An action on a release.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReleaseCall {
-    pub asked: ReleaseAsked,
-    pub deed: Deed,
+    pub asked: ReleaseQuery,
+    pub deed: ReleaseAction,
     /// Seconds that helm waits, also for hooks.
     pub timeout_s: u64,
     /// Whether helm waits until everything is ready, and rolls back otherwise.
@@ -34,7 +34,7 @@ pub struct ReleaseCall {
 
 /// The kind of action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum ReleaseAction {
     /// An install or an upgrade, then the repair of live objects that it did not change. With `force`, fields are taken
     /// over from other managers.
     Upgrade {
@@ -49,29 +49,35 @@ impl ReleaseCall {
     /// Returns a description of the action, for people.
     pub fn told(&self) -> String {
         let what = match self.deed {
-            Deed::Upgrade { .. } => "helm upgrade --install",
-            Deed::Mend => "repair live objects of",
-            Deed::Uninstall => "helm uninstall",
+            ReleaseAction::Upgrade { .. } => "helm upgrade --install",
+            ReleaseAction::Mend => "repair live objects of",
+            ReleaseAction::Uninstall => "helm uninstall",
         };
         format!("{what} {} in {}", self.asked.name, self.asked.namespace)
     }
 }
 
-impl Cluster {
+impl ClusterApi {
     /// Reads the state of a release. Nothing is written, and no revision is created.
     ///
     /// # Errors
     /// A query of helm or the API fails, or the chart is not available or cannot be rendered.
-    pub async fn release(&self, asked: &ReleaseAsked, secrets: &SecretStore) -> Result<ReleaseState, KubeError> {
-        Look::at(self, asked, secrets).await?.state().await
+    pub async fn release(&self, asked: &ReleaseQuery, secrets: &SecretStore) -> Result<ReleaseState, KubeError> {
+        ReleaseObserver::at(self, asked, secrets).await?.state().await
     }
 
     /// Executes an action on a release and reports progress.
     ///
     /// # Errors
     /// Helm fails: its message; another helm process is working on the release; and as [`Cluster::release`].
-    pub async fn bring(&self, call: &ReleaseCall, secrets: &SecretStore, say: Say<'_>) -> Result<(), KubeError> {
-        let mut work = Work { look: Look::at(self, &call.asked, secrets).await?, call, secrets, say };
+    pub async fn bring(
+        &self,
+        call: &ReleaseCall,
+        secrets: &SecretStore,
+        say: ClusterProgressFn<'_>,
+    ) -> Result<(), KubeError> {
+        let mut work =
+            ReleaseExecutor { look: ReleaseObserver::at(self, &call.asked, secrets).await?, call, secrets, say };
         let done = work.all().await;
         // Charts add kinds, and an uninstall may remove some.
         self.forget().await;
@@ -79,23 +85,23 @@ impl Cluster {
     }
 }
 
-struct Work<'w> {
-    look: Look<'w>,
+struct ReleaseExecutor<'w> {
+    look: ReleaseObserver<'w>,
     call: &'w ReleaseCall,
     secrets: &'w SecretStore,
-    say: Say<'w>,
+    say: ClusterProgressFn<'w>,
 }
 
-impl Work<'_> {
+impl ReleaseExecutor<'_> {
     async fn all(&mut self) -> Result<(), KubeError> {
         let noted = self.look.noted(true).await?;
         if let Some(noted) = noted.filter(|noted| noted.info.status.is_pending()) {
             self.recover(&noted).await?;
         }
         match self.call.deed {
-            Deed::Uninstall => self.uninstall().await,
-            Deed::Mend => self.mend().await,
-            Deed::Upgrade { force } => {
+            ReleaseAction::Uninstall => self.uninstall().await,
+            ReleaseAction::Mend => self.mend().await,
+            ReleaseAction::Upgrade { force } => {
                 self.define().await?;
                 self.upgrade(force).await?;
                 self.look.objects.cluster.forget().await;
@@ -104,8 +110,8 @@ impl Work<'_> {
         }
     }
 
-    fn told(&self) -> Upgrade<'_> {
-        Upgrade {
+    fn told(&self) -> HelmUpgradeOptions<'_> {
+        HelmUpgradeOptions {
             name: &self.call.asked.name,
             namespace: &self.call.asked.namespace,
             chart: self.look.chart.as_ref().map_or("", |chart| chart.path.as_str()),
@@ -117,7 +123,7 @@ impl Work<'_> {
     }
 
     /// Runs a helm command that changes something, and reports progress until it ends.
-    async fn helm(&mut self, args: Vec<String>, input: bool) -> Result<Said, KubeError> {
+    async fn helm(&mut self, args: Vec<String>, input: bool) -> Result<HelmOutput, KubeError> {
         let what = format!("helm {}", args.first().map_or("", String::as_str));
         let limit = Duration::from_secs(self.call.timeout_s) + BESIDE;
         let values = if input { Some(self.look.values()?) } else { None };
@@ -158,14 +164,14 @@ impl Work<'_> {
     }
 
     /// Cleans up after a killed helm. A release that was never deployed is uninstalled.
-    async fn recover(&mut self, noted: &Noted) -> Result<(), KubeError> {
+    async fn recover(&mut self, noted: &StoredRelease) -> Result<(), KubeError> {
         let info = &noted.info;
         if info.age_s < self.call.stale_s {
             let error = format!("another helm process is running: `{}` for {} s", info.status.name(), info.age_s);
             return Err(KubeError::new(error).hint("wait until it ends; `stale_after` sets when it counts as killed"));
         }
         let force_conflicts = info.server_side;
-        let told = Upgrade { force_conflicts, hooks: false, wait: false, ..self.told() };
+        let told = HelmUpgradeOptions { force_conflicts, hooks: false, wait: false, ..self.told() };
         let args = match info.earlier && info.status != ReleaseStatus::Uninstalling {
             true => flags::rollback(self.look.helm.major(), &told),
             false => flags::uninstall(&told),
@@ -178,7 +184,7 @@ impl Work<'_> {
     }
 
     async fn upgrade(&mut self, force: bool) -> Result<(), KubeError> {
-        let told = Upgrade { force_conflicts: force, ..self.told() };
+        let told = HelmUpgradeOptions { force_conflicts: force, ..self.told() };
         self.must(flags::upgrade(self.look.helm.major(), &told), true).await
     }
 
@@ -188,16 +194,17 @@ impl Work<'_> {
         for definition in self.look.definitions(chart).await? {
             if self.look.objects.get(definition).await?.is_none() {
                 (self.say)(&format!("installing CRD {}", definition.name()));
-                let how = Apply { manager: "forge", force: false, dry: false };
+                let how = HelmApplyOptions { manager: "forge", force: false, dry: false };
                 // A CRD that another user created in the meantime stays as it is, like one from before.
-                let (Applied::Becomes(_) | Applied::Conflict(_)) = self.look.objects.apply(definition, how).await?;
+                let (HelmApplyResult::Becomes(_) | HelmApplyResult::Conflict(_)) =
+                    self.look.objects.apply(definition, how).await?;
                 self.established(definition).await?;
             }
         }
         Ok(())
     }
 
-    async fn established(&self, definition: &Object) -> Result<(), KubeError> {
+    async fn established(&self, definition: &HelmObject) -> Result<(), KubeError> {
         let objects = &self.look.objects;
         let wait = async {
             loop {
@@ -219,8 +226,8 @@ impl Work<'_> {
 
     /// Reads the state again, with the kinds that the chart has just added, and repairs drift.
     async fn mend_anew(&mut self) -> Result<(), KubeError> {
-        let look = Look::at(self.look.objects.cluster, &self.call.asked, self.secrets).await?;
-        let mut again = Work { look, call: self.call, secrets: self.secrets, say: self.say };
+        let look = ReleaseObserver::at(self.look.objects.cluster, &self.call.asked, self.secrets).await?;
+        let mut again = ReleaseExecutor { look, call: self.call, secrets: self.secrets, say: self.say };
         again.mend().await
     }
 
@@ -233,24 +240,26 @@ impl Work<'_> {
         Ok(())
     }
 
-    async fn mend_one(&self, found: &Found) -> Result<(), KubeError> {
+    async fn mend_one(&self, found: &DriftedHelmObject) -> Result<(), KubeError> {
         let objects = &self.look.objects;
         if let Some(seen) = &found.seen {
             return objects.replace(&found.object, &seen.drifted.mended(&seen.live, &seen.becomes), HELM).await;
         }
         let mut value = found.object.value.clone();
         own(&mut value, &self.call.asked);
-        let object = Object { text: value.to_string(), value };
-        let how = Apply { manager: HELM, force: true, dry: false };
+        let object = HelmObject { text: value.to_string(), value };
+        let how = HelmApplyOptions { manager: HELM, force: true, dry: false };
         match objects.apply(&object, how).await? {
-            Applied::Becomes(_) => Ok(()),
-            Applied::Conflict(_) => Err(KubeError::new(format!("`{}` was created in the meantime", found.told.object))),
+            HelmApplyResult::Becomes(_) => Ok(()),
+            HelmApplyResult::Conflict(_) => {
+                Err(KubeError::new(format!("`{}` was created in the meantime", found.told.object)))
+            }
         }
     }
 }
 
 /// Adds helm's ownership metadata to an object, as helm does.
-fn own(object: &mut Value, asked: &ReleaseAsked) {
+fn own(object: &mut Value, asked: &ReleaseQuery) {
     let Some(object) = object.as_object_mut() else { return };
     let mut put = |map: &str, key: &str, text: &str| {
         let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Default::default()));

@@ -1,8 +1,8 @@
 //! Objects of a manifest in the cluster's API: their paths, live state, and the results of an apply.
 
 use super::super::look::holder;
-use super::super::{Cluster, KubeError};
-use super::manifest::Object;
+use super::super::{ClusterApi, KubeError};
+use super::manifest::HelmObject;
 use crate::model::Value;
 use ::kube::core::Request;
 use ::kube::core::params::{ListParams, Patch, PatchParams, PostParams};
@@ -16,14 +16,14 @@ const WARNINGS: usize = 3;
 
 /// The kinds that the API serves.
 #[derive(Debug, Default)]
-pub(in crate::kube) struct Discovered {
-    kinds: Vec<Served>,
+pub(in crate::kube) struct ApiDiscovery {
+    kinds: Vec<ServedKind>,
     /// API versions whose own server does not answer: their kinds are unknown.
     silent: Vec<String>,
 }
 
 #[derive(Debug)]
-struct Served {
+struct ServedKind {
     /// `v1`, `apps/v1`.
     version: String,
     kind: String,
@@ -33,22 +33,22 @@ struct Served {
 
 /// The options of an apply.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Apply<'a> {
+pub(super) struct HelmApplyOptions<'a> {
     pub manager: &'a str,
     pub force: bool,
     pub dry: bool,
 }
 
 /// The result of an apply.
-pub(super) enum Applied {
+pub(super) enum HelmApplyResult {
     Becomes(Value),
     /// Other managers own fields that it sets: their paths and owners, as in the message of the API.
     Conflict(Vec<(String, String)>),
 }
 
-impl Discovered {
+impl ApiDiscovery {
     /// Queries the kinds that the API serves.
-    pub async fn of(cluster: &Cluster) -> Result<Self, KubeError> {
+    pub async fn of(cluster: &ClusterApi) -> Result<Self, KubeError> {
         let client = cluster.client();
         let (core, groups) =
             tokio::try_join!(cluster.ask(client.list_core_api_versions()), cluster.ask(client.list_api_groups()))?;
@@ -73,19 +73,19 @@ impl Discovered {
 
     /// Returns the API versions for charts: `apps/v1`, `apps/v1/Deployment`, sorted.
     pub fn apis(&self) -> Vec<String> {
-        let both = |served: &Served| [served.version.clone(), format!("{}/{}", served.version, served.kind)];
+        let both = |served: &ServedKind| [served.version.clone(), format!("{}/{}", served.version, served.kind)];
         let mut apis: Vec<String> = self.kinds.iter().flat_map(both).collect();
         apis.sort();
         apis.dedup();
         apis
     }
 
-    fn find(&self, object: &Object) -> Option<&Served> {
+    fn find(&self, object: &HelmObject) -> Option<&ServedKind> {
         self.kinds.iter().find(|served| served.version == object.api_version() && served.kind == object.kind())
     }
 
     /// Returns the path of the object's kind; `None` if the API does not serve it.
-    fn collection(&self, object: &Object, home: &str) -> Option<String> {
+    fn collection(&self, object: &HelmObject, home: &str) -> Option<String> {
         let served = self.find(object)?;
         let root = if served.version.contains('/') { "/apis" } else { "/api" };
         let namespace = match served.namespaced {
@@ -96,10 +96,10 @@ impl Discovered {
     }
 }
 
-fn served(list: APIResourceList) -> Vec<Served> {
+fn served(list: APIResourceList) -> Vec<ServedKind> {
     let version = list.group_version;
     let own = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
-    own.map(|resource| Served {
+    own.map(|resource| ServedKind {
         version: version.clone(),
         kind: resource.kind,
         plural: resource.name,
@@ -109,20 +109,20 @@ fn served(list: APIResourceList) -> Vec<Served> {
 }
 
 /// Objects of one release at the API.
-pub(super) struct Objects<'c> {
-    pub cluster: &'c Cluster,
-    pub served: Arc<Discovered>,
+pub(super) struct HelmObjectClient<'c> {
+    pub cluster: &'c ClusterApi,
+    pub served: Arc<ApiDiscovery>,
     /// The release's namespace, for objects without a namespace.
     pub home: &'c str,
 }
 
-impl Objects<'_> {
+impl HelmObjectClient<'_> {
     /// Reports whether the API serves the object's kind.
-    pub fn knows(&self, object: &Object) -> bool {
+    pub fn knows(&self, object: &HelmObject) -> bool {
         self.served.find(object).is_some()
     }
 
-    fn request(&self, object: &Object) -> Result<Request, KubeError> {
+    fn request(&self, object: &HelmObject) -> Result<Request, KubeError> {
         let path = self.served.collection(object, self.home);
         path.map(Request::new).ok_or_else(|| {
             KubeError::new(format!("the API serves no `{}` of `{}`", object.kind(), object.api_version()))
@@ -130,7 +130,7 @@ impl Objects<'_> {
     }
 
     /// Returns the live object; `None` if it does not exist.
-    pub async fn get(&self, object: &Object) -> Result<Option<Value>, KubeError> {
+    pub async fn get(&self, object: &HelmObject) -> Result<Option<Value>, KubeError> {
         if self.served.silent.iter().any(|version| version == object.api_version()) {
             return Err(KubeError::new(format!("the API of `{}` does not respond", object.api_version())));
         }
@@ -150,7 +150,7 @@ impl Objects<'_> {
     }
 
     /// Applies the object with its original text, or as a dry run.
-    pub async fn apply(&self, object: &Object, how: Apply<'_>) -> Result<Applied, KubeError> {
+    pub async fn apply(&self, object: &HelmObject, how: HelmApplyOptions<'_>) -> Result<HelmApplyResult, KubeError> {
         let params = PatchParams { dry_run: how.dry, force: how.force, ..PatchParams::apply(how.manager) };
         let request = self.request(object)?.patch(object.name(), &params, &Patch::Apply(&Value::Null));
         let request = request.map_err(|error| KubeError::new(format!("invalid request: {error}")))?;
@@ -158,10 +158,10 @@ impl Objects<'_> {
         let request = request.map(|_| object.text.clone().into_bytes());
         let ask = async {
             match self.cluster.client().request::<Value>(request).await {
-                Ok(value) => Ok(Applied::Becomes(value)),
+                Ok(value) => Ok(HelmApplyResult::Becomes(value)),
                 Err(::kube::Error::Api(status)) if status.code == 409 => match conflicts(&status) {
                     found if found.is_empty() => Err(::kube::Error::Api(status)),
-                    found => Ok(Applied::Conflict(found)),
+                    found => Ok(HelmApplyResult::Conflict(found)),
                 },
                 Err(error) => Err(error),
             }
@@ -188,7 +188,7 @@ impl Objects<'_> {
     }
 
     /// Replaces the live object, which must not have changed since it was read.
-    pub async fn replace(&self, object: &Object, value: &Value, manager: &str) -> Result<(), KubeError> {
+    pub async fn replace(&self, object: &HelmObject, value: &Value, manager: &str) -> Result<(), KubeError> {
         let params = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
         let request = self.request(object)?.replace(object.name(), &params, value.to_string().into_bytes());
         let request = request.map_err(|error| KubeError::new(format!("invalid request: {error}")))?;

@@ -1,12 +1,12 @@
 //! Charts: fetched once and cached, with their metadata.
 
-use super::super::{Access, KubeError};
+use super::super::{ClusterAccess, KubeError};
 use super::flags;
-use super::program::{Helm, Login};
+use super::program::{HelmProgram, HelmTarget};
 use super::read::ChartFile;
 use super::shipped::lay;
 use crate::model::hex;
-use crate::probe::{ChartAsked, ChartFrom};
+use crate::probe::{ChartQuery, ChartQuerySource};
 use camino::{Utf8Path, Utf8PathBuf};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl Default for HelmOptions {
 
 /// A chart on this machine.
 #[derive(Debug)]
-pub(super) struct Chart {
+pub(super) struct LocalHelmChart {
     pub path: Utf8PathBuf,
     pub file: ChartFile,
 }
@@ -54,19 +54,23 @@ impl HelmOptions {
     ///
     /// # Errors
     /// The chart is not available, has another version, or has another digest.
-    pub async fn fetch_chart(&self, access: &Access, asked: &ChartAsked) -> Result<Option<FetchedChart>, KubeError> {
+    pub async fn fetch_chart(
+        &self,
+        access: &ClusterAccess,
+        asked: &ChartQuery,
+    ) -> Result<Option<FetchedChart>, KubeError> {
         let Some(folder) = self.folder(asked)? else { return Ok(None) };
         let (path, new) = match packed(&folder) {
             Some(path) => (path, false),
             None if self.offline => return Err(not_kept(asked)),
             None => {
-                let login = Login {
+                let login = HelmTarget {
                     kubeconfig: access.kubeconfig.clone(),
                     context: access.context.clone(),
                     withheld: access.withheld.clone(),
                     _made: None,
                 };
-                (self.bring(&Helm::open(&self.program, login).await?, asked).await?.path, true)
+                (self.bring(&HelmProgram::open(&self.program, login).await?, asked).await?.path, true)
             }
         };
         if let Some(sha256) = &asked.sha256 {
@@ -77,11 +81,11 @@ impl HelmOptions {
     }
 
     /// Returns the cache folder of a fetched chart; `None` for charts that need no fetching.
-    fn folder(&self, asked: &ChartAsked) -> Result<Option<Utf8PathBuf>, KubeError> {
+    fn folder(&self, asked: &ChartQuery) -> Result<Option<Utf8PathBuf>, KubeError> {
         let (repository, chart) = match &asked.from {
-            ChartFrom::Repository { url, name } => (url.as_str(), name),
-            ChartFrom::Oci(url) => ("", url),
-            ChartFrom::Path(_) | ChartFrom::BuiltIn(_) => return Ok(None),
+            ChartQuerySource::Repository { url, name } => (url.as_str(), name),
+            ChartQuerySource::Oci(url) => ("", url),
+            ChartQuerySource::Path(_) | ChartQuerySource::BuiltIn(_) => return Ok(None),
         };
         let root = self.charts.as_ref().ok_or_else(|| KubeError::new("no cache folder for charts"))?;
         let key = format!("{repository}\n{chart}\n{}", asked.version);
@@ -92,11 +96,11 @@ impl HelmOptions {
     ///
     /// # Errors
     /// The chart is not available, has another version, or has another digest.
-    pub(super) async fn bring(&self, helm: &Helm, asked: &ChartAsked) -> Result<Chart, KubeError> {
+    pub(super) async fn bring(&self, helm: &HelmProgram, asked: &ChartQuery) -> Result<LocalHelmChart, KubeError> {
         let path = match &asked.from {
-            ChartFrom::Path(path) => Utf8PathBuf::from(path),
-            ChartFrom::BuiltIn(name) => lay(name, helm.home()?)?,
-            ChartFrom::Repository { .. } | ChartFrom::Oci(_) => self.kept(helm, asked).await?,
+            ChartQuerySource::Path(path) => Utf8PathBuf::from(path),
+            ChartQuerySource::BuiltIn(name) => lay(name, helm.home()?)?,
+            ChartQuerySource::Repository { .. } | ChartQuerySource::Oci(_) => self.kept(helm, asked).await?,
         };
         if let Some(sha256) = &asked.sha256 {
             check_digest(&path, sha256)?;
@@ -109,7 +113,7 @@ impl HelmOptions {
         let file: ChartFile =
             file.map_err(|_| KubeError::new(format!("the chart `{}` has no name or no version", name(&path))))?;
         match file.version == asked.version {
-            true => Ok(Chart { path, file }),
+            true => Ok(LocalHelmChart { path, file }),
             false => Err(KubeError::new(format!(
                 "the chart `{}` has version `{}`, but `{}` is declared",
                 file.name, file.version, asked.version
@@ -119,7 +123,7 @@ impl HelmOptions {
     }
 
     /// Returns a chart from the cache folder, fetching it if it is missing.
-    async fn kept(&self, helm: &Helm, asked: &ChartAsked) -> Result<Utf8PathBuf, KubeError> {
+    async fn kept(&self, helm: &HelmProgram, asked: &ChartQuery) -> Result<Utf8PathBuf, KubeError> {
         let folder = self.folder(asked)?.ok_or_else(|| KubeError::new("a local chart is not fetched"))?;
         if let Some(found) = packed(&folder) {
             return Ok(found);
@@ -133,17 +137,17 @@ impl HelmOptions {
     }
 }
 
-fn not_kept(asked: &ChartAsked) -> KubeError {
+fn not_kept(asked: &ChartQuery) -> KubeError {
     let chart = asked.from.name();
     KubeError::new(format!("the chart `{chart}` {} is not cached, and `--offline` is set", asked.version))
         .hint("run once without `--offline`")
 }
 
 /// Fetches into a folder that appears only when it is complete.
-async fn fetch(helm: &Helm, asked: &ChartAsked, folder: &Utf8Path) -> Result<(), KubeError> {
+async fn fetch(helm: &HelmProgram, asked: &ChartQuery, folder: &Utf8Path) -> Result<(), KubeError> {
     let chart = asked.from.name();
     let repository = match &asked.from {
-        ChartFrom::Repository { url, .. } => Some(url.as_str()),
+        ChartQuerySource::Repository { url, .. } => Some(url.as_str()),
         _ => None,
     };
     let lost = |error: std::io::Error| KubeError::new(format!("the chart `{chart}` cannot be cached: {error}"));

@@ -1,11 +1,11 @@
 //! Differences between a live object and its manifest, and the repaired object. Pure.
 
-use super::fields::{Difference, Path, differences};
-use super::managed::{self, Added};
-use super::manifest::Object;
-use super::secrets::Teller;
+use super::fields::{HelmFieldDifference, HelmFieldPath, differences};
+use super::managed::{self, AddedLiveField};
+use super::manifest::HelmObject;
+use super::secrets::Redactor;
 use crate::model::Value;
-use crate::probe::{LiveObject, ObjectChange, ObjectMove};
+use crate::probe::{LiveObject, ObjectChange, ObjectChangeKind};
 
 /// Fields that every apply changes, or that the API manages itself.
 const KEPT: &[&[&str]] = &[
@@ -18,15 +18,15 @@ const KEPT: &[&[&str]] = &[
 
 /// Differences between a live object and the result of applying its manifest.
 #[derive(Debug, PartialEq)]
-pub(super) struct Drifted {
-    pub changed: Vec<Difference>,
-    pub added: Vec<Added>,
+pub(super) struct HelmObjectDrift {
+    pub changed: Vec<HelmFieldDifference>,
+    pub added: Vec<AddedLiveField>,
 }
 
-impl Drifted {
+impl HelmObjectDrift {
     /// Compares. `becomes` is the result of a dry-run apply by a manager that owns no fields.
-    pub fn of(object: &Object, live: &Value, becomes: &Value) -> Self {
-        let kept = |path: &Path| KEPT.iter().any(|keys| path.is_below(keys));
+    pub fn of(object: &HelmObject, live: &Value, becomes: &Value) -> Self {
+        let kept = |path: &HelmFieldPath| KEPT.iter().any(|keys| path.is_below(keys));
         let changed = differences(live, becomes).into_iter().filter(|difference| !kept(&difference.path)).collect();
         Self { changed, added: managed::added(live, &object.value) }
     }
@@ -48,13 +48,14 @@ impl Drifted {
     }
 
     /// Returns the differences for display; `None` if there are none.
-    pub fn told(&self, object: &Object, home: &str, live: &Value, teller: &Teller<'_>) -> Option<LiveObject> {
+    pub fn told(&self, object: &HelmObject, home: &str, live: &Value, teller: &Redactor<'_>) -> Option<LiveObject> {
         let changed = self
             .changed
             .iter()
             .map(|difference| teller.tell(object.kind(), difference, managed::owner(live, &difference.path)));
         let added = self.added.iter().map(|added| {
-            let difference = Difference { path: added.path.clone(), from: Some(added.value.clone()), to: None };
+            let difference =
+                HelmFieldDifference { path: added.path.clone(), from: Some(added.value.clone()), to: None };
             teller.tell(object.kind(), &difference, Some(added.by.clone()))
         });
         let told = LiveObject {
@@ -68,17 +69,23 @@ impl Drifted {
 }
 
 /// Compares two manifests, object by object.
-pub(super) fn manifests(from: &[Object], to: &[Object], home: &str, teller: &Teller<'_>) -> Vec<ObjectChange> {
-    let find = |all: &[Object], object: &Object| all.iter().find(|other| other.key(home) == object.key(home)).cloned();
-    let told = |object: &Object, what| ObjectChange { object: object.title(home), what };
+pub(super) fn manifests(
+    from: &[HelmObject],
+    to: &[HelmObject],
+    home: &str,
+    teller: &Redactor<'_>,
+) -> Vec<ObjectChange> {
+    let find =
+        |all: &[HelmObject], object: &HelmObject| all.iter().find(|other| other.key(home) == object.key(home)).cloned();
+    let told = |object: &HelmObject, what| ObjectChange { object: object.title(home), what };
     let before = from.iter().filter_map(|object| match find(to, object) {
-        None => Some(told(object, ObjectMove::Removed)),
+        None => Some(told(object, ObjectChangeKind::Removed)),
         Some(new) => {
             let found = differences(&object.value, &new.value);
             let fields: Vec<_> = found.iter().map(|found| teller.tell(object.kind(), found, None)).collect();
-            (!fields.is_empty()).then(|| told(object, ObjectMove::Changed(fields)))
+            (!fields.is_empty()).then(|| told(object, ObjectChangeKind::Changed(fields)))
         }
     });
     let added = to.iter().filter(|object| find(from, object).is_none());
-    before.chain(added.map(|object| told(object, ObjectMove::Added))).collect()
+    before.chain(added.map(|object| told(object, ObjectChangeKind::Added))).collect()
 }

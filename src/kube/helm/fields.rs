@@ -5,7 +5,7 @@ use std::fmt;
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum HelmPathStep {
     Key(String),
     /// The list item whose fields have these values.
     Item(serde_json::Map<String, Value>),
@@ -14,12 +14,12 @@ pub(super) enum Step {
 
 /// The path of a field in an object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Path(pub Vec<Step>);
+pub(super) struct HelmFieldPath(pub Vec<HelmPathStep>);
 
 /// One field that differs.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Difference {
-    pub path: Path,
+pub(super) struct HelmFieldDifference {
+    pub path: HelmFieldPath,
     pub from: Option<Value>,
     pub to: Option<Value>,
 }
@@ -27,13 +27,13 @@ pub(super) struct Difference {
 /// Fields that identify items of a list, in the order in which they are tried.
 const NAMES: [&str; 4] = ["name", "key", "type", "mountPath"];
 
-impl Path {
-    pub fn then(&self, step: Step) -> Self {
+impl HelmFieldPath {
+    pub fn then(&self, step: HelmPathStep) -> Self {
         Self(self.0.iter().cloned().chain([step]).collect())
     }
 
     pub fn key(&self, key: &str) -> Self {
-        self.then(Step::Key(key.to_owned()))
+        self.then(HelmPathStep::Key(key.to_owned()))
     }
 
     /// Returns the value at the path.
@@ -46,7 +46,7 @@ impl Path {
         let Some((last, before)) = self.0.split_last() else { return };
         let Some(parent) = before.iter().try_fold(value, |value, step| step.of_mut(value)) else { return };
         match (last, parent) {
-            (Step::Key(key), Value::Object(map)) => {
+            (HelmPathStep::Key(key), Value::Object(map)) => {
                 map.shift_remove(key);
             }
             (step, Value::Array(items)) => {
@@ -61,19 +61,19 @@ impl Path {
     /// Reports whether the path starts with these keys.
     pub fn is_below(&self, keys: &[&str]) -> bool {
         self.0.len() >= keys.len()
-            && self.0.iter().zip(keys).all(|(step, key)| matches!(step, Step::Key(own) if own == key))
+            && self.0.iter().zip(keys).all(|(step, key)| matches!(step, HelmPathStep::Key(own) if own == key))
     }
 
     /// Returns the keys of its steps, without those of list items.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|step| match step {
-            Step::Key(key) => Some(key.as_str()),
+            HelmPathStep::Key(key) => Some(key.as_str()),
             _ => None,
         })
     }
 }
 
-impl Step {
+impl HelmPathStep {
     pub fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         match (self, value) {
             (Self::Key(key), Value::Object(map)) => map.get(key),
@@ -107,15 +107,15 @@ pub(super) fn has(item: &Value, wanted: &serde_json::Map<String, Value>) -> bool
     wanted.iter().all(|(key, value)| item.get(key) == Some(value))
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for HelmFieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, step) in self.0.iter().enumerate() {
             match step {
-                Step::Key(key) if !plain(key) => write!(f, "[{key:?}]")?,
-                Step::Key(key) if at == 0 => write!(f, "{key}")?,
-                Step::Key(key) => write!(f, ".{key}")?,
-                Step::At(at) => write!(f, "[{at}]")?,
-                Step::Item(wanted) => write!(f, "[{}]", told(wanted))?,
+                HelmPathStep::Key(key) if !plain(key) => write!(f, "[{key:?}]")?,
+                HelmPathStep::Key(key) if at == 0 => write!(f, "{key}")?,
+                HelmPathStep::Key(key) => write!(f, ".{key}")?,
+                HelmPathStep::At(at) => write!(f, "[{at}]")?,
+                HelmPathStep::Item(wanted) => write!(f, "[{}]", told(wanted))?,
             }
         }
         Ok(())
@@ -135,13 +135,13 @@ fn told(wanted: &serde_json::Map<String, Value>) -> String {
 }
 
 /// Returns every differing field, in the order of the first value, then of the second.
-pub(super) fn differences(from: &Value, to: &Value) -> Vec<Difference> {
+pub(super) fn differences(from: &Value, to: &Value) -> Vec<HelmFieldDifference> {
     let mut found = Vec::new();
-    compare(&Path::default(), Some(from), Some(to), &mut found);
+    compare(&HelmFieldPath::default(), Some(from), Some(to), &mut found);
     found
 }
 
-fn compare(path: &Path, from: Option<&Value>, to: Option<&Value>, found: &mut Vec<Difference>) {
+fn compare(path: &HelmFieldPath, from: Option<&Value>, to: Option<&Value>, found: &mut Vec<HelmFieldDifference>) {
     match (from, to) {
         (from, to) if from == to => {}
         (Some(Value::Object(from)), Some(Value::Object(to))) => {
@@ -153,11 +153,11 @@ fn compare(path: &Path, from: Option<&Value>, to: Option<&Value>, found: &mut Ve
             }
         }
         (Some(Value::Array(from)), Some(Value::Array(to))) => lists(path, from, to, found),
-        (from, to) => found.push(Difference { path: path.clone(), from: from.cloned(), to: to.cloned() }),
+        (from, to) => found.push(HelmFieldDifference { path: path.clone(), from: from.cloned(), to: to.cloned() }),
     }
 }
 
-fn lists(path: &Path, from: &[Value], to: &[Value], found: &mut Vec<Difference>) {
+fn lists(path: &HelmFieldPath, from: &[Value], to: &[Value], found: &mut Vec<HelmFieldDifference>) {
     if let Some(name) = NAMES.iter().find(|name| names(from, name).is_some() && names(to, name).is_some()) {
         let steps = |items: &[Value]| names(items, name).unwrap_or_default();
         let (old, new) = (steps(from), steps(to));
@@ -166,18 +166,18 @@ fn lists(path: &Path, from: &[Value], to: &[Value], found: &mut Vec<Difference>)
         all.for_each(|step| compare(&path.then(step.clone()), step.of(&from), step.of(&to), found));
     } else if from.len() == to.len() {
         for (at, (from, to)) in from.iter().zip(to).enumerate() {
-            compare(&path.then(Step::At(at)), Some(from), Some(to), found);
+            compare(&path.then(HelmPathStep::At(at)), Some(from), Some(to), found);
         }
     } else {
-        found.push(Difference { path: path.clone(), from: Some(from.into()), to: Some(to.into()) });
+        found.push(HelmFieldDifference { path: path.clone(), from: Some(from.into()), to: Some(to.into()) });
     }
 }
 
 /// Returns a step for each item, if that field identifies all of them uniquely.
-fn names(items: &[Value], name: &str) -> Option<Vec<Step>> {
+fn names(items: &[Value], name: &str) -> Option<Vec<HelmPathStep>> {
     let step = |item: &Value| {
         let value = item.get(name)?.as_str()?;
-        Some(Step::Item([(name.to_owned(), Value::from(value))].into_iter().collect()))
+        Some(HelmPathStep::Item([(name.to_owned(), Value::from(value))].into_iter().collect()))
     };
     let steps = items.iter().map(step).collect::<Option<Vec<_>>>()?;
     let distinct = steps.iter().enumerate().all(|(at, step)| !steps[..at].contains(step));

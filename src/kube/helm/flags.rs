@@ -5,7 +5,7 @@ pub(super) const OURS: &str = "forge.release/managed";
 
 /// Options of an install or an upgrade.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Upgrade<'a> {
+pub(super) struct HelmUpgradeOptions<'a> {
     pub name: &'a str,
     pub namespace: &'a str,
     /// A folder or a file on this machine.
@@ -47,7 +47,7 @@ pub(super) fn history(name: &str, namespace: &str) -> Vec<String> {
 
 /// Options of rendering: without them, helm assumes a server version of its own choice.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Template<'a> {
+pub(super) struct HelmTemplateOptions<'a> {
     pub name: &'a str,
     pub namespace: &'a str,
     pub chart: &'a str,
@@ -58,8 +58,8 @@ pub(super) struct Template<'a> {
     pub hooks: bool,
 }
 
-pub(super) fn template(template: &Template<'_>) -> Vec<String> {
-    let Template { name, namespace, chart, .. } = template;
+pub(super) fn template(template: &HelmTemplateOptions<'_>) -> Vec<String> {
+    let HelmTemplateOptions { name, namespace, chart, .. } = template;
     let mut args = words(&["template", name, chart, "--namespace", namespace, "--values", "-"]);
     args.extend(words(&["--kube-version", template.kube_version]));
     args.extend(template.apis.iter().map(|api| format!("--api-versions={api}")));
@@ -69,16 +69,16 @@ pub(super) fn template(template: &Template<'_>) -> Vec<String> {
 }
 
 /// An upgrade as a dry run: its output contains the manifest that the actual upgrade would apply.
-pub(super) fn rehearsal(upgrade: &Upgrade<'_>) -> Vec<String> {
-    let Upgrade { name, namespace, chart, .. } = upgrade;
+pub(super) fn rehearsal(upgrade: &HelmUpgradeOptions<'_>) -> Vec<String> {
+    let HelmUpgradeOptions { name, namespace, chart, .. } = upgrade;
     let mut args = words(&["upgrade", name, chart, "--namespace", namespace, "--values", "-"]);
     args.extend(words(&["--dry-run=server", "--no-hooks", "--output", "json"]));
     args
 }
 
 /// An install or an upgrade.
-pub(super) fn upgrade(major: u32, upgrade: &Upgrade<'_>) -> Vec<String> {
-    let Upgrade { name, namespace, chart, .. } = upgrade;
+pub(super) fn upgrade(major: u32, upgrade: &HelmUpgradeOptions<'_>) -> Vec<String> {
+    let HelmUpgradeOptions { name, namespace, chart, .. } = upgrade;
     let mut args = words(&["upgrade", "--install", name, chart, "--namespace", namespace, "--values", "-"]);
     args.extend([timeout(upgrade.timeout_s), format!("--labels={OURS}=true")]);
     if upgrade.wait {
@@ -93,14 +93,14 @@ pub(super) fn upgrade(major: u32, upgrade: &Upgrade<'_>) -> Vec<String> {
 }
 
 /// Rolls back to the previous revision, after a killed helm left a pending one.
-pub(super) fn rollback(major: u32, upgrade: &Upgrade<'_>) -> Vec<String> {
+pub(super) fn rollback(major: u32, upgrade: &HelmUpgradeOptions<'_>) -> Vec<String> {
     let mut args = words(&["rollback", upgrade.name, "--namespace", upgrade.namespace, "--no-hooks"]);
     args.push(timeout(upgrade.timeout_s));
     args.extend((upgrade.force_conflicts && major > 3).then(|| "--force-conflicts".to_owned()));
     args
 }
 
-pub(super) fn uninstall(upgrade: &Upgrade<'_>) -> Vec<String> {
+pub(super) fn uninstall(upgrade: &HelmUpgradeOptions<'_>) -> Vec<String> {
     let mut args = words(&["uninstall", upgrade.name, "--namespace", upgrade.namespace, "--ignore-not-found"]);
     args.extend([timeout(upgrade.timeout_s)]);
     args.extend(upgrade.wait.then(|| "--wait".to_owned()));
@@ -124,9 +124,9 @@ pub(super) fn pull(chart: &str, repository: Option<&str>, version: &str, folder:
 mod tests {
     use super::*;
 
-    fn asked() -> Upgrade<'static> {
+    fn asked() -> HelmUpgradeOptions<'static> {
         let (name, namespace, chart) = ("r", "ns", "/c");
-        Upgrade { name, namespace, chart, timeout_s: 60, wait: true, hooks: true, force_conflicts: true }
+        HelmUpgradeOptions { name, namespace, chart, timeout_s: 60, wait: true, hooks: true, force_conflicts: true }
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_release_that_nobody_waits_for_is_not_rolled_back() {
-        let plain = Upgrade { wait: false, hooks: false, force_conflicts: false, ..asked() };
+        let plain = HelmUpgradeOptions { wait: false, hooks: false, force_conflicts: false, ..asked() };
         assert_eq!(upgrade(3, &plain), upgrade(4, &plain));
         assert!(upgrade(4, &plain).ends_with(&["--no-hooks".to_owned()]));
     }

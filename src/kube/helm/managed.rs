@@ -1,7 +1,7 @@
 //! Field ownership of live objects: the owner of a field, and fields that were added manually.
 
 use super::super::fields::is_hand;
-use super::fields::{Path, Step, has};
+use super::fields::{HelmFieldPath, HelmPathStep, has};
 use super::observe::HELM;
 use crate::model::Value;
 use crate::probe::FieldOwner;
@@ -17,29 +17,29 @@ const NOISE: &[&[&str]] = &[
 ];
 
 /// One manager's fields.
-struct Entry<'v> {
+struct ManagedFieldsEntry<'v> {
     manager: FieldOwner,
     fields: &'v Value,
 }
 
-fn entries(live: &Value) -> impl Iterator<Item = Entry<'_>> {
+fn entries(live: &Value) -> impl Iterator<Item = ManagedFieldsEntry<'_>> {
     let all = live.pointer("/metadata/managedFields").and_then(Value::as_array).into_iter().flatten();
     all.filter_map(|entry| {
         let name = entry.get("manager")?.as_str()?;
         let time = entry.get("time").and_then(Value::as_str).map(str::to_owned);
-        Some(Entry { manager: FieldOwner { name: name.into(), time }, fields: entry.get("fieldsV1")? })
+        Some(ManagedFieldsEntry { manager: FieldOwner { name: name.into(), time }, fields: entry.get("fieldsV1")? })
     })
 }
 
 /// Returns the last manager of the field at `path`; `None` if it is helm itself: a value that differs from helm's was
 /// set in a way for which the API records no owner.
-pub(super) fn owner(live: &Value, path: &Path) -> Option<FieldOwner> {
+pub(super) fn owner(live: &Value, path: &HelmFieldPath) -> Option<FieldOwner> {
     let owners = entries(live).filter(|entry| owns(entry.fields, live, &path.0));
     let last = owners.max_by(|a, b| a.manager.time.cmp(&b.manager.time))?.manager;
     (last.name.raw() != HELM).then_some(last)
 }
 
-fn owns(fields: &Value, live: &Value, path: &[Step]) -> bool {
+fn owns(fields: &Value, live: &Value, path: &[HelmPathStep]) -> bool {
     let Some((step, rest)) = path.split_first() else { return true };
     // The owner of a whole value owns every field in it.
     if fields.as_object().is_some_and(serde_json::Map::is_empty) {
@@ -47,7 +47,7 @@ fn owns(fields: &Value, live: &Value, path: &[Step]) -> bool {
     }
     let item = step.of(live);
     let found = fields.as_object().into_iter().flatten().find(|(key, _)| match (step, key.split_once(':')) {
-        (Step::Key(name), Some(("f", key))) => name == key,
+        (HelmPathStep::Key(name), Some(("f", key))) => name == key,
         (_, Some(("k", wanted))) => item.zip(keys(wanted)).is_some_and(|(item, wanted)| has(item, &wanted)),
         _ => false,
     });
@@ -60,35 +60,37 @@ fn keys(text: &str) -> Option<serde_json::Map<String, Value>> {
 
 /// A field that is not in the manifest.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Added {
-    pub path: Path,
+pub(super) struct AddedLiveField {
+    pub path: HelmFieldPath,
     pub value: Value,
     pub by: FieldOwner,
 }
 
 /// Returns the fields of a live object that were added manually and are not in `declared`. Controllers set fields as
 /// part of their function, so theirs do not count.
-pub(super) fn added(live: &Value, declared: &Value) -> Vec<Added> {
+pub(super) fn added(live: &Value, declared: &Value) -> Vec<AddedLiveField> {
     let mut found = Vec::new();
     for entry in entries(live).filter(|entry| is_hand(entry.manager.name.raw())) {
         for path in undeclared(entry.fields, live, declared) {
             let noise = NOISE.iter().any(|keys| path.is_below(keys));
             let value = path.find(live).cloned();
-            if let Some(value) = value.filter(|_| !noise && found.iter().all(|other: &Added| other.path != path)) {
-                found.push(Added { path, value, by: entry.manager.clone() });
+            if let Some(value) =
+                value.filter(|_| !noise && found.iter().all(|other: &AddedLiveField| other.path != path))
+            {
+                found.push(AddedLiveField { path, value, by: entry.manager.clone() });
             }
         }
     }
     found
 }
 
-fn undeclared(fields: &Value, live: &Value, declared: &Value) -> Vec<Path> {
+fn undeclared(fields: &Value, live: &Value, declared: &Value) -> Vec<HelmFieldPath> {
     let mut found = Vec::new();
-    walk(&Path::default(), fields, live, Some(declared), &mut found);
+    walk(&HelmFieldPath::default(), fields, live, Some(declared), &mut found);
     found
 }
 
-fn walk(path: &Path, fields: &Value, live: &Value, declared: Option<&Value>, found: &mut Vec<Path>) {
+fn walk(path: &HelmFieldPath, fields: &Value, live: &Value, declared: Option<&Value>, found: &mut Vec<HelmFieldPath>) {
     for (key, below) in fields.as_object().into_iter().flatten() {
         let Some(step) = step(key, live) else { continue };
         let (path, Some(own)) = (path.then(step.clone()), step.of(live)) else { continue };
@@ -107,15 +109,15 @@ fn is_bag(key: &str) -> bool {
 }
 
 /// Parses one key of a field set: `f:NAME`, `k:{…}`, `v:…`.
-fn step(key: &str, live: &Value) -> Option<Step> {
+fn step(key: &str, live: &Value) -> Option<HelmPathStep> {
     match key.split_once(':')? {
-        ("f", name) => Some(Step::Key(name.to_owned())),
-        ("k", wanted) => keys(wanted).map(Step::Item),
+        ("f", name) => Some(HelmPathStep::Key(name.to_owned())),
+        ("k", wanted) => keys(wanted).map(HelmPathStep::Item),
         ("v", value) => {
             let value: Value = serde_json::from_str(value).ok()?;
-            live.as_array()?.iter().position(|item| *item == value).map(Step::At)
+            live.as_array()?.iter().position(|item| *item == value).map(HelmPathStep::At)
         }
-        ("i", at) => at.parse().ok().map(Step::At),
+        ("i", at) => at.parse().ok().map(HelmPathStep::At),
         _ => None,
     }
 }
@@ -171,7 +173,7 @@ mod tests {
     fn the_last_owner_of_a_field_is_named() {
         let path = |from: Value, to: Value| differences(&from, &to)[0].path.clone();
         let replicas = path(json!({ "spec": { "replicas": 3 } }), json!({ "spec": { "replicas": 1 } }));
-        let named = |path: &Path| owner(&live(), path).map(|manager| manager.name.raw().to_owned());
+        let named = |path: &HelmFieldPath| owner(&live(), path).map(|manager| manager.name.raw().to_owned());
         assert_eq!(named(&replicas).as_deref(), Some("kubectl-edit"));
         let image = |image: &str| json!({ "spec": { "containers": [{ "name": "main", "image": image }] } });
         assert_eq!(named(&path(image("i"), image("j"))), None);

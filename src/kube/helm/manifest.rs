@@ -2,11 +2,11 @@
 
 use super::super::KubeError;
 use crate::model::Value;
-use crate::probe::Hook;
+use crate::probe::ChartHook;
 
 /// One object of a manifest.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Object {
+pub(super) struct HelmObject {
     /// The original text. It is applied unchanged, so that different YAML parsers cannot matter.
     pub text: String,
     pub value: Value,
@@ -15,7 +15,7 @@ pub(super) struct Object {
 /// The annotation that makes an object a hook.
 const HOOK: &str = "helm.sh/hook";
 
-impl Object {
+impl HelmObject {
     fn text_at(&self, pointer: &str) -> &str {
         self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
@@ -63,8 +63,8 @@ impl Object {
     }
 
     /// Returns the hook; `None` for an ordinary object.
-    pub fn hook(&self, home: &str) -> Option<Hook> {
-        Some(Hook { object: self.title(home), events: self.hook_events()? })
+    pub fn hook(&self, home: &str) -> Option<ChartHook> {
+        Some(ChartHook { object: self.title(home), events: self.hook_events()? })
     }
 
     /// Returns the API versions that a CRD adds: `a.b/v1`, `a.b/v1/Kind`.
@@ -80,14 +80,15 @@ impl Object {
 ///
 /// # Errors
 /// A document is not an object of an API.
-pub(super) fn objects(text: &str) -> Result<Vec<Object>, KubeError> {
+pub(super) fn objects(text: &str) -> Result<Vec<HelmObject>, KubeError> {
     let documents = documents(text).into_iter().map(|text| {
         let value =
             super::super::yaml::read(&text).map_err(|error| KubeError::new(format!("invalid manifest: {error}")))?;
-        Ok(Object { text, value })
+        Ok(HelmObject { text, value })
     });
     let objects = documents.collect::<Result<Vec<_>, KubeError>>()?;
-    let objects: Vec<Object> = objects.into_iter().filter(|object| !object.value.is_null()).flat_map(apart).collect();
+    let objects: Vec<HelmObject> =
+        objects.into_iter().filter(|object| !object.value.is_null()).flat_map(apart).collect();
     match objects.iter().find(|object| object.kind().is_empty() || object.name().is_empty()) {
         Some(object) => {
             let line = object.text.lines().next().unwrap_or_default().to_owned();
@@ -114,13 +115,13 @@ fn documents(text: &str) -> Vec<String> {
 }
 
 /// Splits a `List` into its items.
-fn apart(object: Object) -> Vec<Object> {
+fn apart(object: HelmObject) -> Vec<HelmObject> {
     let items = match object.kind().ends_with("List") {
         true => object.value.get("items").and_then(Value::as_array).cloned(),
         false => None,
     };
     match items {
-        Some(items) => items.into_iter().map(|value| Object { text: value.to_string(), value }).collect(),
+        Some(items) => items.into_iter().map(|value| HelmObject { text: value.to_string(), value }).collect(),
         None => vec![object],
     }
 }

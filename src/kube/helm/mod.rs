@@ -21,10 +21,10 @@ mod shipped;
 mod tests;
 mod version;
 
-pub use act::{Deed, ReleaseCall};
-pub(super) use api::Discovered;
+pub use act::{ReleaseAction, ReleaseCall};
+pub(super) use api::ApiDiscovery;
 pub use chart::{FetchedChart, HelmOptions};
 pub use program::helm_variables;
-pub(super) use program::{Helm, Login};
-pub use shipped::{ShippedChart, shipped_charts};
+pub(super) use program::{HelmProgram, HelmTarget};
+pub use shipped::{BuiltinChart, shipped_charts};
 pub use version::{HelmVersion, helm_version};

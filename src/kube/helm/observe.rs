@@ -1,20 +1,21 @@
 //! The state of a release, and its differences from the declaration. Nothing is written, and no revision is created.
 
 use super::super::clean::with_secrets;
-use super::super::{Cluster, KubeError};
-use super::api::{Applied, Apply, Objects};
-use super::chart::Chart;
-use super::drift::{self, Drifted};
+use super::super::{ClusterApi, KubeError};
+use super::api::{HelmApplyOptions, HelmApplyResult, HelmObjectClient};
+use super::chart::LocalHelmChart;
+use super::drift::{self, HelmObjectDrift};
 use super::fields::differences;
-use super::flags::{self, Template, Upgrade};
-use super::manifest::{Object, objects};
-use super::program::Helm;
-use super::read::{self, Listed, Metadata, Rehearsed, Revision};
-use super::secrets::Teller;
+use super::flags::{self, HelmTemplateOptions, HelmUpgradeOptions};
+use super::manifest::{HelmObject, objects};
+use super::program::HelmProgram;
+use super::read::{self, HelmReleaseMetadata, HelmRevision, HelmUpgradeDryRun, ListedRelease};
+use super::secrets::Redactor;
 use crate::kube::images::images;
 use crate::model::{SecretStore, Value};
 use crate::probe::{
-    ChartInfo, Conflict, Crd, ForeignRelease, LiveObject, ReleaseAsked, ReleaseInfo, ReleaseState, ReleaseStatus,
+    ChartCrd, ChartInfo, ForeignRelease, LiveObject, ReleaseFieldConflict, ReleaseInfo, ReleaseQuery, ReleaseState,
+    ReleaseStatus,
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use secrecy::SecretString;
@@ -28,43 +29,43 @@ pub(super) const HELM: &str = "helm";
 const AT_ONCE: usize = 8;
 
 /// A live object that differs from its manifest.
-pub(super) struct Found {
-    pub object: Object,
+pub(super) struct DriftedHelmObject {
+    pub object: HelmObject,
     /// `None` if it is missing.
-    pub seen: Option<Seen>,
+    pub seen: Option<HelmLiveComparison>,
     pub told: LiveObject,
 }
 
-pub(super) struct Seen {
+pub(super) struct HelmLiveComparison {
     pub live: Value,
     pub becomes: Value,
-    pub drifted: Drifted,
+    pub drifted: HelmObjectDrift,
 }
 
 /// One release, with everything needed to observe it.
-pub(super) struct Look<'c> {
-    pub helm: &'c Helm,
-    pub objects: Objects<'c>,
-    pub asked: &'c ReleaseAsked,
+pub(super) struct ReleaseObserver<'c> {
+    pub helm: &'c HelmProgram,
+    pub objects: HelmObjectClient<'c>,
+    pub asked: &'c ReleaseQuery,
     pub secrets: &'c SecretStore,
-    pub chart: Option<Chart>,
+    pub chart: Option<LocalHelmChart>,
     kube_version: String,
     /// Cached: each read is a process.
-    definitions: OnceCell<Vec<Object>>,
+    definitions: OnceCell<Vec<HelmObject>>,
 }
 
 /// Helm's record of a release.
-pub(super) struct Noted {
+pub(super) struct StoredRelease {
     pub info: ReleaseInfo,
-    pub manifest: Vec<Object>,
+    pub manifest: Vec<HelmObject>,
     values: Value,
 }
 
-impl<'c> Look<'c> {
+impl<'c> ReleaseObserver<'c> {
     /// Prepares an observation: finds helm, the kinds that the API serves, and the chart.
     pub async fn at(
-        cluster: &'c Cluster,
-        asked: &'c ReleaseAsked,
+        cluster: &'c ClusterApi,
+        asked: &'c ReleaseQuery,
         secrets: &'c SecretStore,
     ) -> Result<Self, KubeError> {
         let (helm, served, kube_version) = tokio::try_join!(cluster.helm(), cluster.discovered(), cluster.version())?;
@@ -72,12 +73,12 @@ impl<'c> Look<'c> {
             Some(chart) => Some(cluster.helm_options().bring(helm, chart).await?),
             None => None,
         };
-        let objects = Objects { cluster, served, home: &asked.namespace };
+        let objects = HelmObjectClient { cluster, served, home: &asked.namespace };
         Ok(Self { helm, objects, asked, secrets, chart, kube_version, definitions: OnceCell::new() })
     }
 
-    fn teller(&self) -> Teller<'c> {
-        Teller { secrets: self.secrets }
+    fn teller(&self) -> Redactor<'c> {
+        Redactor { secrets: self.secrets }
     }
 
     /// Returns the declared values with their secrets.
@@ -100,16 +101,16 @@ impl<'c> Look<'c> {
         }
     }
 
-    async fn list(&self, ours: bool) -> Result<Vec<Listed>, KubeError> {
+    async fn list(&self, ours: bool) -> Result<Vec<ListedRelease>, KubeError> {
         read::json("list", &self.asked("list", &flags::list(self.helm.major(), ours)).await?)
     }
 
-    fn is_it(&self, listed: &Listed) -> bool {
+    fn is_it(&self, listed: &ListedRelease) -> bool {
         listed.name == self.asked.name && listed.namespace == self.asked.namespace
     }
 
     /// Returns helm's record of the release.
-    pub async fn noted(&self, ours: bool) -> Result<Option<Noted>, KubeError> {
+    pub async fn noted(&self, ours: bool) -> Result<Option<StoredRelease>, KubeError> {
         let (name, namespace) = (&self.asked.name, &self.asked.namespace);
         let said = self.helm.ask(&flags::history(name, namespace), None).await?;
         if !said.ok && read::is_absent(&said.error) {
@@ -118,7 +119,7 @@ impl<'c> Look<'c> {
         if !said.ok {
             return Err(KubeError::new(format!("`helm history`: {}", said.error)));
         }
-        let revisions: Vec<Revision> = read::json("history", &said.stdout)?;
+        let revisions: Vec<HelmRevision> = read::json("history", &said.stdout)?;
         let [metadata, values, manifest] =
             ["metadata", "values", "manifest"].map(|what| (what, flags::get(what, name, namespace)));
         let (metadata, values, manifest) = tokio::try_join!(
@@ -126,8 +127,8 @@ impl<'c> Look<'c> {
             self.asked("get values", &values.1),
             self.asked("get manifest", &manifest.1)
         )?;
-        let metadata: Metadata = read::json("get metadata", &metadata)?;
-        Ok(Some(Noted {
+        let metadata: HelmReleaseMetadata = read::json("get metadata", &metadata)?;
+        Ok(Some(StoredRelease {
             info: info(&metadata, &revisions, ours),
             manifest: objects(&manifest)?,
             values: read::values(&values)?,
@@ -135,9 +136,9 @@ impl<'c> Look<'c> {
     }
 
     /// Renders the chart, including hooks.
-    async fn rendered(&self, chart: &Chart, is_upgrade: bool) -> Result<Vec<Object>, KubeError> {
+    async fn rendered(&self, chart: &LocalHelmChart, is_upgrade: bool) -> Result<Vec<HelmObject>, KubeError> {
         let apis = self.apis(chart).await?;
-        let template = Template {
+        let template = HelmTemplateOptions {
             name: &self.asked.name,
             namespace: &self.asked.namespace,
             chart: chart.path.as_str(),
@@ -158,7 +159,7 @@ impl<'c> Look<'c> {
     }
 
     /// Returns the API versions that the cluster serves, including those of the chart's own CRDs.
-    async fn apis(&self, chart: &Chart) -> Result<Vec<String>, KubeError> {
+    async fn apis(&self, chart: &LocalHelmChart) -> Result<Vec<String>, KubeError> {
         let mut apis = self.objects.served.apis();
         for definition in self.definitions(chart).await? {
             apis.extend(definition.apis());
@@ -169,62 +170,71 @@ impl<'c> Look<'c> {
     }
 
     /// Returns the CRDs in the chart's folder `crds`.
-    pub async fn definitions(&self, chart: &Chart) -> Result<&[Object], KubeError> {
+    pub async fn definitions(&self, chart: &LocalHelmChart) -> Result<&[HelmObject], KubeError> {
         let read = || async { objects(&self.asked("show crds", &flags::show("crds", chart.path.as_str())).await?) };
         self.definitions.get_or_try_init(read).await.map(Vec::as_slice)
     }
 
     /// Returns the manifest of a dry-run upgrade, with lookups, for this server; `None` if helm fails.
-    async fn rehearsed(&self, chart: &Chart) -> Result<Option<Vec<Object>>, KubeError> {
+    async fn rehearsed(&self, chart: &LocalHelmChart) -> Result<Option<Vec<HelmObject>>, KubeError> {
         let (name, namespace) = (self.asked.name.as_str(), self.asked.namespace.as_str());
-        let upgrade = Upgrade { name, namespace, chart: chart.path.as_str(), ..Upgrade::default() };
+        let upgrade =
+            HelmUpgradeOptions { name, namespace, chart: chart.path.as_str(), ..HelmUpgradeOptions::default() };
         let said = self.helm.ask(&flags::rehearsal(&upgrade), Some(&self.values()?)).await?;
         if !said.ok {
             return Ok(None);
         }
-        let rehearsed: Rehearsed = read::json("upgrade --dry-run", &said.stdout)?;
+        let rehearsed: HelmUpgradeDryRun = read::json("upgrade --dry-run", &said.stdout)?;
         objects(&rehearsed.manifest).map(Some)
     }
 
     /// Returns the live objects that differ from the manifest.
-    pub async fn drift(&self, manifest: &[Object]) -> Result<Vec<Found>, KubeError> {
+    pub async fn drift(&self, manifest: &[HelmObject]) -> Result<Vec<DriftedHelmObject>, KubeError> {
         let looks = stream::iter(manifest).map(|object| self.live(object)).buffered(AT_ONCE);
-        let found: Vec<Option<Found>> = looks.try_collect().await?;
+        let found: Vec<Option<DriftedHelmObject>> = looks.try_collect().await?;
         Ok(found.into_iter().flatten().collect())
     }
 
-    async fn live(&self, object: &Object) -> Result<Option<Found>, KubeError> {
+    async fn live(&self, object: &HelmObject) -> Result<Option<DriftedHelmObject>, KubeError> {
         let Some(live) = self.objects.get(object).await? else { return Ok(Some(missing(object, self.objects.home))) };
-        let how = Apply { manager: NOBODY, force: true, dry: true };
+        let how = HelmApplyOptions { manager: NOBODY, force: true, dry: true };
         let becomes = match self.objects.apply(object, how).await? {
-            Applied::Becomes(becomes) => becomes,
-            Applied::Conflict(_) => {
+            HelmApplyResult::Becomes(becomes) => becomes,
+            HelmApplyResult::Conflict(_) => {
                 return Err(KubeError::new(format!(
                     "{} keeps changing and cannot be compared",
                     object.title(self.objects.home)
                 )));
             }
         };
-        let drifted = Drifted::of(object, &live, &becomes);
+        let drifted = HelmObjectDrift::of(object, &live, &becomes);
         let told = drifted.told(object, self.objects.home, &live, &self.teller());
-        Ok(told.map(|told| Found { object: object.clone(), seen: Some(Seen { live, becomes, drifted }), told }))
+        Ok(told.map(|told| DriftedHelmObject {
+            object: object.clone(),
+            seen: Some(HelmLiveComparison { live, becomes, drifted }),
+            told,
+        }))
     }
 
     /// Returns the fields that applying these objects would take over from other managers.
-    async fn conflicts(&self, rendered: &[Object]) -> Result<Vec<Conflict>, KubeError> {
+    async fn conflicts(&self, rendered: &[HelmObject]) -> Result<Vec<ReleaseFieldConflict>, KubeError> {
         let ordinary = rendered.iter().filter(|object| !object.is_hook() && self.objects.knows(object));
         let ask = |object| async move {
-            let how = Apply { manager: HELM, force: false, dry: true };
+            let how = HelmApplyOptions { manager: HELM, force: false, dry: true };
             let found = match self.objects.apply(object, how).await? {
-                Applied::Becomes(_) => Vec::new(),
-                Applied::Conflict(found) => found,
+                HelmApplyResult::Becomes(_) => Vec::new(),
+                HelmApplyResult::Conflict(found) => found,
             };
             let title = object.title(self.objects.home);
-            let conflict =
-                move |(field, by): (String, String)| Conflict { object: title.clone(), field, by: by.into() };
+            let conflict = move |(field, by): (String, String)| ReleaseFieldConflict {
+                object: title.clone(),
+                field,
+                by: by.into(),
+            };
             Ok::<_, KubeError>(found.into_iter().map(conflict).collect::<Vec<_>>())
         };
-        let found: Vec<Vec<Conflict>> = stream::iter(ordinary).map(ask).buffered(AT_ONCE).try_collect().await?;
+        let found: Vec<Vec<ReleaseFieldConflict>> =
+            stream::iter(ordinary).map(ask).buffered(AT_ONCE).try_collect().await?;
         Ok(found.into_iter().flatten().collect())
     }
 
@@ -247,7 +257,7 @@ impl<'c> Look<'c> {
         Ok(state)
     }
 
-    fn foreign(&self, chart: &Chart, all: &[Listed], ours: &[Listed]) -> Vec<ForeignRelease> {
+    fn foreign(&self, chart: &LocalHelmChart, all: &[ListedRelease], ours: &[ListedRelease]) -> Vec<ForeignRelease> {
         let others = all.iter().filter(|listed| !self.is_it(listed) && !ours.contains(listed));
         let same = others.filter_map(|listed| Some((listed, listed.version_of(&chart.file.name)?)));
         let told = same.map(|(listed, version)| ForeignRelease {
@@ -259,13 +269,18 @@ impl<'c> Look<'c> {
         told.collect()
     }
 
-    async fn compare(&self, chart: &Chart, noted: Option<&Noted>, state: &mut ReleaseState) -> Result<(), KubeError> {
+    async fn compare(
+        &self,
+        chart: &LocalHelmChart,
+        noted: Option<&StoredRelease>,
+        state: &mut ReleaseState,
+    ) -> Result<(), KubeError> {
         let installed = noted.filter(|noted| noted.info.status != ReleaseStatus::Uninstalled);
         let (once, twice) =
             tokio::try_join!(self.rendered(chart, installed.is_some()), self.rendered(chart, installed.is_some()))?;
         state.random = once != twice;
         state.chart = Some(self.chart_info(chart, &once).await?);
-        let mut wanted: Vec<Object> = once.into_iter().filter(|object| !object.is_hook()).collect();
+        let mut wanted: Vec<HelmObject> = once.into_iter().filter(|object| !object.is_hook()).collect();
         let Some(noted) = installed else { return Ok(()) };
         state.values = self.value_changes(noted)?;
         if !state.random {
@@ -280,12 +295,13 @@ impl<'c> Look<'c> {
     /// Returns the objects that an upgrade would apply.
     async fn compare_manifests(
         &self,
-        chart: &Chart,
-        noted: &Noted,
-        mut wanted: Vec<Object>,
+        chart: &LocalHelmChart,
+        noted: &StoredRelease,
+        mut wanted: Vec<HelmObject>,
         state: &mut ReleaseState,
-    ) -> Result<Vec<Object>, KubeError> {
-        let compare = |wanted: &[Object]| drift::manifests(&noted.manifest, wanted, self.objects.home, &self.teller());
+    ) -> Result<Vec<HelmObject>, KubeError> {
+        let compare =
+            |wanted: &[HelmObject]| drift::manifests(&noted.manifest, wanted, self.objects.home, &self.teller());
         state.manifest = compare(&wanted);
         if !state.manifest.is_empty() && !noted.info.status.is_pending() {
             // Templates may look up objects in the cluster, which only works in a dry-run upgrade.
@@ -295,11 +311,11 @@ impl<'c> Look<'c> {
         Ok(wanted)
     }
 
-    async fn chart_info(&self, chart: &Chart, rendered: &[Object]) -> Result<ChartInfo, KubeError> {
+    async fn chart_info(&self, chart: &LocalHelmChart, rendered: &[HelmObject]) -> Result<ChartInfo, KubeError> {
         let definitions = self.definitions(chart).await?;
         let crds = stream::iter(definitions).map(|crd| async move {
             let present = self.objects.get(crd).await?.is_some();
-            Ok::<_, KubeError>(Crd { name: crd.name().to_owned(), present })
+            Ok::<_, KubeError>(ChartCrd { name: crd.name().to_owned(), present })
         });
         Ok(ChartInfo {
             name: chart.file.name.clone(),
@@ -310,28 +326,28 @@ impl<'c> Look<'c> {
         })
     }
 
-    fn value_changes(&self, noted: &Noted) -> Result<Vec<crate::probe::FieldChange>, KubeError> {
+    fn value_changes(&self, noted: &StoredRelease) -> Result<Vec<crate::probe::FieldChange>, KubeError> {
         let found = differences(&noted.values, &self.declared()?);
         Ok(found.iter().map(|difference| self.teller().tell("", difference, None)).collect())
     }
 }
 
-fn needs_upgrade(chart: &Chart, noted: &Noted, state: &ReleaseState) -> bool {
+fn needs_upgrade(chart: &LocalHelmChart, noted: &StoredRelease, state: &ReleaseState) -> bool {
     let info = &noted.info;
     let same = info.status == ReleaseStatus::Deployed && info.version == chart.file.version;
     !same || !state.values.is_empty() || !state.manifest.is_empty()
 }
 
-fn missing(object: &Object, home: &str) -> Found {
+fn missing(object: &HelmObject, home: &str) -> DriftedHelmObject {
     let told = LiveObject { object: object.title(home), missing: true, changed: Vec::new(), added: Vec::new() };
-    Found { object: object.clone(), seen: None, told }
+    DriftedHelmObject { object: object.clone(), seen: None, told }
 }
 
-fn info(metadata: &Metadata, revisions: &[Revision], ours: bool) -> ReleaseInfo {
+fn info(metadata: &HelmReleaseMetadata, revisions: &[HelmRevision], ours: bool) -> ReleaseInfo {
     let last = revisions.iter().max_by_key(|revision| revision.revision);
     let earlier = revisions.iter().filter(|revision| Some(revision.revision) != last.map(|last| last.revision));
     let good = |status| matches!(status, ReleaseStatus::Deployed | ReleaseStatus::Superseded);
-    let status = last.map_or_else(|| ReleaseStatus::of(&metadata.status), Revision::status);
+    let status = last.map_or_else(|| ReleaseStatus::of(&metadata.status), HelmRevision::status);
     ReleaseInfo {
         revision: last.map_or(metadata.revision, |last| last.revision),
         status,

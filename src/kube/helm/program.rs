@@ -58,7 +58,7 @@ const PROXIES: &[&str] =
 
 /// The cluster for helm.
 #[derive(Clone, Debug)]
-pub(in crate::kube) struct Login {
+pub(in crate::kube) struct HelmTarget {
     pub kubeconfig: Utf8PathBuf,
     pub context: String,
     /// Environment variables with secrets of the inventory.
@@ -69,28 +69,28 @@ pub(in crate::kube) struct Login {
 
 /// The helm program, with a cluster and a home.
 #[derive(Debug)]
-pub(in crate::kube) struct Helm {
+pub(in crate::kube) struct HelmProgram {
     pub version: HelmVersion,
     program: Utf8PathBuf,
-    login: Login,
+    login: HelmTarget,
     home: TempDir,
 }
 
 /// The output of a finished helm.
 #[derive(Debug)]
-pub(in crate::kube) struct Said {
+pub(in crate::kube) struct HelmOutput {
     pub ok: bool,
     pub stdout: String,
     /// The last line that is not a warning, secrets masked.
     pub error: String,
 }
 
-impl Helm {
+impl HelmProgram {
     /// Finds helm and its version. No cluster is contacted.
     ///
     /// # Errors
     /// As [`helm_version`], and if its folders cannot be created.
-    pub async fn open(program: &Utf8Path, login: Login) -> Result<Self, KubeError> {
+    pub async fn open(program: &Utf8Path, login: HelmTarget) -> Result<Self, KubeError> {
         let version = helm_version(program, &login.withheld).await?;
         let home = tempfile::Builder::new().prefix("forge-helm-").tempdir();
         let home = home.map_err(|error| KubeError::new(format!("cannot create a folder for helm: {error}")))?;
@@ -111,7 +111,7 @@ impl Helm {
     }
 
     /// Runs a query, and kills helm if it does not end in time. Helm reads `input` from stdin.
-    pub async fn ask(&self, args: &[String], input: Option<&SecretString>) -> Result<Said, KubeError> {
+    pub async fn ask(&self, args: &[String], input: Option<&SecretString>) -> Result<HelmOutput, KubeError> {
         let mut run = self.prepare(args, input)?;
         run.command.kill_on_drop(true);
         run.end(LIMIT, &SecretStore::default())
@@ -126,7 +126,7 @@ impl Helm {
         input: Option<&SecretString>,
         limit: Duration,
         secrets: &SecretStore,
-    ) -> Result<Said, KubeError> {
+    ) -> Result<HelmOutput, KubeError> {
         let mut run = self.prepare(args, input)?;
         // Ctrl-C at the terminal is for forge, which lets running changes finish.
         run.command.process_group(0);
@@ -137,7 +137,7 @@ impl Helm {
     }
 
     /// Fetches a chart: the only command that uses the network, through the machine's proxy.
-    pub async fn fetch(&self, args: &[String], limit: Duration) -> Result<Said, KubeError> {
+    pub async fn fetch(&self, args: &[String], limit: Duration) -> Result<HelmOutput, KubeError> {
         let mut run = self.bare(args, None)?;
         run.command.kill_on_drop(true);
         run.end(limit, &SecretStore::default())
@@ -145,7 +145,7 @@ impl Helm {
             .ok_or_else(|| KubeError::new(format!("`helm {}` timed out after {} s", verb(args), limit.as_secs())))
     }
 
-    fn prepare(&self, args: &[String], input: Option<&SecretString>) -> Result<Run, KubeError> {
+    fn prepare(&self, args: &[String], input: Option<&SecretString>) -> Result<HelmCommand, KubeError> {
         let mut run = self.bare(args, input)?;
         run.command.arg("--kubeconfig").arg(&self.login.kubeconfig).arg("--kube-context").arg(&self.login.context);
         PROXIES.iter().for_each(|name| {
@@ -154,7 +154,7 @@ impl Helm {
         Ok(run)
     }
 
-    fn bare(&self, args: &[String], input: Option<&SecretString>) -> Result<Run, KubeError> {
+    fn bare(&self, args: &[String], input: Option<&SecretString>) -> Result<HelmCommand, KubeError> {
         let (stdout, stderr) = (nameless()?, nameless()?);
         let mut command = Command::new(&self.program);
         command.args(args).stdin(input.map_or_else(|| Ok(Stdio::null()), stdin)?);
@@ -165,26 +165,26 @@ impl Helm {
         for folder in ["cache", "config", "data"] {
             command.env(format!("HELM_{}_HOME", folder.to_uppercase()), self.home.path().join(folder));
         }
-        Ok(Run { command, stdout, stderr })
+        Ok(HelmCommand { command, stdout, stderr })
     }
 }
 
 /// A prepared helm command.
-struct Run {
+struct HelmCommand {
     command: Command,
     stdout: File,
     stderr: File,
 }
 
-impl Run {
+impl HelmCommand {
     /// Starts it and waits; `None` if it did not end in time.
-    async fn end(mut self, limit: Duration, secrets: &SecretStore) -> Result<Option<Said>, KubeError> {
+    async fn end(mut self, limit: Duration, secrets: &SecretStore) -> Result<Option<HelmOutput>, KubeError> {
         let mut child =
             self.command.spawn().map_err(|error| KubeError::new(format!("cannot start `helm`: {error}")))?;
         let Ok(ended) = tokio::time::timeout(limit, child.wait()).await else { return Ok(None) };
         let ended = ended.map_err(|error| KubeError::new(format!("cannot wait for `helm`: {error}")))?;
         let error = last_line(&secrets.scrub(&text(&mut self.stderr)?), ended);
-        Ok(Some(Said { ok: ended.success(), stdout: text(&mut self.stdout)?, error }))
+        Ok(Some(HelmOutput { ok: ended.success(), stdout: text(&mut self.stdout)?, error }))
     }
 }
 

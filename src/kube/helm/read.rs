@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// One entry of `helm list`: a release and its last revision.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(super) struct Listed {
+pub(super) struct ListedRelease {
     pub name: String,
     pub namespace: String,
     /// A number as text.
@@ -19,7 +19,7 @@ pub(super) struct Listed {
 
 /// The output of `helm get metadata`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(super) struct Metadata {
+pub(super) struct HelmReleaseMetadata {
     pub chart: String,
     pub version: String,
     pub revision: u64,
@@ -31,7 +31,7 @@ pub(super) struct Metadata {
 
 /// One entry of `helm history`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(super) struct Revision {
+pub(super) struct HelmRevision {
     pub revision: u64,
     pub updated: jiff::Timestamp,
     pub status: String,
@@ -41,7 +41,7 @@ pub(super) struct Revision {
 
 /// The manifest in the output of a dry-run upgrade. The output also has every template of the chart.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(super) struct Rehearsed {
+pub(super) struct HelmUpgradeDryRun {
     pub manifest: String,
 }
 
@@ -66,7 +66,7 @@ pub(super) fn values(text: &str) -> Result<Value, KubeError> {
     Ok(if values.is_null() { Value::Object(serde_json::Map::new()) } else { values })
 }
 
-impl Listed {
+impl ListedRelease {
     /// Returns the version of the chart if it has that name.
     pub fn version_of(&self, chart: &str) -> Option<&str> {
         let version = self.chart.strip_prefix(chart)?.strip_prefix('-')?;
@@ -75,7 +75,7 @@ impl Listed {
     }
 }
 
-impl Revision {
+impl HelmRevision {
     pub fn status(&self) -> ReleaseStatus {
         ReleaseStatus::of(&self.status)
     }

@@ -1,6 +1,6 @@
 //! Keeps secrets out of displayed fields: leaves out values that are or may be secret.
 
-use super::fields::{Difference, Path};
+use super::fields::{HelmFieldDifference, HelmFieldPath};
 use crate::model::{SecretStore, Value};
 use crate::probe::{FieldChange, FieldOwner};
 
@@ -8,14 +8,14 @@ use crate::probe::{FieldChange, FieldOwner};
 const WORDS: [&str; 6] = ["password", "passwd", "token", "secret", "credential", "apikey"];
 
 /// Formats field changes without secrets.
-pub(super) struct Teller<'s> {
+pub(super) struct Redactor<'s> {
     pub secrets: &'s SecretStore,
 }
 
-impl Teller<'_> {
+impl Redactor<'_> {
     /// Formats a change of a field in an object of `kind`; `kind` is empty for values.
-    pub fn tell(&self, kind: &str, difference: &Difference, by: Option<FieldOwner>) -> FieldChange {
-        let Difference { path, from, to } = difference;
+    pub fn tell(&self, kind: &str, difference: &HelmFieldDifference, by: Option<FieldOwner>) -> FieldChange {
+        let HelmFieldDifference { path, from, to } = difference;
         let secret = hidden(kind, path) || [from, to].into_iter().flatten().any(|value| self.holds(value));
         let text = |value: &Option<Value>| value.as_ref().filter(|_| !secret).map(|value| value.to_string().into());
         FieldChange { path: path.to_string(), from: text(from), to: text(to), secret, by }
@@ -32,7 +32,7 @@ impl Teller<'_> {
     }
 }
 
-fn hidden(kind: &str, path: &Path) -> bool {
+fn hidden(kind: &str, path: &HelmFieldPath) -> bool {
     let keys: Vec<&str> = path.keys().collect();
     let data = kind == "Secret" && keys.first().is_some_and(|key| matches!(*key, "data" | "stringData"));
     data || keys.last().is_some_and(|key| is_word(key))
@@ -54,7 +54,7 @@ mod tests {
     fn told(kind: &str, from: &Value, to: &Value) -> FieldChange {
         let mut secrets = SecretStore::default();
         secrets.insert("pw", SecretString::from("hunter2".to_owned()));
-        Teller { secrets: &secrets }.tell(kind, &differences(from, to)[0], None)
+        Redactor { secrets: &secrets }.tell(kind, &differences(from, to)[0], None)
     }
 
     #[test]

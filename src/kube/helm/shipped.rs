@@ -5,7 +5,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 /// A built-in chart.
 #[derive(Debug)]
-pub struct ShippedChart {
+pub struct BuiltinChart {
     pub name: &'static str,
     /// As in its `Chart.yaml`.
     pub version: &'static str,
@@ -15,7 +15,7 @@ pub struct ShippedChart {
 
 macro_rules! chart {
     ($name:literal, $version:literal: $($file:literal),* $(,)?) => {
-        ShippedChart {
+        BuiltinChart {
             name: $name,
             version: $version,
             files: &[$((
@@ -27,7 +27,7 @@ macro_rules! chart {
 }
 
 /// Every built-in chart, by name.
-const CHARTS: &[ShippedChart] = &[chart!("rdma-shared-device-plugin", "1.0.0":
+const CHARTS: &[BuiltinChart] = &[chart!("rdma-shared-device-plugin", "1.0.0":
     "Chart.yaml",
     "templates/config.yaml",
     "templates/daemonset.yaml",
@@ -35,7 +35,7 @@ const CHARTS: &[ShippedChart] = &[chart!("rdma-shared-device-plugin", "1.0.0":
 )];
 
 /// Returns the built-in charts.
-pub fn shipped_charts() -> &'static [ShippedChart] {
+pub fn shipped_charts() -> &'static [BuiltinChart] {
     CHARTS
 }
 

@@ -2,13 +2,13 @@
 
 use super::super::KubeError;
 use super::drift::manifests;
-use super::flags::{self, Upgrade};
+use super::flags::{self, HelmUpgradeOptions};
 use super::manifest::objects;
-use super::program::{Helm, Login};
-use super::read::{self, Listed, Metadata, Rehearsed, Revision};
-use super::secrets::Teller;
+use super::program::{HelmProgram, HelmTarget};
+use super::read::{self, HelmReleaseMetadata, HelmRevision, HelmUpgradeDryRun, ListedRelease};
+use super::secrets::Redactor;
 use crate::model::SecretStore;
-use crate::probe::{ObjectMove, ReleaseStatus};
+use crate::probe::{ObjectChangeKind, ReleaseStatus};
 use camino::Utf8PathBuf;
 use secrecy::SecretString;
 use serde_json::json;
@@ -40,23 +40,23 @@ fn both_majors_are_read() {
             "ssa",
         ),
     ] {
-        let list: Vec<Listed> = read::json("list", list).unwrap();
+        let list: Vec<ListedRelease> = read::json("list", list).unwrap();
         assert_eq!((list[0].name.as_str(), list[0].revision.as_str()), ("tiny", "2"));
         assert_eq!(list[0].version_of("tiny"), Some("0.1.0"));
         assert_eq!(list[0].version_of("ti"), None);
-        let metadata: Metadata = read::json("get metadata", metadata).unwrap();
+        let metadata: HelmReleaseMetadata = read::json("get metadata", metadata).unwrap();
         assert_eq!((metadata.chart.as_str(), metadata.version.as_str(), metadata.revision), ("tiny", "0.1.0", 2));
         assert_eq!(metadata.apply_method, ssa);
         assert_eq!(read::values(values).unwrap(), json!({ "replicas": 2 }));
-        let history: Vec<Revision> = read::json("history", history).unwrap();
-        let statuses: Vec<_> = history.iter().map(Revision::status).collect();
+        let history: Vec<HelmRevision> = read::json("history", history).unwrap();
+        let statuses: Vec<_> = history.iter().map(HelmRevision::status).collect();
         assert_eq!(statuses, [ReleaseStatus::Superseded, ReleaseStatus::Deployed]);
     }
 }
 
 #[test]
 fn charts_with_dashes_and_a_v_are_told_apart() {
-    let listed = |chart: &str| Listed {
+    let listed = |chart: &str| ListedRelease {
         name: "r".into(),
         namespace: "n".into(),
         revision: "1".into(),
@@ -84,43 +84,47 @@ fn an_absent_release_is_told_from_a_cluster_that_is_away() {
 fn a_trailing_newline_is_no_difference() {
     let (got, rendered) = (sample!("helm4-manifest.yaml"), sample!("helm4-manifest.yaml").trim_end());
     assert_ne!(got, rendered);
-    let teller = Teller { secrets: &SecretStore::default() };
+    let teller = Redactor { secrets: &SecretStore::default() };
     assert_eq!(manifests(&objects(got).unwrap(), &objects(rendered).unwrap(), "s", &teller), []);
 }
 
 #[test]
 fn a_rehearsal_holds_the_manifest_that_would_be_applied() {
-    let teller = Teller { secrets: &SecretStore::default() };
+    let teller = Redactor { secrets: &SecretStore::default() };
     for (said, manifest) in [
         (sample!("helm3-dryrun-server.json"), sample!("helm3-manifest.yaml")),
         (sample!("helm4-dryrun-server.json"), sample!("helm4-manifest.yaml")),
     ] {
-        let rehearsed: Rehearsed = read::json("upgrade", said).unwrap();
+        let rehearsed: HelmUpgradeDryRun = read::json("upgrade", said).unwrap();
         let found = manifests(&objects(manifest).unwrap(), &objects(&rehearsed.manifest).unwrap(), "s", &teller);
         let told: Vec<_> = found.iter().map(|change| (change.object.as_str(), fields(&change.what))).collect();
         assert!(told.iter().all(|(object, _)| *object == "Deployment tiny"), "{told:?}");
     }
 }
 
-fn fields(what: &ObjectMove) -> Vec<&str> {
+fn fields(what: &ObjectChangeKind) -> Vec<&str> {
     match what {
-        ObjectMove::Changed(fields) => fields.iter().map(|field| field.path.as_str()).collect(),
+        ObjectChangeKind::Changed(fields) => fields.iter().map(|field| field.path.as_str()).collect(),
         _ => Vec::new(),
     }
 }
 
 /// Creates a fake helm from a script, in a folder of its own.
-async fn stand_in(script: &str) -> (tempfile::TempDir, Helm) {
+async fn stand_in(script: &str) -> (tempfile::TempDir, HelmProgram) {
     let folder = tempfile::tempdir().unwrap();
     let program = Utf8PathBuf::from_path_buf(folder.path().join("helm")).unwrap();
     let head = "#!/bin/sh\n[ \"$1\" = version ] && { echo v4.1.4; exit; }\n";
     std::fs::write(&program, format!("{head}{}", script.replace("HERE", folder.path().to_str().unwrap()))).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let login =
-        Login { kubeconfig: "/etc/kube".into(), context: "prod".into(), withheld: Default::default(), _made: None };
+    let login = HelmTarget {
+        kubeconfig: "/etc/kube".into(),
+        context: "prod".into(),
+        withheld: Default::default(),
+        _made: None,
+    };
     // A fork of another test may still have the program open for writing.
     for _ in 0..50 {
-        match Helm::open(&program, login.clone()).await {
+        match HelmProgram::open(&program, login.clone()).await {
             Ok(helm) => return (folder, helm),
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
@@ -148,7 +152,7 @@ async fn the_last_error_is_told_and_no_warning() {
 async fn values_are_no_arguments_and_no_file_that_has_a_name() {
     let (folder, helm) = stand_in("cat >HERE/stdin; echo \"$@\" >HERE/argv; readlink /proc/$$/fd/0 >HERE/file").await;
     let (name, namespace, chart) = ("r", "n", "/c");
-    let upgrade = Upgrade { name, namespace, chart, timeout_s: 5, ..Upgrade::default() };
+    let upgrade = HelmUpgradeOptions { name, namespace, chart, timeout_s: 5, ..HelmUpgradeOptions::default() };
     let values = SecretString::from("{\"password\":\"hunter2\"}".to_owned());
     let limit = Duration::from_secs(20);
     let args = flags::upgrade(4, &upgrade);
@@ -164,7 +168,7 @@ async fn what_helm_says_of_a_secret_is_masked() {
     let (_folder, helm) = stand_in("echo 'Error: bad value hunter2' >&2; exit 1").await;
     let mut secrets = SecretStore::default();
     secrets.insert("pw", SecretString::from("hunter2".to_owned()));
-    let args = flags::uninstall(&Upgrade { name: "r", namespace: "n", ..Upgrade::default() });
+    let args = flags::uninstall(&HelmUpgradeOptions { name: "r", namespace: "n", ..HelmUpgradeOptions::default() });
     let said = helm.change(&args, None, Duration::from_secs(20), &secrets).await.unwrap();
     assert_eq!(said.error, "bad value (secret pw)");
 }
@@ -172,7 +176,7 @@ async fn what_helm_says_of_a_secret_is_masked() {
 #[tokio::test]
 async fn a_helm_that_changes_something_is_never_ended() {
     let (folder, helm) = stand_in("sleep 2; echo late; echo warn >&2; touch HERE/done").await;
-    let args = flags::uninstall(&Upgrade { name: "r", namespace: "n", ..Upgrade::default() });
+    let args = flags::uninstall(&HelmUpgradeOptions { name: "r", namespace: "n", ..HelmUpgradeOptions::default() });
     let error = helm.change(&args, None, Duration::from_millis(300), &SecretStore::default()).await.unwrap_err();
     assert_eq!(error.message, "`helm uninstall` is still running after 0 s");
     drop(helm);

@@ -1,23 +1,23 @@
 //! Logs of pods: required patterns, forbidden patterns, and the last lines for people.
 
-use super::{JobCall, Logs};
-use crate::kube::Cluster;
-use crate::kube::api::Refusal;
+use super::{JobCall, JobLogRules};
+use crate::kube::ClusterApi;
+use crate::kube::api::ApiRequestError;
 use crate::model::Value;
 use regex::Regex;
 
 /// The log of one container.
 #[derive(Debug)]
-pub(super) struct Printed {
+pub(super) struct ContainerLog {
     pub pod: String,
     pub container: String,
     /// The log, or why it could not be read.
     pub text: Result<String, String>,
 }
 
-impl Cluster {
+impl ClusterApi {
     /// Reads the logs of all containers of the pods.
-    pub(super) async fn printed(&self, pods: &[Value]) -> Vec<Printed> {
+    pub(super) async fn printed(&self, pods: &[Value]) -> Vec<ContainerLog> {
         let mut all = Vec::new();
         for pod in pods {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -25,20 +25,20 @@ impl Cluster {
             for container in pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten() {
                 let container = text(&container["name"]);
                 let said = self.log(&namespace, &name, &container).await;
-                all.push(Printed { pod: name.clone(), container, text: said.map_err(|refusal| no_log(&refusal)) });
+                all.push(ContainerLog { pod: name.clone(), container, text: said.map_err(|refusal| no_log(&refusal)) });
             }
         }
         all
     }
 }
 
-fn no_log(refusal: &Refusal) -> String {
+fn no_log(refusal: &ApiRequestError) -> String {
     refusal.words()
 }
 
 /// Returns why the logs do not meet the requirements.
-pub(super) fn unfit(call: &JobCall, printed: &[Printed]) -> Option<String> {
-    let Logs { expect, deny, each, .. } = &call.logs;
+pub(super) fn unfit(call: &JobCall, printed: &[ContainerLog]) -> Option<String> {
+    let JobLogRules { expect, deny, each, .. } = &call.logs;
     if expect.is_empty() && deny.is_empty() {
         return None;
     }
@@ -48,7 +48,7 @@ pub(super) fn unfit(call: &JobCall, printed: &[Printed]) -> Option<String> {
     if let Some((one, why)) = printed.iter().find_map(|one| Some((one, one.text.as_ref().err()?))) {
         return Some(format!("log of pod {} cannot be read: {why}", one.pod));
     }
-    let has = |one: &Printed, pattern: &Regex| one.text.as_ref().is_ok_and(|text| pattern.is_match(text));
+    let has = |one: &ContainerLog, pattern: &Regex| one.text.as_ref().is_ok_and(|text| pattern.is_match(text));
     for text in deny {
         let Ok(pattern) = pattern(text) else { return Some(unread(text)) };
         if let Some(one) = printed.iter().find(|one| has(one, &pattern)) {
@@ -80,7 +80,7 @@ pub(super) fn pattern(text: &str) -> Result<Regex, regex::Error> {
 }
 
 /// Returns the last lines of each log, with a header.
-pub(super) fn tails(printed: &[Printed], lines: usize) -> String {
+pub(super) fn tails(printed: &[ContainerLog], lines: usize) -> String {
     let mut told = String::new();
     for one in printed {
         told.push_str(&format!("pod {}, container {}:\n", one.pod, one.container));
@@ -99,11 +99,11 @@ pub(super) fn tails(printed: &[Printed], lines: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::{Aim, Sign, Signs};
+    use crate::kube::{JobEndPredicates, JobGoal, StatusPredicate};
     use crate::probe::ObjectId;
 
     fn call(expect: &[&str], deny: &[&str], each: bool) -> JobCall {
-        let sign = Sign::Condition("Complete".to_owned());
+        let sign = StatusPredicate::Condition("Complete".to_owned());
         let own = |list: &[&str]| list.iter().map(|one| (*one).to_owned()).collect();
         JobCall {
             id: ObjectId {
@@ -114,13 +114,13 @@ mod tests {
             },
             object: Value::Null,
             digest: String::new(),
-            aim: Aim::Ends { signs: Signs { succeeded: sign.clone(), failed: sign }, within_s: 60 },
-            logs: Logs { expect: own(expect), deny: own(deny), each, tail: 2 },
+            aim: JobGoal::Ends { signs: JobEndPredicates { succeeded: sign.clone(), failed: sign }, within_s: 60 },
+            logs: JobLogRules { expect: own(expect), deny: own(deny), each, tail: 2 },
         }
     }
 
-    fn printed(texts: &[&str]) -> Vec<Printed> {
-        let one = |(at, text): (usize, &&str)| Printed {
+    fn printed(texts: &[&str]) -> Vec<ContainerLog> {
+        let one = |(at, text): (usize, &&str)| ContainerLog {
             pod: format!("p{at}"),
             container: "c".to_owned(),
             text: Ok((*text).to_owned()),
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_log_that_cannot_be_read_proves_nothing() {
         let mut ranks = printed(&["Using network IB"]);
-        ranks.push(Printed { pod: "p9".into(), container: "c".into(), text: Err("no kubelet".into()) });
+        ranks.push(ContainerLog { pod: "p9".into(), container: "c".into(), text: Err("no kubelet".into()) });
         let why = unfit(&call(&[], &["Socket"], true), &ranks);
         assert_eq!(why.unwrap(), "log of pod p9 cannot be read: no kubelet");
         assert_eq!(unfit(&call(&["a"], &[], true), &[]).unwrap(), "no pod is left whose log could be read");

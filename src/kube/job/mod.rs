@@ -9,8 +9,8 @@ mod store;
 mod tests;
 mod why;
 
-pub use run::Stopped;
-pub use sign::{Sign, Signs};
+pub use run::JobStopFn;
+pub use sign::{JobEndPredicates, StatusPredicate};
 
 use crate::model::Value;
 use crate::probe::ObjectId;
@@ -24,22 +24,22 @@ pub struct JobCall {
     pub object: Value,
     /// Digest of the declaration, recorded with a success.
     pub digest: String,
-    pub aim: Aim,
-    pub logs: Logs,
+    pub aim: JobGoal,
+    pub logs: JobLogRules,
 }
 
 /// The expected outcome.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Aim {
+pub enum JobGoal {
     /// It ends, within this many seconds.
-    Ends { signs: Signs, within_s: u64 },
+    Ends { signs: JobEndPredicates, within_s: u64 },
     /// No pod of it starts for this many seconds, and the cluster reports why.
-    StaysPending { for_s: u64, signs: Signs },
+    StaysPending { for_s: u64, signs: JobEndPredicates },
 }
 
 /// Regular expressions that the logs of its pods must match, or must not match.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Logs {
+pub struct JobLogRules {
     pub expect: Vec<String>,
     pub deny: Vec<String>,
     /// Whether the log of each pod must match, or one is enough.
@@ -52,8 +52,8 @@ impl JobCall {
     /// Returns a description of the call, for people.
     pub fn told(&self) -> String {
         match &self.aim {
-            Aim::Ends { within_s, .. } => format!("run {}, at most {within_s} s, and delete it", self.id),
-            Aim::StaysPending { for_s, .. } => {
+            JobGoal::Ends { within_s, .. } => format!("run {}, at most {within_s} s, and delete it", self.id),
+            JobGoal::StaysPending { for_s, .. } => {
                 format!("create {}, check that it stays pending for {for_s} s, and delete it", self.id)
             }
         }

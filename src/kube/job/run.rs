@@ -2,14 +2,14 @@
 
 use super::shape::{RUN, mark, of_run};
 use super::store::pods;
-use super::why::Seen;
-use super::{Aim, JobCall, logs};
-use crate::kube::api::{Place, Refusal, Served};
+use super::why::WorkloadSnapshot;
+use super::{JobCall, JobGoal, logs};
+use crate::kube::api::{ApiCollection, ApiKindCache, ApiRequestError};
 use crate::kube::call::own;
 use crate::kube::clean::revealed;
-use crate::kube::{KubeError, Say, Writer};
+use crate::kube::{ClusterProgressFn, ClusterWriter, KubeError};
 use crate::model::{SecretStore, Value};
-use crate::probe::{ObjectId, Proven};
+use crate::probe::{ObjectId, ProvenRun};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -21,26 +21,26 @@ const LAPSES: usize = 10;
 const LEAVING: Duration = Duration::from_secs(120);
 
 /// Reports whether the user wants to stop.
-pub type Stopped<'s> = &'s (dyn Fn() -> bool + Send + Sync);
+pub type JobStopFn<'s> = &'s (dyn Fn() -> bool + Send + Sync);
 
 /// A workload that this run created.
-struct Made<'c> {
+struct CreatedWorkload<'c> {
     call: &'c JobCall,
     id: ObjectId,
     uid: String,
-    place: Place,
+    place: ApiCollection,
     namespace: String,
     /// Selects its pods.
     selector: String,
 }
 
 /// The outcome, if known.
-enum End {
+enum WorkloadEnd {
     Good(String),
-    Bad { why: String, seen: Seen },
+    Bad { why: String, seen: WorkloadSnapshot },
 }
 
-impl Writer {
+impl ClusterWriter {
     /// Runs a workload and deletes it. Returns a description of the outcome.
     ///
     /// # Errors
@@ -50,39 +50,39 @@ impl Writer {
         &self,
         call: &JobCall,
         secrets: &SecretStore,
-        say: Say<'_>,
-        stopped: Stopped<'_>,
+        say: ClusterProgressFn<'_>,
+        stopped: JobStopFn<'_>,
     ) -> Result<String, KubeError> {
         self.held()?;
         let server = self.looker.cluster.server();
-        let refused = |refusal: Refusal| refusal.error(server);
+        let refused = |refusal: ApiRequestError| refusal.error(server);
         // An earlier proof is void until the new run succeeds.
         self.looker.keep(&call.id, None).await.map_err(refused)?;
         let made = self.make(call, secrets).await.map_err(refused)?;
         let end = self.watch(&made, say, stopped).await;
         let told = match end {
-            Ok(End::Good(said)) => Ok(said),
-            Ok(End::Bad { why, seen }) => Err(self.failure(&made, &why, &seen).await),
+            Ok(WorkloadEnd::Good(said)) => Ok(said),
+            Ok(WorkloadEnd::Bad { why, seen }) => Err(self.failure(&made, &why, &seen).await),
             Err(refusal) => Err(refused(refusal)),
         };
         let gone = self.take_away(&made).await;
         let said = told?;
         gone.map_err(refused)?;
         let time = (self.clock())().to_string();
-        let proven = Proven { digest: call.digest.clone(), time, run: self.run().to_owned(), said: said.clone() };
+        let proven = ProvenRun { digest: call.digest.clone(), time, run: self.run().to_owned(), said: said.clone() };
         self.looker.keep(&call.id, Some(&proven)).await.map_err(refused)?;
         Ok(format!("{} {said}", call.id))
     }
 
-    async fn make<'c>(&self, call: &'c JobCall, secrets: &SecretStore) -> Result<Made<'c>, Refusal> {
+    async fn make<'c>(&self, call: &'c JobCall, secrets: &SecretStore) -> Result<CreatedWorkload<'c>, ApiRequestError> {
         let cluster = &self.looker.cluster;
-        let place = cluster.place(&call.id, &Served::default()).await?;
+        let place = cluster.place(&call.id, &ApiKindCache::default()).await?;
         let unserved = || own(&format!("the API serves no `{}` of `{}`", call.id.kind, call.id.api_version));
         let place = place.ok_or_else(unserved)?;
         let object = of_run(&call.object, &mark(&self.looker.name, &call.id), self.run());
         let id = ObjectId::of(&object).ok_or_else(|| own("an object has no kind or no name"))?;
         let there = cluster.create(&place, &id, &revealed(&object, secrets), false).await?;
-        Ok(Made {
+        Ok(CreatedWorkload {
             call,
             uid: there["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
             place,
@@ -93,11 +93,16 @@ impl Writer {
     }
 
     /// Observes the workload until the outcome is known. A failed observation is not an outcome.
-    async fn watch(&self, made: &Made<'_>, say: Say<'_>, stopped: Stopped<'_>) -> Result<End, Refusal> {
+    async fn watch(
+        &self,
+        made: &CreatedWorkload<'_>,
+        say: ClusterProgressFn<'_>,
+        stopped: JobStopFn<'_>,
+    ) -> Result<WorkloadEnd, ApiRequestError> {
         let (began, mut lapses, mut told) = (Instant::now(), 0, String::new());
         loop {
             match self.look(made).await {
-                Ok(None) => return Ok(bad("another user deleted it", Seen::default())),
+                Ok(None) => return Ok(bad("another user deleted it", WorkloadSnapshot::default())),
                 Ok(Some(seen)) => {
                     lapses = 0;
                     if seen.state() != told {
@@ -115,37 +120,43 @@ impl Writer {
         }
     }
 
-    async fn look(&self, made: &Made<'_>) -> Result<Option<Seen>, Refusal> {
+    async fn look(&self, made: &CreatedWorkload<'_>) -> Result<Option<WorkloadSnapshot>, ApiRequestError> {
         let cluster = &self.looker.cluster;
         let Some(object) = cluster.get(&made.place, &made.id).await? else { return Ok(None) };
         let pods = cluster.pods_where(&made.namespace, &made.selector).await?;
-        Ok(Some(Seen { object, pods }))
+        Ok(Some(WorkloadSnapshot { object, pods }))
     }
 
     /// Returns the outcome, if the workload has one.
-    async fn end(&self, made: &Made<'_>, seen: Seen, took: Duration, stopped: bool) -> Option<End> {
+    async fn end(
+        &self,
+        made: &CreatedWorkload<'_>,
+        seen: WorkloadSnapshot,
+        took: Duration,
+        stopped: bool,
+    ) -> Option<WorkloadEnd> {
         let (signs, limit_s) = match &made.call.aim {
-            Aim::Ends { signs, within_s } => (signs, *within_s),
-            Aim::StaysPending { signs, for_s } => (signs, *for_s),
+            JobGoal::Ends { signs, within_s } => (signs, *within_s),
+            JobGoal::StaysPending { signs, for_s } => (signs, *for_s),
         };
         let over = took.as_secs() >= limit_s;
         let (succeeded, failed) = (signs.succeeded.holds(&seen.object), signs.failed.holds(&seen.object));
         match &made.call.aim {
             _ if failed => Some(bad("it failed", seen)),
-            Aim::Ends { .. } if succeeded => Some(self.good(made, seen, took).await),
-            Aim::StaysPending { .. } if succeeded || seen.begun().is_some() => {
+            JobGoal::Ends { .. } if succeeded => Some(self.good(made, seen, took).await),
+            JobGoal::StaysPending { .. } if succeeded || seen.begun().is_some() => {
                 let pod = seen.begun().and_then(|pod| pod["metadata"]["name"].as_str());
                 let what = pod.map_or_else(|| "it".to_owned(), |pod| format!("pod {pod}"));
                 Some(bad(&format!("expected to stay pending, but {what} started"), seen))
             }
             _ if stopped => Some(bad("stopped with the run", seen)),
-            Aim::Ends { .. } if over => Some(bad(&format!("not finished within {limit_s} s"), seen)),
-            Aim::StaysPending { .. } if over => Some(self.stayed(made, seen, limit_s).await),
+            JobGoal::Ends { .. } if over => Some(bad(&format!("not finished within {limit_s} s"), seen)),
+            JobGoal::StaysPending { .. } if over => Some(self.stayed(made, seen, limit_s).await),
             _ => None,
         }
     }
 
-    async fn good(&self, made: &Made<'_>, seen: Seen, took: Duration) -> End {
+    async fn good(&self, made: &CreatedWorkload<'_>, seen: WorkloadSnapshot, took: Duration) -> WorkloadEnd {
         let printed = match made.call.logs.expect.is_empty() && made.call.logs.deny.is_empty() {
             true => Vec::new(),
             false => self.looker.cluster.printed(&seen.pods).await,
@@ -155,19 +166,19 @@ impl Writer {
         }
         let nodes = seen.nodes();
         let on = if nodes.is_empty() { String::new() } else { format!(" on {}", nodes.join(", ")) };
-        End::Good(format!("succeeded after {} s{on}", took.as_secs()))
+        WorkloadEnd::Good(format!("succeeded after {} s{on}", took.as_secs()))
     }
 
     /// Requires a reason for the pending state: a workload without a scheduler stays pending, too.
-    async fn stayed(&self, made: &Made<'_>, seen: Seen, for_s: u64) -> End {
+    async fn stayed(&self, made: &CreatedWorkload<'_>, seen: WorkloadSnapshot, for_s: u64) -> WorkloadEnd {
         let reasons = self.looker.cluster.reasons(&seen, &made.namespace).await;
         match reasons.first() {
-            Some(first) => End::Good(format!("stayed pending for {for_s} s: {first}")),
+            Some(first) => WorkloadEnd::Good(format!("stayed pending for {for_s} s: {first}")),
             None => bad("it stays pending, but nobody says why: is its scheduler there", seen),
         }
     }
 
-    async fn failure(&self, made: &Made<'_>, why: &str, seen: &Seen) -> KubeError {
+    async fn failure(&self, made: &CreatedWorkload<'_>, why: &str, seen: &WorkloadSnapshot) -> KubeError {
         let cluster = &self.looker.cluster;
         let reasons = cluster.reasons(seen, &made.namespace).await;
         let mut message = format!("{}: {why}", made.id);
@@ -190,7 +201,7 @@ impl Writer {
     }
 
     /// Deletes it and waits until its pods are gone: until then they occupy the requested resources.
-    async fn take_away(&self, made: &Made<'_>) -> Result<(), Refusal> {
+    async fn take_away(&self, made: &CreatedWorkload<'_>) -> Result<(), ApiRequestError> {
         let cluster = &self.looker.cluster;
         match cluster.delete(&made.place, &made.id, &made.uid).await {
             Err(refusal) if refusal.is(404) || refusal.is(409) => {}
@@ -222,13 +233,13 @@ impl Writer {
     }
 
     /// Discards the recorded proof.
-    pub(in crate::kube) async fn unprove(&self, id: &ObjectId) -> Result<(), Refusal> {
+    pub(in crate::kube) async fn unprove(&self, id: &ObjectId) -> Result<(), ApiRequestError> {
         self.looker.keep(id, None).await
     }
 }
 
-fn bad(why: &str, seen: Seen) -> End {
-    End::Bad { why: why.to_owned(), seen }
+fn bad(why: &str, seen: WorkloadSnapshot) -> WorkloadEnd {
+    WorkloadEnd::Bad { why: why.to_owned(), seen }
 }
 
 /// Adds `apiVersion` and `kind`: items of a list have neither.

@@ -5,7 +5,7 @@ use crate::model::Value;
 
 /// A check on an object.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Sign {
+pub enum StatusPredicate {
     /// A condition of its status is `True`.
     Condition(String),
     /// The value at a JSON pointer is one of these.
@@ -14,12 +14,12 @@ pub enum Sign {
 
 /// The checks for success and for failure.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Signs {
-    pub succeeded: Sign,
-    pub failed: Sign,
+pub struct JobEndPredicates {
+    pub succeeded: StatusPredicate,
+    pub failed: StatusPredicate,
 }
 
-impl Sign {
+impl StatusPredicate {
     pub fn holds(&self, object: &Value) -> bool {
         match self {
             Self::Condition(name) => is_true(object, name),
@@ -30,16 +30,16 @@ impl Sign {
     }
 }
 
-impl Signs {
+impl JobEndPredicates {
     /// Returns the checks of a known kind.
     pub fn known(api_version: &str, kind: &str) -> Option<Self> {
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let conditions = |good: &str, bad: &str| Self {
-            succeeded: Sign::Condition(good.to_owned()),
-            failed: Sign::Condition(bad.to_owned()),
+            succeeded: StatusPredicate::Condition(good.to_owned()),
+            failed: StatusPredicate::Condition(bad.to_owned()),
         };
         let values = |pointer: &str, good: &[&str], bad: &[&str]| {
-            let sign = |is: &[&str]| Sign::Value {
+            let sign = |is: &[&str]| StatusPredicate::Value {
                 pointer: pointer.to_owned(),
                 is: is.iter().map(|one| (*one).to_owned()).collect(),
             };
@@ -78,7 +78,7 @@ mod tests {
             ("v1", "Pod", pod("Succeeded"), pod("Failed"), pod("Pending")),
         ];
         for (version, kind, good, bad, neither) in cases {
-            let signs = Signs::known(version, kind).unwrap();
+            let signs = JobEndPredicates::known(version, kind).unwrap();
             let told = |object: &Value| (signs.succeeded.holds(object), signs.failed.holds(object));
             assert_eq!(
                 [told(&good), told(&bad), told(&neither)],
@@ -86,8 +86,8 @@ mod tests {
                 "{kind}"
             );
         }
-        assert_eq!(Signs::known("example.com/v1", "Job"), None);
+        assert_eq!(JobEndPredicates::known("example.com/v1", "Job"), None);
         let not_yet = json!({ "status": { "conditions": [{ "type": "Complete", "status": "False" }] } });
-        assert!(!Signs::known("batch/v1", "Job").unwrap().succeeded.holds(&not_yet));
+        assert!(!JobEndPredicates::known("batch/v1", "Job").unwrap().succeeded.holds(&not_yet));
     }
 }

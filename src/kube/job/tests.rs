@@ -1,12 +1,12 @@
 //! Runs against a server that stores objects, and reports the workload and pod status that the test defines.
 
-use super::{Aim, JobCall, Logs, Signs};
+use super::{JobCall, JobEndPredicates, JobGoal, JobLogRules};
 use crate::artifact::server::{Reply, Request};
 use crate::kube::tests::{api, json_reply, no};
-use crate::kube::{Call, KubeError, Onlooker};
+use crate::kube::{ClusterCall, ClusterReader, KubeError};
 use crate::model::{SecretStore, Value};
-use crate::probe::{ObjectId, Probe, ProofState, Reading};
-use crate::transport::Owner;
+use crate::probe::{ObjectId, Probe, ProbeReading, ProofState};
+use crate::transport::LockOwner;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,16 +14,16 @@ use std::time::Duration;
 
 /// The status that the API reports for a workload once it exists.
 #[derive(Clone, Default)]
-struct Play {
+struct SimulatedWorkload {
     status: Value,
     pods: Vec<Value>,
     groups: Vec<Value>,
     log: &'static str,
 }
 
-type Kept = Arc<Mutex<BTreeMap<String, Value>>>;
+type StoredObjects = Arc<Mutex<BTreeMap<String, Value>>>;
 
-fn answer(request: &Request, play: &Play, kept: &Kept) -> Reply {
+fn answer(request: &Request, play: &SimulatedWorkload, kept: &StoredObjects) -> Reply {
     let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
     let mut kept = kept.lock().unwrap();
     let list = |items: Value| json_reply(200, &json!({ "kind": "List", "metadata": {}, "items": items }));
@@ -73,7 +73,7 @@ fn kinds(plural: &str, kind: &str) -> Reply {
     json_reply(200, &json!({ "kind": "APIResourceList", "groupVersion": "x/v1", "resources": [resource] }))
 }
 
-fn with_status(object: &Value, path: &str, play: &Play) -> Value {
+fn with_status(object: &Value, path: &str, play: &SimulatedWorkload) -> Value {
     let mut object = object.clone();
     if path.contains("/jobs/") {
         object["status"] = play.status.clone();
@@ -90,16 +90,16 @@ fn id() -> ObjectId {
     }
 }
 
-fn call(logs: Logs, aim: impl FnOnce(Signs) -> Aim) -> Call {
+fn call(logs: JobLogRules, aim: impl FnOnce(JobEndPredicates) -> JobGoal) -> ClusterCall {
     let id = id();
-    let signs = Signs::known(&id.api_version, &id.kind).unwrap();
+    let signs = JobEndPredicates::known(&id.api_version, &id.kind).unwrap();
     let metadata = json!({ "name": id.name, "namespace": "ml" });
     let object = json!({ "apiVersion": id.api_version, "kind": id.kind, "metadata": metadata, "spec": {} });
-    Call::Job(Box::new(JobCall { id, object, digest: "sha256:d".to_owned(), aim: aim(signs), logs }))
+    ClusterCall::Job(Box::new(JobCall { id, object, digest: "sha256:d".to_owned(), aim: aim(signs), logs }))
 }
 
-fn ends(signs: Signs) -> Aim {
-    Aim::Ends { signs, within_s: 2 }
+fn ends(signs: JobEndPredicates) -> JobGoal {
+    JobGoal::Ends { signs, within_s: 2 }
 }
 
 fn pod(name: &str, phase: &str) -> Value {
@@ -109,19 +109,19 @@ fn pod(name: &str, phase: &str) -> Value {
     })
 }
 
-struct Done {
+struct JobRunResult {
     said: Result<String, KubeError>,
     /// Number of workloads that exist afterwards.
     left: usize,
     proof: ProofState,
 }
 
-async fn run(call: &Call, play: Play, stopped: bool) -> Done {
-    let kept = Kept::default();
+async fn run(call: &ClusterCall, play: SimulatedWorkload, stopped: bool) -> JobRunResult {
+    let kept = StoredObjects::default();
     kept.lock().unwrap().insert("/api/v1/namespaces/forge-provisioner".to_owned(), json!({ "metadata": {} }));
     let (shown, own) = (kept.clone(), kept.clone());
     let (cluster, _server) = api(move |request| answer(request, &play, &shown)).await;
-    let owner = Owner {
+    let owner = LockOwner {
         run: "r1".to_owned(),
         user: "me".to_owned(),
         controller: "here".to_owned(),
@@ -130,29 +130,33 @@ async fn run(call: &Call, play: Play, stopped: bool) -> Done {
         since: String::new(),
         what: "forge apply".to_owned(),
     };
-    let looker = Onlooker::new(cluster, "lab");
+    let looker = ClusterReader::new(cluster, "lab");
     let Ok(writer) = looker.lock(&owner, || jiff::Timestamp::UNIX_EPOCH).await else { panic!("no lock") };
     let secrets = SecretStore::default();
     let said = writer.act(call, Duration::from_secs(60), &secrets, &|_: &str| {}, &|| stopped).await;
     let left = own.lock().unwrap().keys().filter(|path| path.contains("/jobs/")).count();
     let probe = Probe::Proof { id: id() };
     let answers = looker.observe(&[probe].into(), &secrets).await.unwrap();
-    let Ok(Reading::Proof(proof)) = answers.into_iter().next().unwrap().1 else { panic!("no proof") };
-    Done { said, left, proof }
+    let Ok(ProbeReading::Proof(proof)) = answers.into_iter().next().unwrap().1 else { panic!("no proof") };
+    JobRunResult { said, left, proof }
 }
 
 fn state(phase: &str) -> Value {
     json!({ "state": { "phase": phase } })
 }
 
-fn expecting(text: &str) -> Logs {
-    Logs { expect: vec![text.to_owned()], each: true, tail: 5, ..Logs::default() }
+fn expecting(text: &str) -> JobLogRules {
+    JobLogRules { expect: vec![text.to_owned()], each: true, tail: 5, ..JobLogRules::default() }
 }
 
 #[tokio::test]
 async fn a_success_is_kept_with_its_run_and_the_workload_goes() {
-    let play =
-        Play { status: state("Completed"), pods: vec![pod("a", "Succeeded")], log: "x: all well\n", ..Play::default() };
+    let play = SimulatedWorkload {
+        status: state("Completed"),
+        pods: vec![pod("a", "Succeeded")],
+        log: "x: all well\n",
+        ..SimulatedWorkload::default()
+    };
     let done = run(&call(expecting("all well"), ends), play, false).await;
     let said = done.said.unwrap();
     assert!(said.starts_with("Job ml/gang succeeded after ") && said.ends_with(" s on gpu-1"), "{said}");
@@ -166,11 +170,11 @@ async fn a_success_is_kept_with_its_run_and_the_workload_goes() {
 
 #[tokio::test]
 async fn a_success_whose_logs_say_otherwise_is_none() {
-    let play = Play {
+    let play = SimulatedWorkload {
         status: state("Completed"),
         pods: vec![pod("a", "Succeeded")],
         log: "NCCL INFO Using network Socket\n",
-        ..Play::default()
+        ..SimulatedWorkload::default()
     };
     let done = run(&call(expecting("Using network IB"), ends), play, false).await;
     let error = done.said.unwrap_err();
@@ -188,13 +192,13 @@ async fn a_gang_that_waits_too_long_says_why_and_goes() {
         json!({ "metadata": { "ownerReferences": [{ "uid": "u1" }] }, "status": { "conditions": [condition] } });
     let other =
         json!({ "metadata": { "ownerReferences": [{ "uid": "u2" }] }, "status": { "conditions": [condition] } });
-    let play = |groups: Vec<Value>| Play {
+    let play = |groups: Vec<Value>| SimulatedWorkload {
         status: state("Pending"),
         pods: vec![pod("a", "Pending")],
         groups,
-        ..Play::default()
+        ..SimulatedWorkload::default()
     };
-    let done = run(&call(Logs::default(), ends), play(vec![group.clone()]), false).await;
+    let done = run(&call(JobLogRules::default(), ends), play(vec![group.clone()]), false).await;
     let told = done.said.unwrap_err().message;
     assert!(
         told.ends_with(&format!("not finished within 2 s: pod group not scheduled: NotEnoughResources: {message}")),
@@ -202,26 +206,32 @@ async fn a_gang_that_waits_too_long_says_why_and_goes() {
     );
     assert_eq!(done.left, 0);
     // The other way round, this is the expected outcome; another job's group gives no reason.
-    let waits = |signs| Aim::StaysPending { signs, for_s: 1 };
-    let done = run(&call(Logs::default(), waits), play(vec![group]), false).await;
+    let waits = |signs| JobGoal::StaysPending { signs, for_s: 1 };
+    let done = run(&call(JobLogRules::default(), waits), play(vec![group]), false).await;
     assert_eq!(
         done.said.unwrap(),
         format!("Job ml/gang stayed pending for 1 s: pod group not scheduled: NotEnoughResources: {message}")
     );
     assert!(done.proof.proven.is_some() && done.left == 0);
-    let done = run(&call(Logs::default(), waits), play(vec![other]), false).await;
+    let done = run(&call(JobLogRules::default(), waits), play(vec![other]), false).await;
     assert!(done.said.unwrap_err().message.contains("it stays pending, but nobody says why"));
-    let running = Play { pods: vec![pod("a", "Running")], status: state("Running"), ..Play::default() };
-    let done = run(&call(Logs::default(), waits), running, false).await;
+    let running =
+        SimulatedWorkload { pods: vec![pod("a", "Running")], status: state("Running"), ..SimulatedWorkload::default() };
+    let done = run(&call(JobLogRules::default(), waits), running, false).await;
     assert!(done.said.unwrap_err().message.contains("expected to stay pending, but pod a started"));
     assert_eq!(done.left, 0);
 }
 
 #[tokio::test]
 async fn what_the_user_stops_goes_too() {
-    let play = Play { status: state("Running"), pods: vec![pod("a", "Running")], log: "1\n2\n", ..Play::default() };
-    let logs = Logs { tail: 1, ..Logs::default() };
-    let done = run(&call(logs, |signs| Aim::Ends { signs, within_s: 600 }), play, true).await;
+    let play = SimulatedWorkload {
+        status: state("Running"),
+        pods: vec![pod("a", "Running")],
+        log: "1\n2\n",
+        ..SimulatedWorkload::default()
+    };
+    let logs = JobLogRules { tail: 1, ..JobLogRules::default() };
+    let done = run(&call(logs, |signs| JobGoal::Ends { signs, within_s: 600 }), play, true).await;
     let error = done.said.unwrap_err();
     assert!(error.message.contains("stopped with the run"), "{error}");
     assert_eq!(error.said.as_deref(), Some("pod a, container main:\n  2\n"));

@@ -1,8 +1,8 @@
 //! Reasons for the state of a workload: its own status, its group, its pods, and their events.
 
 use super::store::pods;
-use crate::kube::Cluster;
-use crate::kube::api::{Place, Refusal, Served};
+use crate::kube::ClusterApi;
+use crate::kube::api::{ApiCollection, ApiKindCache, ApiRequestError};
 use crate::model::Value;
 use crate::probe::ObjectId;
 
@@ -11,12 +11,12 @@ const TOLD: usize = 6;
 
 /// The observed state of a workload.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct WorkloadSnapshot {
     pub object: Value,
     pub pods: Vec<Value>,
 }
 
-impl Seen {
+impl WorkloadSnapshot {
     /// Returns a pod that has started.
     pub fn begun(&self) -> Option<&Value> {
         let phase = |pod: &&Value| matches!(text(pod, "/status/phase"), "Running" | "Succeeded" | "Failed");
@@ -64,9 +64,9 @@ fn said(reason: &str, message: &str) -> String {
     }
 }
 
-impl Cluster {
+impl ClusterApi {
     /// Returns the reasons why it does not progress, or failed, the most important first.
-    pub(super) async fn reasons(&self, seen: &Seen, namespace: &str) -> Vec<String> {
+    pub(super) async fn reasons(&self, seen: &WorkloadSnapshot, namespace: &str) -> Vec<String> {
         let mut all = of_itself(&seen.object);
         all.extend(self.of_groups(&seen.object, namespace).await.unwrap_or_default());
         all.extend(seen.pods.iter().flat_map(of_pod));
@@ -83,14 +83,14 @@ impl Cluster {
     }
 
     /// Returns the reasons of Volcano's pod groups: a gang is scheduled as a group.
-    async fn of_groups(&self, object: &Value, namespace: &str) -> Result<Vec<String>, Refusal> {
+    async fn of_groups(&self, object: &Value, namespace: &str) -> Result<Vec<String>, ApiRequestError> {
         let group = ObjectId {
             api_version: "scheduling.volcano.sh/v1beta1".to_owned(),
             kind: "PodGroup".to_owned(),
             namespace: Some(namespace.to_owned()),
             name: String::new(),
         };
-        let Some(place) = self.place(&group, &Served::default()).await? else { return Ok(Vec::new()) };
+        let Some(place) = self.place(&group, &ApiKindCache::default()).await? else { return Ok(Vec::new()) };
         let groups = self.every(&place, Some(namespace), None, None).await?;
         let uid = text(object, "/metadata/uid");
         let own =
@@ -98,15 +98,16 @@ impl Cluster {
         Ok(own.flat_map(of_group).collect())
     }
 
-    async fn of_events(&self, about: &Value, namespace: &str) -> Result<Vec<String>, Refusal> {
+    async fn of_events(&self, about: &Value, namespace: &str) -> Result<Vec<String>, ApiRequestError> {
         let fields = format!("involvedObject.uid={},type=Warning", text(about, "/metadata/uid"));
-        let events = self.every(&Place::new("v1", "events", true), Some(namespace), None, Some(&fields)).await?;
+        let events =
+            self.every(&ApiCollection::new("v1", "events", true), Some(namespace), None, Some(&fields)).await?;
         let last = events.iter().skip(events.len().saturating_sub(2));
         Ok(last.map(|event| said(text(event, "/reason"), text(event, "/message"))).collect())
     }
 
     /// Lists its pods.
-    pub(super) async fn pods_where(&self, namespace: &str, selector: &str) -> Result<Vec<Value>, Refusal> {
+    pub(super) async fn pods_where(&self, namespace: &str, selector: &str) -> Result<Vec<Value>, ApiRequestError> {
         self.every(&pods(), Some(namespace), Some(selector), None).await
     }
 }
@@ -194,7 +195,8 @@ mod tests {
     #[test]
     fn how_far_it_is() {
         let pod = |phase: &str| json!({ "status": { "phase": phase }, "spec": { "nodeName": "n1" } });
-        let mut seen = Seen { object: json!({ "status": { "state": { "phase": "Pending" } } }), pods: vec![] };
+        let mut seen =
+            WorkloadSnapshot { object: json!({ "status": { "state": { "phase": "Pending" } } }), pods: vec![] };
         assert_eq!(seen.state(), "pending, no pods yet");
         seen.pods = vec![pod("Pending"), pod("Running"), pod("Pending")];
         assert_eq!(seen.state(), "pending, pods: 2 pending, 1 running");

@@ -1,17 +1,17 @@
 //! Builds the rollout from the inventory and the planned hosts.
 
 use super::waves::waves;
-use super::{Quorum, Rollout};
+use super::{QuorumGroup, RolloutPlan};
 use crate::config::{self, Project};
-use crate::model::{HostName, Verdict};
-use crate::plan::{HostPlan, Reach};
+use crate::model::{HostName, StepVerdict};
+use crate::plan::{HostPlan, HostReachability};
 use std::collections::BTreeSet;
 
 /// Returns the rollout of `hosts`. Percentages are of all machines among them.
-pub(in crate::plan) fn rollout(project: &Project, hosts: &[HostPlan]) -> Rollout {
+pub(in crate::plan) fn rollout(project: &Project, hosts: &[HostPlan]) -> RolloutPlan {
     let declared = &project.rollout;
     let machines = hosts.iter().filter(|host| !host.host.is_cluster()).count();
-    let of = |share: config::Share| share.of(machines);
+    let of = |share: config::HostShare| share.of(machines);
     let canaries = canaries(declared, hosts, machines);
     let windows = windows(hosts);
     let unavailable: Vec<HostName> =
@@ -20,7 +20,7 @@ pub(in crate::plan) fn rollout(project: &Project, hosts: &[HostPlan]) -> Rollout
     let max_unavailable = of(declared.max_unavailable);
     let room = max_unavailable.saturating_sub(unavailable.len());
     let waves = waves(&windows, &canaries.iter().cloned().collect(), room, &quorum);
-    Rollout {
+    RolloutPlan {
         canaries,
         max_unavailable,
         max_restarting: declared.max_restarting.map(of),
@@ -46,12 +46,12 @@ fn is_left_open(host: &HostPlan) -> bool {
 
 /// Returns whether a host is out of service and, as far as is known, stays out.
 fn is_out(host: &HostPlan) -> bool {
-    host.reach != Reach::Observed || (is_left_open(host) && !gets_through(host))
+    host.reach != HostReachability::Observed || (is_left_open(host) && !gets_through(host))
 }
 
 /// Returns the hosts that receive all their changes first: the first changing ones, in plan order. Hosts that are
 /// already out of service come first; hosts that cannot succeed come last.
-fn canaries(declared: &config::Rollout, hosts: &[HostPlan], machines: usize) -> Vec<HostName> {
+fn canaries(declared: &config::RolloutPolicy, hosts: &[HostPlan], machines: usize) -> Vec<HostName> {
     let Some(share) = declared.canary else { return Vec::new() };
     let mut changing: Vec<&HostPlan> = hosts.iter().filter(|host| host.changes() && !host.host.is_cluster()).collect();
     changing.sort_by_key(|host| (!gets_through(host), !is_left_open(host)));
@@ -59,14 +59,15 @@ fn canaries(declared: &config::Rollout, hosts: &[HostPlan], machines: usize) -> 
 }
 
 fn gets_through(host: &HostPlan) -> bool {
-    let hindered = |verdict| matches!(verdict, Verdict::Blocked(_) | Verdict::Unknown);
+    let hindered = |verdict| matches!(verdict, StepVerdict::Blocked(_) | StepVerdict::Unknown);
     host.refused.is_none() && !host.steps.iter().any(|step| step.waits_for.is_some() || hindered(step.verdict))
 }
 
 /// Returns the declared quorums that contain a host which is taken out of service.
-fn quorum(project: &Project, windows: &[HostName]) -> Vec<Quorum> {
+fn quorum(project: &Project, windows: &[HostName]) -> Vec<QuorumGroup> {
     let windows: BTreeSet<&HostName> = windows.iter().collect();
     let hosts = |group: &str| project.groups.get(group).into_iter().flatten().cloned().collect::<BTreeSet<_>>();
-    let named = project.rollout.quorum.iter().map(|(group, _)| Quorum { group: group.clone(), hosts: hosts(group) });
+    let named =
+        project.rollout.quorum.iter().map(|(group, _)| QuorumGroup { group: group.clone(), hosts: hosts(group) });
     named.filter(|quorum| quorum.hosts.iter().any(|host| windows.contains(host))).collect()
 }

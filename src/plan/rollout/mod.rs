@@ -10,7 +10,7 @@ mod turn;
 mod waves;
 
 pub(super) use build::rollout;
-pub use turn::{Progress, Turn, Waited};
+pub use turn::{RolloutProgress, WindowDecision, WindowWaiters};
 
 use crate::model::HostName;
 use schemars::JsonSchema;
@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 
 /// The order and the limits in which a plan is applied to hosts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Rollout {
+pub struct RolloutPlan {
     /// Hosts that receive all their changes before any other host is changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub canaries: Vec<HostName>,
@@ -40,7 +40,7 @@ pub struct Rollout {
     pub unavailable: Vec<HostName>,
     /// Groups of hosts. No two hosts of a group may be out of service at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub quorum: Vec<Quorum>,
+    pub quorum: Vec<QuorumGroup>,
     /// Hours in which windows may open, by the clock of the machine that forge runs on: `22:00-05:00`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hours: Option<String>,
@@ -48,12 +48,12 @@ pub struct Rollout {
 
 /// A group. No two of its hosts may be out of service at once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Quorum {
+pub struct QuorumGroup {
     pub group: String,
     pub hosts: BTreeSet<HostName>,
 }
 
-impl Rollout {
+impl RolloutPlan {
     /// Returns the number of the wave that takes a host out of service, from 0.
     pub fn wave_of(&self, host: &HostName) -> Option<usize> {
         self.waves.iter().position(|wave| wave.contains(host))

@@ -1,14 +1,14 @@
 //! Simulates whole rollouts without hosts: sizes × budgets × outcomes.
 
 use super::waves::waves;
-use super::{Progress, Quorum, Rollout, Turn, Waited};
+use super::{QuorumGroup, RolloutPlan, RolloutProgress, WindowDecision, WindowWaiters};
 use crate::model::HostName;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The outcome of a host in its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum HostFate {
     /// It returns to service.
     Sound,
     /// It goes out of service and stays there.
@@ -25,23 +25,23 @@ fn names(count: usize) -> Vec<HostName> {
     (0..count).map(name).collect()
 }
 
-fn rollout(hosts: usize, canaries: usize, most: usize, silent: usize, quorum: &[&[usize]]) -> Rollout {
+fn rollout(hosts: usize, canaries: usize, most: usize, silent: usize, quorum: &[&[usize]]) -> RolloutPlan {
     let windows = names(hosts);
     let canaries: Vec<HostName> = names(canaries.min(hosts));
     let unavailable: Vec<HostName> = (0..silent).map(|at| HostName::new(format!("silent{at}"))).collect();
-    let group = |(at, hosts): (usize, &&[usize])| Quorum {
+    let group = |(at, hosts): (usize, &&[usize])| QuorumGroup {
         group: format!("q{at}"),
         hosts: hosts.iter().map(|at| name(*at)).collect(),
     };
-    let quorum: Vec<Quorum> = quorum.iter().enumerate().map(group).collect();
+    let quorum: Vec<QuorumGroup> = quorum.iter().enumerate().map(group).collect();
     let room = most.saturating_sub(unavailable.len());
-    Rollout {
+    RolloutPlan {
         waves: waves(&windows, &canaries.iter().cloned().collect(), room, &quorum),
         canaries,
         max_unavailable: most,
         unavailable,
         quorum,
-        ..Rollout::default()
+        ..RolloutPlan::default()
     }
 }
 
@@ -59,18 +59,18 @@ struct Played {
 }
 
 /// Simulates a rollout: every host that may begin does, then one host with an open window (the `pick`th) leaves it.
-fn play(plan: &Rollout, fates: &dyn Fn(&HostName) -> Fate, pick: usize) -> Played {
+fn play(plan: &RolloutPlan, fates: &dyn Fn(&HostName) -> HostFate, pick: usize) -> Played {
     let mut played = Played::default();
-    let mut progress = Progress::default();
+    let mut progress = RolloutProgress::default();
     let mut open: Vec<HostName> = plan.waves.iter().flatten().cloned().collect();
     for _ in 0..open.len() * 4 + 4 {
         let mut waiting = Vec::new();
         for host in std::mem::take(&mut open) {
             progress.count(plan);
             match turn(plan, &host, &progress) {
-                Turn::Go => begin(plan, host, fates, &mut progress, &mut played),
-                Turn::Wait => waiting.push(host),
-                Turn::Never(why) => {
+                WindowDecision::Go => begin(plan, host, fates, &mut progress, &mut played),
+                WindowDecision::Wait => waiting.push(host),
+                WindowDecision::Never(why) => {
                     progress.past.insert(host.clone());
                     played.never.insert(host, why);
                 }
@@ -86,28 +86,28 @@ fn play(plan: &Rollout, fates: &dyn Fn(&HostName) -> Fate, pick: usize) -> Playe
         };
         progress.inside.remove(&host);
         progress.past.insert(host.clone());
-        if fates(&host) == Fate::Lost {
+        if fates(&host) == HostFate::Lost {
             progress.down.insert(host);
         }
     }
     panic!("{open:?} wait forever: {plan:?} {progress:?}");
 }
 
-fn turn(plan: &Rollout, host: &HostName, progress: &Progress) -> Turn {
-    plan.turn(host, plan.wave_of(host).unwrap(), progress, Waited::default)
+fn turn(plan: &RolloutPlan, host: &HostName, progress: &RolloutProgress) -> WindowDecision {
+    plan.turn(host, plan.wave_of(host).unwrap(), progress, WindowWaiters::default)
 }
 
 fn begin(
-    plan: &Rollout,
+    plan: &RolloutPlan,
     host: HostName,
-    fates: &dyn Fn(&HostName) -> Fate,
-    progress: &mut Progress,
+    fates: &dyn Fn(&HostName) -> HostFate,
+    progress: &mut RolloutProgress,
     played: &mut Played,
 ) {
     let own = plan.wave_of(&host).unwrap();
     played.overtook |= plan.waves[..own].iter().flatten().any(|other| !progress.past.contains(other));
     played.began.push(host.clone());
-    if fates(&host) == Fate::Busy {
+    if fates(&host) == HostFate::Busy {
         progress.past.insert(host);
         return;
     }
@@ -115,15 +115,15 @@ fn begin(
     progress.inside.insert(host);
 }
 
-fn out(plan: &Rollout, progress: &Progress) -> usize {
+fn out(plan: &RolloutPlan, progress: &RolloutProgress) -> usize {
     plan.unavailable.len() + progress.inside.len() + progress.down.len()
 }
 
 /// One row: hosts, canaries, budget, unreachable hosts; the lost hosts and the busy hosts; then the sizes of the waves,
 /// the number of hosts that begin, and the number that never do.
-type Row = (usize, usize, usize, usize, &'static [usize], &'static [usize], &'static [usize], usize, usize);
+type RolloutRow = (usize, usize, usize, usize, &'static [usize], &'static [usize], &'static [usize], usize, usize);
 
-const TABLE: &[Row] = &[
+const TABLE: &[RolloutRow] = &[
     // No hosts.
     (0, 0, 1, 0, &[], &[], &[], 0, 0),
     // One host.
@@ -160,9 +160,9 @@ fn the_truth_table() {
     for (hosts, canaries, most, silent, lost, busy, sizes, begin, never) in TABLE {
         let plan = rollout(*hosts, *canaries, *most, *silent, &[]);
         let fate = |host: &HostName| match host.as_str()[1..].parse().unwrap() {
-            at if lost.contains(&at) => Fate::Lost,
-            at if busy.contains(&at) => Fate::Busy,
-            _ => Fate::Sound,
+            at if lost.contains(&at) => HostFate::Lost,
+            at if busy.contains(&at) => HostFate::Busy,
+            _ => HostFate::Sound,
         };
         let row = format!(
             "{hosts} hosts, {canaries} canaries, {most} at once, {silent} silent, {lost:?} lost, {busy:?} busy"
@@ -177,11 +177,11 @@ fn the_truth_table() {
 #[test]
 fn who_never_begins_is_told_why() {
     let plan = rollout(3, 0, 1, 0, &[]);
-    let played = play(&plan, &|host| if host.as_str() == "n0" { Fate::Lost } else { Fate::Sound }, 0);
+    let played = play(&plan, &|host| if host.as_str() == "n0" { HostFate::Lost } else { HostFate::Sound }, 0);
     let why = "`max_unavailable` (1) is used up by n0";
     assert_eq!(played.never.values().map(String::as_str).collect::<Vec<_>>(), [why, why]);
     let plan = rollout(3, 0, 2, 0, &[&[0, 2]]);
-    let played = play(&plan, &|host| if host.as_str() == "n0" { Fate::Lost } else { Fate::Sound }, 0);
+    let played = play(&plan, &|host| if host.as_str() == "n0" { HostFate::Lost } else { HostFate::Sound }, 0);
     assert_eq!(played.never[&name(2)], "`n0` of the quorum `q0` is out of service");
     assert!(played.began.contains(&name(1)));
 }
@@ -198,28 +198,28 @@ fn a_quorum_is_spread_over_waves() {
 fn who_is_out_of_service_already_may_come_back() {
     let mut plan = rollout(3, 0, 1, 0, &[]);
     plan.unavailable = vec![name(0)];
-    let progress = Progress::default();
-    assert_eq!(turn(&plan, &name(0), &progress), Turn::Go);
+    let progress = RolloutProgress::default();
+    assert_eq!(turn(&plan, &name(0), &progress), WindowDecision::Go);
     let why = "`max_unavailable` (1) is used up by n0";
-    assert_eq!(turn(&plan, &name(1), &progress), Turn::Never(why.to_owned()));
+    assert_eq!(turn(&plan, &name(1), &progress), WindowDecision::Never(why.to_owned()));
     let mut plan = rollout(3, 0, 2, 0, &[&[0, 1]]);
     plan.unavailable = vec![name(0)];
     let why = "`n0` of the quorum `q0` is out of service";
-    assert_eq!(turn(&plan, &name(1), &progress), Turn::Never(why.to_owned()));
+    assert_eq!(turn(&plan, &name(1), &progress), WindowDecision::Never(why.to_owned()));
 }
 
 /// A host that is busy for hours does not delay the others, and follows once it is free.
 #[test]
 fn nobody_waits_for_a_busy_host() {
     let plan = rollout(3, 0, 1, 0, &[]);
-    let mut progress = Progress::default();
+    let mut progress = RolloutProgress::default();
     progress.busy.insert(name(0));
     progress.count(&plan);
-    assert_eq!([1, 2].map(|at| turn(&plan, &name(at), &progress)), [Turn::Go, Turn::Wait]);
+    assert_eq!([1, 2].map(|at| turn(&plan, &name(at), &progress)), [WindowDecision::Go, WindowDecision::Wait]);
     progress.busy.remove(&name(0));
     progress.past.extend([name(1), name(2)]);
     progress.count(&plan);
-    assert_eq!(turn(&plan, &name(0), &progress), Turn::Go);
+    assert_eq!(turn(&plan, &name(0), &progress), WindowDecision::Go);
 }
 
 /// A host that a host with an open window waits for skips the queue. If the budget has no room for it, no host waits
@@ -228,13 +228,15 @@ fn nobody_waits_for_a_busy_host() {
 fn who_is_waited_for_comes_first_or_never() {
     let plan = rollout(3, 0, 2, 0, &[]);
     assert_eq!(plan.waves.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
-    let mut progress = Progress { inside: BTreeSet::from([name(0)]), ..Progress::default() };
-    let last = |progress: &Progress, wanted, stuck| plan.turn(&name(2), 1, progress, || Waited { wanted, stuck });
-    assert_eq!((last(&progress, false, true), last(&progress, true, true)), (Turn::Wait, Turn::Go));
+    let mut progress = RolloutProgress { inside: BTreeSet::from([name(0)]), ..RolloutProgress::default() };
+    let last = |progress: &RolloutProgress, wanted, stuck| {
+        plan.turn(&name(2), 1, progress, || WindowWaiters { wanted, stuck })
+    };
+    assert_eq!((last(&progress, false, true), last(&progress, true, true)), (WindowDecision::Wait, WindowDecision::Go));
     progress.inside.insert(name(1));
     let why = "hosts inside their windows wait for this one, but `max_unavailable` (2) leaves no room for it";
-    assert_eq!(last(&progress, true, true), Turn::Never(why.to_owned()));
-    assert_eq!(last(&progress, true, false), Turn::Wait, "a host inside its window still makes progress");
+    assert_eq!(last(&progress, true, true), WindowDecision::Never(why.to_owned()));
+    assert_eq!(last(&progress, true, false), WindowDecision::Wait, "a host inside its window still makes progress");
 }
 
 proptest! {
@@ -252,9 +254,9 @@ proptest! {
     ) {
         let plan = rollout(hosts, canaries, most, silent, &[&quorum]);
         let fate = |host: &HostName| match fates[host.as_str()[1..].parse::<usize>().unwrap()] {
-            0 => Fate::Lost,
-            1 => Fate::Busy,
-            _ => Fate::Sound,
+            0 => HostFate::Lost,
+            1 => HostFate::Busy,
+            _ => HostFate::Sound,
         };
         let room = most.saturating_sub(silent).max(1);
         prop_assert!(plan.waves.iter().all(|wave| !wave.is_empty() && wave.len() <= room));

@@ -1,12 +1,12 @@
 //! Decides whether a host may be taken out of service now.
 
-use super::Rollout;
+use super::RolloutPlan;
 use crate::model::HostName;
 use std::collections::BTreeSet;
 
 /// The progress of a run's windows.
 #[derive(Clone, Debug, Default)]
-pub struct Progress {
+pub struct RolloutProgress {
     /// Hosts whose window is open.
     pub inside: BTreeSet<HostName>,
     /// Hosts that went out of service in this run and did not return to service, or were lost.
@@ -19,9 +19,9 @@ pub struct Progress {
     pub over: usize,
 }
 
-impl Progress {
+impl RolloutProgress {
     /// Records that a host has finished the run. If its window is open, it stays out of service.
-    pub fn close(&mut self, host: &HostName, plan: &Rollout) {
+    pub fn close(&mut self, host: &HostName, plan: &RolloutPlan) {
         if self.inside.remove(host) {
             self.down.insert(host.clone());
         }
@@ -31,7 +31,7 @@ impl Progress {
     }
 
     /// Counts the waves that are over. A wave stays over even if one of its hosts was busy: that host follows later.
-    pub fn count(&mut self, plan: &Rollout) {
+    pub fn count(&mut self, plan: &RolloutPlan) {
         let over = |host: &HostName| self.past.contains(host) || self.busy.contains(host);
         while plan.waves.get(self.over).is_some_and(|wave| wave.iter().all(over)) {
             self.over += 1;
@@ -41,7 +41,7 @@ impl Progress {
 
 /// The hosts that wait for a host that requests its window.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Waited {
+pub struct WindowWaiters {
     /// Whether a host inside its window waits for it, directly or through others.
     pub wanted: bool,
     /// Whether every host inside its window waits for hosts outside of theirs.
@@ -50,34 +50,40 @@ pub struct Waited {
 
 /// The decision about a host that requests its window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum WindowDecision {
     Go,
     Wait,
     /// Its window will not open in this run: why, as a lowercase fragment.
     Never(String),
 }
 
-impl Rollout {
+impl RolloutPlan {
     /// Returns whether `host`, which is part of `wave`, may be taken out of service now. Calls `waited` only if its
     /// result matters.
-    pub fn turn(&self, host: &HostName, wave: usize, progress: &Progress, waited: impl FnOnce() -> Waited) -> Turn {
+    pub fn turn(
+        &self,
+        host: &HostName,
+        wave: usize,
+        progress: &RolloutProgress,
+        waited: impl FnOnce() -> WindowWaiters,
+    ) -> WindowDecision {
         // A host that is already out of service does not increase the number of such hosts.
         let others = self.unavailable.iter().filter(|other| *other != host);
         let out: BTreeSet<&HostName> = others.chain(&progress.down).collect();
         if let Some(why) = self.spent(&out).or_else(|| self.quorum_lost(host, &out)) {
-            return Turn::Never(why);
+            return WindowDecision::Never(why);
         }
         let full = out.len() + progress.inside.len() >= self.max_unavailable;
         let free = !full && self.apart(host, &progress.inside);
         if free && wave <= progress.over {
-            return Turn::Go;
+            return WindowDecision::Go;
         }
         // A host that a host inside its window waits for skips the queue.
         match waited() {
-            Waited { wanted: false, .. } => Turn::Wait,
-            Waited { wanted: true, .. } if free => Turn::Go,
-            Waited { stuck: false, .. } => Turn::Wait,
-            Waited { stuck: true, .. } => Turn::Never(format!(
+            WindowWaiters { wanted: false, .. } => WindowDecision::Wait,
+            WindowWaiters { wanted: true, .. } if free => WindowDecision::Go,
+            WindowWaiters { stuck: false, .. } => WindowDecision::Wait,
+            WindowWaiters { stuck: true, .. } => WindowDecision::Never(format!(
                 "hosts inside their windows wait for this one, but `max_unavailable` ({}) leaves no room for it",
                 self.max_unavailable
             )),
@@ -92,7 +98,7 @@ impl Rollout {
 
     fn quorum_lost(&self, host: &HostName, out: &BTreeSet<&HostName>) -> Option<String> {
         let own = self.quorum.iter().filter(|quorum| quorum.hosts.contains(host));
-        let lost = |quorum: &super::Quorum| {
+        let lost = |quorum: &super::QuorumGroup| {
             let other = quorum.hosts.iter().find(|other| *other != host && out.contains(other))?;
             Some(format!("`{other}` of the quorum `{}` is out of service", quorum.group))
         };

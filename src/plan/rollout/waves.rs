@@ -1,7 +1,7 @@
 //! Divides hosts into waves: never more than the budget in one wave, canaries in separate waves before all others, and
 //! never two hosts of a quorum together.
 
-use super::Quorum;
+use super::QuorumGroup;
 use crate::model::HostName;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ pub(super) fn waves(
     hosts: &[HostName],
     canaries: &BTreeSet<HostName>,
     room: usize,
-    quorum: &[Quorum],
+    quorum: &[QuorumGroup],
 ) -> Vec<Vec<HostName>> {
     let (first, rest): (Vec<_>, Vec<_>) = hosts.iter().partition(|host| canaries.contains(*host));
     let mut waves = portions(&first, room.max(1), quorum);
@@ -19,7 +19,7 @@ pub(super) fn waves(
     waves
 }
 
-fn portions(hosts: &[&HostName], room: usize, quorum: &[Quorum]) -> Vec<Vec<HostName>> {
+fn portions(hosts: &[&HostName], room: usize, quorum: &[QuorumGroup]) -> Vec<Vec<HostName>> {
     let mut waves: Vec<Vec<HostName>> = Vec::new();
     // Skips full waves, and tracks for each quorum the first wave that its next host may join.
     let (mut full, mut next): (usize, BTreeMap<usize, usize>) = (0, BTreeMap::new());

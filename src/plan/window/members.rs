@@ -1,33 +1,33 @@
 //! Determines which changes belong to a host's window.
 
-use super::{Stop, is_open};
-use crate::config::{Project, Reboots};
-use crate::model::{Disruption, StepId, Verdict};
-use crate::plan::{Case, Policy, StepPlan, Turn};
+use super::{WindowStop, is_open};
+use crate::config::{Project, RebootPolicy};
+use crate::model::{DisruptionClass, StepId, StepVerdict};
+use crate::plan::{HostContext, PlanPolicy, StepInstance, StepPlan};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The state of a host's window after a first pass over its steps. The second pass needs it: services that stop
 /// meanwhile must start again, and a change that is tied to a held-back change is held back with it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scope {
+pub struct WindowScope {
     /// Recipes whose changes belong to the window because of the version that they share with another one.
     pub tied: BTreeSet<String>,
     /// Units that stop, with the recipe that changes meanwhile.
-    pub stops: Vec<Stop>,
+    pub stops: Vec<WindowStop>,
     /// Modules that are unloaded, with the recipe that changes meanwhile.
-    pub unloads: Vec<Stop>,
+    pub unloads: Vec<WindowStop>,
     /// Recipes that must have the version of a recipe with a held-back change, with that change.
     pub shut: BTreeMap<String, StepId>,
     /// A step because of which the window could not close again, so that it is not opened, and what is wrong with the
     /// step.
     pub futile: Option<(StepId, &'static str)>,
     /// The highest disruption that is not held back.
-    most: Disruption,
+    most: DisruptionClass,
 }
 
-impl Scope {
+impl WindowScope {
     /// Returns the state before the first pass.
-    pub fn unknown(policy: Policy) -> Self {
+    pub fn unknown(policy: PlanPolicy) -> Self {
         Self {
             tied: BTreeSet::new(),
             stops: Vec::new(),
@@ -39,22 +39,22 @@ impl Scope {
     }
 
     /// Returns the state that the steps of the first pass require.
-    pub fn of(case: &Case<'_>, turns: &[Turn<'_>], steps: &[StepPlan], policy: Policy) -> Self {
+    pub fn of(case: &HostContext<'_>, turns: &[StepInstance<'_>], steps: &[StepPlan], policy: PlanPolicy) -> Self {
         let scope = Self::within(case, steps, policy.max_disruption);
         match scope.keeps_open(case, turns, steps) {
             Some(step) => Self {
                 futile: stuck(step).map(|word| (step.id.clone(), word)),
-                ..Self::within(case, steps, policy.max_disruption.min(Disruption::D1))
+                ..Self::within(case, steps, policy.max_disruption.min(DisruptionClass::D1))
             },
             None => scope,
         }
     }
 
-    fn within(case: &Case<'_>, steps: &[StepPlan], most: Disruption) -> Self {
+    fn within(case: &HostContext<'_>, steps: &[StepPlan], most: DisruptionClass) -> Self {
         let project = case.ground.project;
         let shut = shut(project, steps, most);
         let goes = |step: &&StepPlan| step.acts() && class(step) <= most && !shut.contains_key(&*step.id.recipe);
-        let heavy = steps.iter().filter(|step| goes(step) && class(step) >= Disruption::D2);
+        let heavy = steps.iter().filter(|step| goes(step) && class(step) >= DisruptionClass::D2);
         let core: BTreeSet<String> = heavy.map(|step| step.id.recipe.to_string()).collect();
         let tied = &closure(project, &core) - &core;
         let changing = steps.iter().filter(|step| goes(step) && tied.contains(&*step.id.recipe));
@@ -67,14 +67,19 @@ impl Scope {
     /// Returns a step because of which the window could not close again. After a reboot the whole host must be proven,
     /// otherwise only the recipes of the window. If an earlier run left a window open, the host is already out of
     /// service, so no step counts.
-    fn keeps_open<'s>(&self, case: &Case<'_>, turns: &[Turn<'_>], steps: &'s [StepPlan]) -> Option<&'s StepPlan> {
+    fn keeps_open<'s>(
+        &self,
+        case: &HostContext<'_>,
+        turns: &[StepInstance<'_>],
+        steps: &'s [StepPlan],
+    ) -> Option<&'s StepPlan> {
         let stuck = |step: &&StepPlan| stuck(step).is_some();
         if super::left_open(case.seen).is_some() || !steps.iter().any(|step| stuck(&step)) {
             return None;
         }
-        let members = Members::new(case, self);
+        let members = WindowMembers::new(case, self);
         let inside: Vec<_> = turns.iter().zip(steps).filter(|(turn, step)| members.is_member(turn, step)).collect();
-        let reboots = inside.iter().any(|(_, step)| class(step) >= Disruption::D3)
+        let reboots = inside.iter().any(|(_, step)| class(step) >= DisruptionClass::D3)
             || turns.iter().zip(steps).any(|(turn, step)| members.awaits(turn, step));
         let recipes: BTreeSet<&str> = inside.iter().map(|(_, step)| &*step.id.recipe).collect();
         let of_window = |step: &&StepPlan| recipes.contains(&*step.id.recipe) || self.tied.contains(&*step.id.recipe);
@@ -84,7 +89,7 @@ impl Scope {
 
     /// Returns whether hosts may reboot to make steps effective.
     pub fn may_reboot(&self, project: &Project) -> bool {
-        project.rollout.reboot == Reboots::Allow && self.most >= Disruption::D3
+        project.rollout.reboot == RebootPolicy::Allow && self.most >= DisruptionClass::D3
     }
 
     /// Returns why a step that could run is held back.
@@ -119,16 +124,16 @@ impl Scope {
     }
 }
 
-fn during<'s>(stops: &'s [Stop], name: &str) -> Option<&'s str> {
+fn during<'s>(stops: &'s [WindowStop], name: &str) -> Option<&'s str> {
     stops.iter().find(|stop| stop.name == name).map(|stop| stop.during.as_str())
 }
 
 /// Returns the recipes that must have the version of a recipe of which the policy holds back a step.
-fn shut(project: &Project, steps: &[StepPlan], most: Disruption) -> BTreeMap<String, StepId> {
+fn shut(project: &Project, steps: &[StepPlan], most: DisruptionClass) -> BTreeMap<String, StepId> {
     let mut shut = BTreeMap::new();
     // In this pass, a step is held back only because of its class: nothing is tied yet.
     let over = |step: &&StepPlan| (step.acts() || step.held.is_some()) && class(step) > most;
-    for step in steps.iter().filter(over).filter(|step| class(step) >= Disruption::D2) {
+    for step in steps.iter().filter(over).filter(|step| class(step) >= DisruptionClass::D2) {
         let own = step.id.recipe.to_string();
         for recipe in closure(project, &BTreeSet::from([own.clone()])).into_iter().filter(|recipe| *recipe != own) {
             shut.entry(recipe).or_insert_with(|| step.id.clone());
@@ -151,45 +156,45 @@ fn closure(project: &Project, core: &BTreeSet<String>) -> BTreeSet<String> {
 }
 
 /// Returns the highest disruption that a step may cause.
-pub fn class(step: &StepPlan) -> Disruption {
+pub fn class(step: &StepPlan) -> DisruptionClass {
     step.envelope.as_ref().map_or(step.disruption, |envelope| envelope.disruption.max(step.disruption))
 }
 
 /// Returns the ways in which a step declares to become effective.
-pub fn ways<'t>(turn: &'t Turn<'_>) -> impl Iterator<Item = &'t str> {
+pub fn ways<'t>(turn: &'t StepInstance<'_>) -> impl Iterator<Item = &'t str> {
     turn.step.effective.iter().flat_map(|effective| effective.by.iter().map(String::as_str))
 }
 
 /// Returns whether a reboot makes a step effective, according to the step's declaration or its kind.
-pub fn is_by_reboot(turn: &Turn<'_>, step: &StepPlan) -> bool {
+pub fn is_by_reboot(turn: &StepInstance<'_>, step: &StepPlan) -> bool {
     step.by_reboot || (!turn.expanded.absent && ways(turn).any(|way| way == "reboot"))
 }
 
 /// Returns whether the resource of a step is configured first and effective only later.
-pub fn waits_for_effect(turn: &Turn<'_>, step: &StepPlan) -> bool {
+pub fn waits_for_effect(turn: &StepInstance<'_>, step: &StepPlan) -> bool {
     step.by_reboot || (!turn.expanded.absent && turn.step.effective.is_some())
 }
 
 /// Classifies the steps of one host with respect to its window.
-pub(super) struct Members<'m> {
-    scope: &'m Scope,
+pub(super) struct WindowMembers<'m> {
+    scope: &'m WindowScope,
     /// Whether the policy allows a reboot to make steps effective.
     reboots: bool,
 }
 
-impl<'m> Members<'m> {
-    pub fn new(case: &Case<'_>, scope: &'m Scope) -> Self {
+impl<'m> WindowMembers<'m> {
+    pub fn new(case: &HostContext<'_>, scope: &'m WindowScope) -> Self {
         Self { scope, reboots: scope.may_reboot(case.ground.project) }
     }
 
     /// Returns whether a step takes its host out of service, or must have the version of one that does.
-    pub fn is_member(&self, turn: &Turn<'_>, step: &StepPlan) -> bool {
+    pub fn is_member(&self, turn: &StepInstance<'_>, step: &StepPlan) -> bool {
         let tied = || self.scope.tied.contains(&turn.instance.recipe.name);
-        step.acts() && (class(step) >= Disruption::D2 || tied())
+        step.acts() && (class(step) >= DisruptionClass::D2 || tied())
     }
 
     /// Returns whether a reboot is planned to make a step effective.
-    pub fn awaits(&self, turn: &Turn<'_>, step: &StepPlan) -> bool {
+    pub fn awaits(&self, turn: &StepInstance<'_>, step: &StepPlan) -> bool {
         self.reboots && is_open(step) && is_by_reboot(turn, step)
     }
 }
@@ -197,10 +202,10 @@ impl<'m> Members<'m> {
 /// Returns the word for the state that prevents a step in this run, even in a window. A `one` step that may have run on
 /// hosts which are not in this run says nothing about this host.
 fn stuck(step: &StepPlan) -> Option<&'static str> {
-    let own = step.waits_for.is_none() && step.scope != crate::model::Scope::One;
+    let own = step.waits_for.is_none() && step.scope != crate::model::StepScope::One;
     match step.verdict {
-        Verdict::Blocked(_) if own => Some("blocked"),
-        Verdict::Unknown if own => Some("unknown"),
+        StepVerdict::Blocked(_) if own => Some("blocked"),
+        StepVerdict::Unknown if own => Some("unknown"),
         _ => None,
     }
 }
@@ -211,7 +216,7 @@ pub fn futile(step: &StepId, word: &str) -> String {
 }
 
 /// Returns the units that stop and the modules that are unloaded while `changing` recipes change.
-pub(super) fn stops(case: &Case<'_>, changing: &BTreeSet<&str>) -> (Vec<Stop>, Vec<Stop>) {
+pub(super) fn stops(case: &HostContext<'_>, changing: &BTreeSet<&str>) -> (Vec<WindowStop>, Vec<WindowStop>) {
     let (mut units, mut modules) = (Vec::new(), Vec::new());
     let present = case.instances().iter().filter(|instance| !instance.absent);
     for during in present.flat_map(|instance| instance.recipe.needs_during()) {
@@ -223,16 +228,16 @@ pub(super) fn stops(case: &Case<'_>, changing: &BTreeSet<&str>) -> (Vec<Stop>, V
     (units, modules)
 }
 
-fn add(names: &[String], during: &str, into: &mut Vec<Stop>) {
+fn add(names: &[String], during: &str, into: &mut Vec<WindowStop>) {
     for name in names {
         if !into.iter().any(|stop| stop.name == *name) {
-            into.push(Stop { name: name.clone(), during: during.to_owned() });
+            into.push(WindowStop { name: name.clone(), during: during.to_owned() });
         }
     }
 }
 
 /// Returns whether the host is declared as a Slurm node.
-pub(super) fn is_slurm_node(case: &Case<'_>) -> bool {
+pub(super) fn is_slurm_node(case: &HostContext<'_>) -> bool {
     let slurm = case.ground.project.rollout.slurm.as_ref();
     slurm.is_some_and(|(group, _)| group == "all" || case.host.groups.contains(group))
 }

@@ -7,18 +7,21 @@
 mod members;
 mod stage;
 
-pub use members::{Scope, class, futile, is_by_reboot, waits_for_effect, ways};
-pub use stage::Stage;
+pub use members::{WindowScope, class, futile, is_by_reboot, waits_for_effect, ways};
+pub use stage::StepStage;
 
-use super::{Case, Envelope, Foresight, HostSeen, NodeSeen, Ruling, StepPlan, Turn, Warning, resource_of};
-use crate::config::{self, State};
+use super::{
+    ChangeCertainty, HostContext, HostWarning, ObservedHost, ObservedNode, PredictedEffects, StepAssessment,
+    StepInstance, StepPlan, resource_of,
+};
+use crate::config::{self, ExpansionState};
 use crate::graph::StepIndex;
-use crate::model::{Disruption, StepId, Untrusted, Value, Verdict};
-use crate::resource::{Change, Judgement};
-use members::Members;
+use crate::model::{DisruptionClass, StepId, StepVerdict, UntrustedText, Value};
+use crate::resource::{Assessment, AttributeChange};
+use members::WindowMembers;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stage::{Node, stages};
+use stage::{StageNode, stages};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The file in which a host records that its window is open.
@@ -26,35 +29,35 @@ pub const MARK: &str = "/var/lib/forge/window.json";
 
 /// The changes that take a host out of service, with the stops, reboots and drains that they need.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Window {
+pub struct HostWindow {
     /// The steps that make it necessary, and those that are tied to them by a version.
     pub steps: Vec<StepId>,
     /// Units that are stopped while it is open. The steps that declare them running start them again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stops: Vec<Stop>,
+    pub stops: Vec<WindowStop>,
     /// Kernel modules that are unloaded while it is open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unloads: Vec<Stop>,
+    pub unloads: Vec<WindowStop>,
     /// In order. A host does not reboot more often than this.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reboots: Vec<Reboot>,
+    pub reboots: Vec<PlannedReboot>,
     /// Whether the host is a Slurm node that is drained first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub slurm: bool,
     /// The Kubernetes node that is drained first, if the host is declared to be one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kubernetes: Option<NodeSeen>,
+    pub kubernetes: Option<ObservedNode>,
     /// The resources that the node must offer before it is uncordoned: `nvidia.com/gpu 8`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub returns: Vec<String>,
     /// The run that left it open, if any: such a window is closed in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub left_open: Option<Untrusted>,
+    pub left_open: Option<UntrustedText>,
 }
 
 /// A unit or module that must not run while a recipe changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Stop {
+pub struct WindowStop {
     /// A unit with its type, or a module.
     pub name: String,
     /// The recipe that changes meanwhile.
@@ -63,7 +66,7 @@ pub struct Stop {
 
 /// One reboot, shared by all steps that wait for one at that point.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Reboot {
+pub struct PlannedReboot {
     /// The steps that take effect by it.
     pub steps: Vec<StepId>,
     /// Whether nothing else can make them effective before. If false, the host reboots only if they are not effective
@@ -72,56 +75,57 @@ pub struct Reboot {
 }
 
 /// A window with the stage of each step.
-pub(super) struct Opened {
-    pub window: Option<Window>,
-    pub stages: BTreeMap<StepIndex, Stage>,
+pub(super) struct StagedWindow {
+    pub window: Option<HostWindow>,
+    pub stages: BTreeMap<StepIndex, StepStage>,
 }
 
 /// Determines the window that a host's steps require.
 pub(super) fn open(
-    case: &Case<'_>,
-    turns: &[Turn<'_>],
+    case: &HostContext<'_>,
+    turns: &[StepInstance<'_>],
     steps: &[StepPlan],
-    scope: &Scope,
+    scope: &WindowScope,
     crosses: &dyn Fn(StepIndex) -> bool,
-) -> Opened {
-    let members = Members::new(case, scope);
-    let is_of = |(turn, step): (&Turn<'_>, &StepPlan)| members.is_member(turn, step) || members.awaits(turn, step);
+) -> StagedWindow {
+    let members = WindowMembers::new(case, scope);
+    let is_of =
+        |(turn, step): (&StepInstance<'_>, &StepPlan)| members.is_member(turn, step) || members.awaits(turn, step);
     if !turns.iter().zip(steps).any(is_of) {
         let stages = BTreeMap::new();
-        return Opened { window: window(case, turns, steps, &members, &stages), stages };
+        return StagedWindow { window: window(case, turns, steps, &members, &stages), stages };
     }
-    let mut nodes: Vec<Node> = Vec::new();
+    let mut nodes: Vec<StageNode> = Vec::new();
     for (turn, step) in turns.iter().zip(steps) {
         let (member, awaits) = (members.is_member(turn, step), members.awaits(turn, step));
         match nodes.last_mut().filter(|node| node.index == turn.index) {
             Some(node) => (node.member, node.awaits) = (node.member | member, node.awaits | awaits),
-            None => nodes.push(Node { index: turn.index, member, awaits, crosses: crosses(turn.index) }),
+            None => nodes.push(StageNode { index: turn.index, member, awaits, crosses: crosses(turn.index) }),
         }
     }
     let stages = stages(case.graph, &nodes);
-    Opened { window: window(case, turns, steps, &members, &stages), stages }
+    StagedWindow { window: window(case, turns, steps, &members, &stages), stages }
 }
 
 fn window(
-    case: &Case<'_>,
-    turns: &[Turn<'_>],
+    case: &HostContext<'_>,
+    turns: &[StepInstance<'_>],
     steps: &[StepPlan],
-    members: &Members<'_>,
-    stages: &BTreeMap<StepIndex, Stage>,
-) -> Option<Window> {
+    members: &WindowMembers<'_>,
+    stages: &BTreeMap<StepIndex, StepStage>,
+) -> Option<HostWindow> {
     let both = || turns.iter().zip(steps);
     let own = both().filter(|(turn, step)| members.is_member(turn, step)).map(|(_, step)| step.id.clone());
-    let mut window = Window { steps: own.collect(), left_open: left_open(case.seen), ..Window::default() };
+    let mut window = HostWindow { steps: own.collect(), left_open: left_open(case.seen), ..HostWindow::default() };
     let changing: BTreeSet<&str> = window.steps.iter().map(|id| &*id.recipe).collect();
     (window.stops, window.unloads) = members::stops(case, &changing);
     for (turn, step) in both().filter(|(turn, step)| members.awaits(turn, step)) {
         let round = match stages.get(&turn.index) {
-            Some(Stage::Inside(reboots)) => *reboots as usize,
+            Some(StepStage::Inside(reboots)) => *reboots as usize,
             _ => 0,
         };
         while window.reboots.len() <= round {
-            window.reboots.push(Reboot { steps: Vec::new(), certain: false });
+            window.reboots.push(PlannedReboot { steps: Vec::new(), certain: false });
         }
         let reboot = &mut window.reboots[round];
         reboot.certain |= step.by_reboot || ways(turn).all(|way| way == "reboot");
@@ -133,13 +137,14 @@ fn window(
     window.slurm = needed && members::is_slurm_node(case);
     window.kubernetes = case.seen.node.clone();
     let drain = case.ground.project.rollout.kubernetes.as_ref().filter(|_| window.kubernetes.is_some());
-    window.returns = drain.and_then(|drain| drain.returns.as_ref()).map(config::Returns::told).unwrap_or_default();
+    window.returns =
+        drain.and_then(|drain| drain.returns.as_ref()).map(config::NodeReturnCondition::told).unwrap_or_default();
     needed.then_some(window)
 }
 
 /// Returns the run that left a window open on a host, or that drained its node before it opened one. An unreadable mark
 /// counts too.
-pub fn left_open(seen: &HostSeen) -> Option<Untrusted> {
+pub fn left_open(seen: &ObservedHost) -> Option<UntrustedText> {
     let Some(mark) = &seen.window else { return seen.left_drained().cloned() };
     let mark = serde_json::from_str::<Value>(mark.raw()).ok();
     let run = mark.and_then(|mark| Some(mark.get("run")?.as_str()?.to_owned()));
@@ -147,22 +152,22 @@ pub fn left_open(seen: &HostSeen) -> Option<Untrusted> {
 }
 
 /// Returns the warning for a host without a planned window whose node is, or may be, still drained.
-pub(super) fn node_left(seen: &HostSeen) -> Option<Warning> {
+pub(super) fn node_left(seen: &ObservedHost) -> Option<HostWarning> {
     let (why, hint) = match seen.node.as_ref()? {
-        NodeSeen::Unknown { why } => (
+        ObservedNode::Unknown { why } => (
             format!("its Kubernetes node could not be read; an earlier run may have left it drained: {}", why.raw()),
             None,
         ),
-        NodeSeen::Node { name, left: Some(run) } => (
+        ObservedNode::Node { name, left: Some(run) } => (
             format!("its Kubernetes node {} is still drained by run {}", name.raw(), run.raw()),
             Some("run `forge apply` without `--step` and `--skip` to uncordon it".to_owned()),
         ),
         _ => return None,
     };
-    Some(Warning { why: why.into(), hint })
+    Some(HostWarning { why: why.into(), hint })
 }
 
-impl Window {
+impl HostWindow {
     /// Returns the recipes that change or take effect while it is open.
     pub fn recipes(&self) -> BTreeSet<&str> {
         let awaited = self.reboots.iter().flat_map(|reboot| &reboot.steps);
@@ -181,8 +186,8 @@ impl Window {
 }
 
 /// Returns the unit that a step declares as running, if any.
-pub fn runs_unit(turn: &Turn<'_>) -> Option<String> {
-    let State::Resource(resource) = &turn.expanded.state else { return None };
+pub fn runs_unit(turn: &StepInstance<'_>) -> Option<String> {
+    let ExpansionState::Resource(resource) = &turn.expanded.state else { return None };
     let desired = resource.desired();
     let text = |key: &str| desired.get(key).and_then(Value::as_str);
     let runs = turn.step.kind == "service" && !turn.expanded.absent && text("state") == Some("running");
@@ -190,8 +195,8 @@ pub fn runs_unit(turn: &Turn<'_>) -> Option<String> {
 }
 
 /// Returns the module that a step declares as loaded, if any.
-fn loads_module(turn: &Turn<'_>) -> Option<String> {
-    let State::Resource(resource) = &turn.expanded.state else { return None };
+fn loads_module(turn: &StepInstance<'_>) -> Option<String> {
+    let ExpansionState::Resource(resource) = &turn.expanded.state else { return None };
     let desired = resource.desired();
     let loads = turn.step.kind == "kernel_module" && desired.get("loaded").and_then(Value::as_bool) == Some(true);
     desired.get("name").and_then(Value::as_str).filter(|_| loads).map(str::to_owned)
@@ -199,31 +204,37 @@ fn loads_module(turn: &Turn<'_>) -> Option<String> {
 
 /// Plans to restore a resource that matches now but goes away while the window is open: a service that stops or a
 /// module that is unloaded.
-pub(super) fn brought_back(turn: &Turn<'_>, ruling: Ruling, scope: &Scope) -> Ruling {
-    if ruling.judgement.verdict != Verdict::Ok || (scope.stops.is_empty() && scope.unloads.is_empty()) {
+pub(super) fn brought_back(turn: &StepInstance<'_>, ruling: StepAssessment, scope: &WindowScope) -> StepAssessment {
+    if ruling.judgement.verdict != StepVerdict::Ok || (scope.stops.is_empty() && scope.unloads.is_empty()) {
         return ruling;
     }
     let unit = runs_unit(turn);
     let module = loads_module(turn);
     if let Some(recipe) = unit.as_deref().and_then(|unit| scope.stopped_during(unit)) {
         let reason = format!("running; will be stopped while `{recipe}` changes, then started again");
-        let change = Change::new("state", Some("stopped"), Some("running"));
-        return back(ruling, recipe, reason, change, Disruption::D1);
+        let change = AttributeChange::new("state", Some("stopped"), Some("running"));
+        return back(ruling, recipe, reason, change, DisruptionClass::D1);
     }
     match module.as_deref().and_then(|module| scope.unloaded_during(module)) {
         Some(recipe) => {
             let reason = format!("loaded; will be unloaded while `{recipe}` changes, then loaded again");
-            let change = Change::new("loaded", Some("not loaded"), Some("loaded"));
-            back(ruling, recipe, reason, change, Disruption::D0)
+            let change = AttributeChange::new("loaded", Some("not loaded"), Some("loaded"));
+            back(ruling, recipe, reason, change, DisruptionClass::D0)
         }
         None => ruling,
     }
 }
 
-fn back(ruling: Ruling, recipe: &str, reason: String, change: Change, disruption: Disruption) -> Ruling {
+fn back(
+    ruling: StepAssessment,
+    recipe: &str,
+    reason: String,
+    change: AttributeChange,
+    disruption: DisruptionClass,
+) -> StepAssessment {
     let basis = ruling.judgement.basis.clone();
-    Ruling {
-        judgement: Judgement::change(reason, vec![change], disruption, basis),
+    StepAssessment {
+        judgement: Assessment::change(reason, vec![change], disruption, basis),
         until: Some(format!("`{recipe}` has changed")),
         ..ruling
     }
@@ -231,17 +242,21 @@ fn back(ruling: Ruling, recipe: &str, reason: String, change: Change, disruption
 
 /// Sets the stage of each step. A step that runs after a reboot is evaluated again then: a reboot may change the state
 /// that it reads.
-pub(super) fn enter_stages(turns: &[Turn<'_>], steps: &mut [StepPlan], stages: &BTreeMap<StepIndex, Stage>) {
+pub(super) fn enter_stages(
+    turns: &[StepInstance<'_>],
+    steps: &mut [StepPlan],
+    stages: &BTreeMap<StepIndex, StepStage>,
+) {
     for (turn, step) in turns.iter().zip(steps) {
         step.stage = stages.get(&turn.index).copied().unwrap_or_default();
-        let rebooted = matches!(step.stage, Stage::Inside(1..));
-        let certain = step.envelope.as_ref().is_none_or(|envelope| envelope.foresight == Foresight::Certain);
+        let rebooted = matches!(step.stage, StepStage::Inside(1..));
+        let certain = step.envelope.as_ref().is_none_or(|envelope| envelope.foresight == ChangeCertainty::Certain);
         if rebooted && step.acts() && certain {
-            step.envelope = Some(Envelope {
+            step.envelope = Some(PredictedEffects {
                 until: "the host has rebooted".into(),
                 disruption: step.disruption,
                 resource: resource_of(turn).into(),
-                foresight: Foresight::Predicted,
+                foresight: ChangeCertainty::Predicted,
             });
         }
     }
@@ -249,5 +264,5 @@ pub(super) fn enter_stages(turns: &[Turn<'_>], steps: &mut [StepPlan], stages: &
 
 /// Returns whether a step waits to become effective, or will.
 pub(super) fn is_open(step: &StepPlan) -> bool {
-    step.acts() || (step.verdict == Verdict::Pending && step.waits_for.is_none())
+    step.acts() || (step.verdict == StepVerdict::Pending && step.waits_for.is_none())
 }

@@ -1,7 +1,7 @@
 //! When a step runs relative to the window of its host: before it opens, while it is open, after it is closed.
 
-use crate::graph::{Edge, Graph, StepIndex, Why};
-use crate::model::Phase;
+use crate::graph::{DependencyKind, Graph, GraphEdge, StepIndex};
+use crate::model::StepPhase;
 use crate::plan::above;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// When a step runs. In chronological order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum StepStage {
     /// In parallel with other hosts: the host stays in service, or has no window.
     #[default]
     Before,
@@ -20,7 +20,7 @@ pub enum Stage {
     After,
 }
 
-impl Stage {
+impl StepStage {
     pub fn is_before(&self) -> bool {
         *self == Self::Before
     }
@@ -28,7 +28,7 @@ impl Stage {
 
 /// The properties that decide when a step runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Node {
+pub struct StageNode {
     pub index: StepIndex,
     /// Whether it belongs to the window by itself.
     pub member: bool,
@@ -40,52 +40,56 @@ pub struct Node {
 
 /// Returns when each step runs. `nodes` are the steps of a host in graph order. No step runs in an earlier stage than a
 /// step that it waits for, and a step that needs another one to be effective runs after the reboot that makes it so.
-pub fn stages(graph: &Graph, nodes: &[Node]) -> BTreeMap<StepIndex, Stage> {
-    let mut rounds = Rounds { graph, nodes, known: BTreeMap::new() };
+pub fn stages(graph: &Graph, nodes: &[StageNode]) -> BTreeMap<StepIndex, StepStage> {
+    let mut rounds = RebootRounds { graph, nodes, known: BTreeMap::new() };
     for node in nodes {
         let round = rounds.of(node);
         let effective = if node.awaits { Some(round.unwrap_or(0) + 1) } else { round };
-        rounds.known.insert(node.index, Round { own: round, effective });
+        rounds.known.insert(node.index, RebootRound { own: round, effective });
     }
     let late = rounds.late();
-    let stage = |node: &Node| match rounds.known.get(&node.index).and_then(|round| round.own) {
-        None => Stage::Before,
-        Some(_) if late.contains(&node.index) => Stage::After,
-        Some(reboots) => Stage::Inside(reboots),
+    let stage = |node: &StageNode| match rounds.known.get(&node.index).and_then(|round| round.own) {
+        None => StepStage::Before,
+        Some(_) if late.contains(&node.index) => StepStage::After,
+        Some(reboots) => StepStage::Inside(reboots),
     };
     nodes.iter().map(|node| (node.index, stage(node))).collect()
 }
 
 /// The number of reboots after which a step runs, and after which it is effective; `None` outside of the window.
 #[derive(Clone, Copy)]
-struct Round {
+struct RebootRound {
     own: Option<u32>,
     effective: Option<u32>,
 }
 
-struct Rounds<'g> {
+struct RebootRounds<'g> {
     graph: &'g Graph,
-    nodes: &'g [Node],
-    known: BTreeMap<StepIndex, Round>,
+    nodes: &'g [StageNode],
+    known: BTreeMap<StepIndex, RebootRound>,
 }
 
-impl Rounds<'_> {
-    fn of(&self, node: &Node) -> Option<u32> {
+impl RebootRounds<'_> {
+    fn of(&self, node: &StageNode) -> Option<u32> {
         let own = node.member.then_some(0);
         let others = self.graph.waits_for(node.index).filter_map(|edge| self.through(edge));
         others.chain(own).max()
     }
 
     /// Returns the earliest round in which an edge allows its target to begin.
-    fn through(&self, edge: &Edge) -> Option<u32> {
+    fn through(&self, edge: &GraphEdge) -> Option<u32> {
         let round = self.known.get(&self.begins(edge)?)?;
         match edge.why {
-            Why::Needs | Why::Barrier | Why::Export if edge.phase >= Phase::Effective => round.effective,
+            DependencyKind::Needs | DependencyKind::Barrier | DependencyKind::Export
+                if edge.phase >= StepPhase::Effective =>
+            {
+                round.effective
+            }
             _ => round.own,
         }
     }
 
-    fn begins(&self, edge: &Edge) -> Option<StepIndex> {
+    fn begins(&self, edge: &GraphEdge) -> Option<StepIndex> {
         above(self.graph, edge, |step| self.known.contains_key(&step))
     }
 
@@ -120,22 +124,22 @@ impl Rounds<'_> {
 mod tests {
     use super::*;
     use crate::diag::{FileId, Span};
-    use crate::graph::{Declared, Endpoint, Link};
+    use crate::graph::{DependencyLink, GraphEndpoint, GraphStep};
 
     const SPAN: Span = Span { file: FileId(0), start: 0, end: 0 };
 
-    fn end(text: &str) -> Endpoint {
+    fn end(text: &str) -> GraphEndpoint {
         let (recipe, step) = text.split_once('/').unwrap();
-        Endpoint { recipe: recipe.into(), step: Some(step.into()) }
+        GraphEndpoint { recipe: recipe.into(), step: Some(step.into()) }
     }
 
-    fn graph(links: &[(&str, &str, Why, Phase)]) -> Graph {
+    fn graph(links: &[(&str, &str, DependencyKind, StepPhase)]) -> Graph {
         let steps = ["nouveau/file", "gsp/file", "driver/pkg", "fm/pkg", "fm/svc", "motd/file", "nccl/test", "late/x"];
         let declared = |name: &&str| {
             let (recipe, step) = name.split_once('/').unwrap();
-            Declared { recipe: recipe.into(), step: step.into(), span: SPAN }
+            GraphStep { recipe: recipe.into(), step: step.into(), span: SPAN }
         };
-        let link = |(to, from, why, phase): &(&str, &str, Why, Phase)| Link {
+        let link = |(to, from, why, phase): &(&str, &str, DependencyKind, StepPhase)| DependencyLink {
             from: end(from),
             phase: *phase,
             to: end(to),
@@ -147,35 +151,35 @@ mod tests {
     }
 
     /// `member`, `awaits` and `crosses` are names of steps.
-    fn of(graph: &Graph, member: &[&str], awaits: &[&str], crosses: &[&str]) -> Vec<(String, Stage)> {
+    fn of(graph: &Graph, member: &[&str], awaits: &[&str], crosses: &[&str]) -> Vec<(String, StepStage)> {
         let has = |list: &[&str], index| list.contains(&graph.step(index).to_string().as_str());
-        let node = |index: &StepIndex| Node {
+        let node = |index: &StepIndex| StageNode {
             index: *index,
             member: has(member, *index),
             awaits: has(awaits, *index),
             crosses: has(crosses, *index),
         };
-        let nodes: Vec<Node> = graph.order().iter().map(node).collect();
+        let nodes: Vec<StageNode> = graph.order().iter().map(node).collect();
         let stages = stages(graph, &nodes);
         let named = stages.iter().map(|(index, stage)| (graph.step(*index).to_string(), *stage));
-        named.filter(|(_, stage)| *stage != Stage::Before).collect()
+        named.filter(|(_, stage)| *stage != StepStage::Before).collect()
     }
 
-    fn named(list: &[(&str, Stage)]) -> Vec<(String, Stage)> {
+    fn named(list: &[(&str, StepStage)]) -> Vec<(String, StepStage)> {
         list.iter().map(|(name, stage)| ((*name).to_owned(), *stage)).collect()
     }
 
-    const CHAIN: [(&str, &str, Why, Phase); 3] = [
-        ("driver/pkg", "nouveau/file", Why::Needs, Phase::Effective),
-        ("driver/pkg", "gsp/file", Why::After, Phase::Configured),
-        ("fm/pkg", "driver/pkg", Why::Needs, Phase::Effective),
+    const CHAIN: [(&str, &str, DependencyKind, StepPhase); 3] = [
+        ("driver/pkg", "nouveau/file", DependencyKind::Needs, StepPhase::Effective),
+        ("driver/pkg", "gsp/file", DependencyKind::After, StepPhase::Configured),
+        ("fm/pkg", "driver/pkg", DependencyKind::Needs, StepPhase::Effective),
     ];
 
     #[test]
     fn what_waits_for_a_change_of_the_window_is_inside_too() {
         let graph = graph(&CHAIN);
         let found = of(&graph, &["driver/pkg"], &[], &[]);
-        let inside = Stage::Inside(0);
+        let inside = StepStage::Inside(0);
         assert_eq!(found, named(&[("driver/pkg", inside), ("fm/pkg", inside), ("fm/svc", inside)]));
         assert_eq!(of(&graph, &[], &[], &[]), []);
     }
@@ -183,34 +187,37 @@ mod tests {
     #[test]
     fn two_steps_that_wait_for_a_reboot_share_it() {
         let found = of(&graph(&CHAIN), &[], &["nouveau/file", "gsp/file"], &[]);
-        let after = Stage::Inside(1);
+        let after = StepStage::Inside(1);
         assert_eq!(found, named(&[("driver/pkg", after), ("fm/pkg", after), ("fm/svc", after)]));
     }
 
     #[test]
     fn what_must_equal_the_loaded_version_waits_for_its_reboot() {
         let found = of(&graph(&CHAIN), &["driver/pkg", "fm/pkg"], &["nouveau/file", "driver/pkg"], &[]);
-        let (first, second) = (Stage::Inside(1), Stage::Inside(2));
+        let (first, second) = (StepStage::Inside(1), StepStage::Inside(2));
         assert_eq!(found, named(&[("driver/pkg", first), ("fm/pkg", second), ("fm/svc", second)]));
     }
 
     #[test]
     fn who_only_comes_after_does_not_wait_for_the_reboot() {
-        let links = [("driver/pkg", "gsp/file", Why::After, Phase::Effective)];
-        assert_eq!(of(&graph(&links), &["driver/pkg"], &["gsp/file"], &[]), named(&[("driver/pkg", Stage::Inside(0))]));
+        let links = [("driver/pkg", "gsp/file", DependencyKind::After, StepPhase::Effective)];
+        assert_eq!(
+            of(&graph(&links), &["driver/pkg"], &["gsp/file"], &[]),
+            named(&[("driver/pkg", StepStage::Inside(0))])
+        );
     }
 
     #[test]
     fn who_waits_for_other_hosts_has_left_the_window() {
         let links = [
-            ("nccl/test", "driver/pkg", Why::Barrier, Phase::Effective),
-            ("late/x", "nccl/test", Why::Needs, Phase::Effective),
+            ("nccl/test", "driver/pkg", DependencyKind::Barrier, StepPhase::Effective),
+            ("late/x", "nccl/test", DependencyKind::Needs, StepPhase::Effective),
         ];
         let found = of(&graph(&links), &["driver/pkg"], &[], &["nccl/test"]);
-        let driver = ("driver/pkg", Stage::Inside(0));
-        assert_eq!(found, named(&[driver, ("nccl/test", Stage::After), ("late/x", Stage::After)]));
+        let driver = ("driver/pkg", StepStage::Inside(0));
+        assert_eq!(found, named(&[driver, ("nccl/test", StepStage::After), ("late/x", StepStage::After)]));
         // Unless the window depends on it.
         let found = of(&graph(&links), &["driver/pkg", "late/x"], &[], &["nccl/test"]);
-        assert!(found.iter().all(|(_, stage)| *stage == Stage::Inside(0)), "{found:?}");
+        assert!(found.iter().all(|(_, stage)| *stage == StepStage::Inside(0)), "{found:?}");
     }
 }

@@ -1,23 +1,25 @@
 //! Tests that parse recorded answers about apt's offers.
 
 use super::*;
-use crate::probe::section::End;
+use crate::probe::section::SectionEnd;
 use crate::probe::section::testing::recorded;
-use crate::probe::{PackageState, Reading};
+use crate::probe::{PackageState, ProbeReading};
 
 const FIXTURE: &str = include_str!("../../../tests/fixtures/probe/apt.txt");
 
-fn read_for(names: &[&str], raw: &Raw) -> Vec<PackageState> {
-    let probes: Vec<Probe> =
-        names.iter().map(|name| Probe::Package { name: (*name).to_owned(), offers: Offers::UnlessInstalled }).collect();
+fn read_for(names: &[&str], raw: &SectionOutput) -> Vec<PackageState> {
+    let probes: Vec<Probe> = names
+        .iter()
+        .map(|name| Probe::Package { name: (*name).to_owned(), offers: AptOfferPolicy::UnlessInstalled })
+        .collect();
     let mut seen = Observation::default();
     for probe in &probes {
-        seen.insert(probe.clone(), Ok(Reading::Package(PackageState::default())));
+        seen.insert(probe.clone(), Ok(ProbeReading::Package(PackageState::default())));
     }
-    let section = section(probes.clone(), &Fragment::new()).expect("a section");
+    let section = section(probes.clone(), &ShellFragment::new()).expect("a section");
     (section.read)(&section, raw, &mut seen);
     let state = |probe| match seen.get(probe) {
-        Ok(Reading::Package(state)) => state.clone(),
+        Ok(ProbeReading::Package(state)) => state.clone(),
         other => panic!("{other:?}"),
     };
     probes.iter().map(state).collect()
@@ -38,7 +40,7 @@ fn versions_of_many_sources_count_once() {
     let policy = "nginx:\n  Installed: (none)\n  Candidate: 1.22.1-9+deb12u11\n  Version table:\n     1.22.1-9+deb12u11 500\n        \
                   500 http://mirror.example/debian-security bookworm-security/main amd64 Packages\n     1.22.1-9 500 (phased 10%)\n        \
                   500 http://mirror.example/debian bookworm/main amd64 Packages\n        500 http://other.example/debian bookworm/main amd64 Packages\n";
-    let offer = Offer {
+    let offer = AptOffer {
         candidate: Some("1.22.1-9+deb12u11".into()),
         available: vec!["1.22.1-9+deb12u11".into(), "1.22.1-9".into()],
     };
@@ -48,7 +50,7 @@ fn versions_of_many_sources_count_once() {
 #[test]
 fn offers_that_could_not_be_read_are_unknown_and_dpkg_s_answer_stands() {
     let mut raw = recorded(FIXTURE);
-    raw.end = End::Exited(100);
+    raw.end = SectionEnd::Exited(100);
     let state = &read_for(&["bash"], &raw)[0];
     assert_eq!(state.offers_unknown.as_deref(), Some("`apt-cache` failed with status 100"));
     assert_eq!(state.candidate, None);

@@ -14,29 +14,36 @@ fn probe(user: Option<&str>) -> Probe {
     }
 }
 
-fn one(user: Option<&str>, raw: &Raw) -> Result<Output, Unknown> {
+fn one(user: Option<&str>, raw: &SectionOutput) -> Result<ProbeOutput, UnansweredReason> {
     let probe = probe(user);
-    let seen = answers(&section(&probe, Checks::default()).expect("a check"), raw);
+    let seen = answers(&section(&probe, ProbeCheckOptions::default()).expect("a check"), raw);
     seen.get(&probe).map(|reading| match reading {
-        Reading::Output(output) => output.clone(),
+        ProbeReading::Output(output) => output.clone(),
         other => panic!("{other:?}"),
     })
 }
 
 #[test]
 fn the_status_is_the_check_s_own() {
-    let raw = Raw { end: End::Exited(3), stderr: b"err".to_vec(), ..printed("out") };
-    let expected = Output { status: 3, stdout: "out".into(), stderr: "err".into(), truncated: false };
+    let raw = SectionOutput { end: SectionEnd::Exited(3), stderr: b"err".to_vec(), ..printed("out") };
+    let expected = ProbeOutput { status: 3, stdout: "out".into(), stderr: "err".into(), truncated: false };
     assert_eq!(one(None, &raw), Ok(expected));
 }
 
 #[test]
 fn a_check_that_did_not_begin_or_end_is_unknown() {
-    assert_eq!(one(None, &Raw { end: End::TimedOut, ..printed("") }), Err(Unknown::new("timed out after 7 s")));
-    let unbegun = |stderr: &str| Raw { end: End::Exited(1), began: false, stderr: stderr.into(), ..printed("") };
-    assert_eq!(one(Some("eve"), &unbegun("forge-no-user\n")), Err(Unknown::new("user `eve` does not exist")));
-    assert_eq!(one(Some("eve"), &unbegun("forge-missing setpriv\n")), Err(Unknown::new("`setpriv` is missing")));
-    let said = Unknown::new("the check could not be started").said("sh: cd: can't cd to /x");
+    assert_eq!(
+        one(None, &SectionOutput { end: SectionEnd::TimedOut, ..printed("") }),
+        Err(UnansweredReason::new("timed out after 7 s"))
+    );
+    let unbegun =
+        |stderr: &str| SectionOutput { end: SectionEnd::Exited(1), began: false, stderr: stderr.into(), ..printed("") };
+    assert_eq!(one(Some("eve"), &unbegun("forge-no-user\n")), Err(UnansweredReason::new("user `eve` does not exist")));
+    assert_eq!(
+        one(Some("eve"), &unbegun("forge-missing setpriv\n")),
+        Err(UnansweredReason::new("`setpriv` is missing"))
+    );
+    let said = UnansweredReason::new("the check could not be started").said("sh: cd: can't cd to /x");
     assert_eq!(one(None, &unbegun("sh: cd: can't cd to /x\n")), Err(said));
 }
 
@@ -53,14 +60,18 @@ fn the_limit_of_the_run_holds_for_checks_that_name_none() {
 
 #[test]
 fn a_host_that_does_not_let_checks_be_confined_makes_them_unknown() {
-    let unbegun = |stderr: &str| Raw { end: End::Exited(1), began: false, stderr: stderr.into(), ..printed("") };
+    let unbegun =
+        |stderr: &str| SectionOutput { end: SectionEnd::Exited(1), began: false, stderr: stderr.into(), ..printed("") };
     let why = "unconfined: the host cannot run the check without write access";
     for (stderr, said) in [
         ("forge-unconfined `unshare` is missing\n", "`unshare` is missing"),
         ("unshare: unshare failed: Operation not permitted\n", "unshare failed: Operation not permitted"),
     ] {
-        assert_eq!(one(None, &unbegun(stderr)), Err(Unknown::new(why).said(said)));
+        assert_eq!(one(None, &unbegun(stderr)), Err(UnansweredReason::new(why).said(said)));
     }
-    let text = format!("{:?}", section(&probe(None), Checks { confined: true, limit: None }).expect("a check").body);
+    let text = format!(
+        "{:?}",
+        section(&probe(None), ProbeCheckOptions { confined: true, limit: None }).expect("a check").body
+    );
     assert!(text.contains("remount,bind,ro"), "{text}");
 }

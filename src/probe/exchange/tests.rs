@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::model::SecretStore;
-use crate::probe::{Offers, Reading, compile, parse};
-use crate::script::Token;
+use crate::probe::{AptOfferPolicy, ProbeReading, compile, parse};
+use crate::script::ScriptToken;
 use secrecy::ExposeSecret;
 
 fn probes() -> BTreeSet<Probe> {
@@ -22,8 +22,8 @@ fn probes() -> BTreeSet<Probe> {
         path("/etc", None),
         path("/nonexistent", None),
         path("\0", None),
-        Probe::Package { name: "dpkg".into(), offers: Offers::UnlessInstalled },
-        Probe::Package { name: "no-such-package".into(), offers: Offers::Unneeded },
+        Probe::Package { name: "dpkg".into(), offers: AptOfferPolicy::UnlessInstalled },
+        Probe::Package { name: "no-such-package".into(), offers: AptOfferPolicy::Unneeded },
         Probe::PackageManager,
         Probe::User { name: "root".into() },
         Probe::Unit { name: "ssh.service".into() },
@@ -52,7 +52,7 @@ fn observe() -> Observation {
         })
         .collect();
     let snippets: Vec<FactSnippet> = crate::facts::snippets();
-    let compiled = compile(&probes, &snippets, Token::new("0123456789abcdef0123456789abcdef"), None).keeping();
+    let compiled = compile(&probes, &snippets, ScriptToken::new("0123456789abcdef0123456789abcdef"), None).keeping();
     let text = compiled.script.text(&SecretStore::default()).expect("no NUL");
     let output = std::process::Command::new("sh").arg("-c").arg(text.expose_secret()).output().expect("sh runs");
     parse(&compiled, &output.stdout, None).expect("well-formed")
@@ -64,7 +64,7 @@ fn what_was_kept_reads_back_as_what_was_seen() {
     let exchanges = seen.exchanges().to_vec();
     assert!(exchanges.len() > 5, "{exchanges:?}");
     let text = serde_json::to_string(&exchanges).unwrap();
-    let exchanges: Vec<Exchange> = serde_json::from_str(&text).unwrap();
+    let exchanges: Vec<ProbeExchange> = serde_json::from_str(&text).unwrap();
     let again = crate::probe::recall(
         &replay(&exchanges, &crate::facts::snippets()),
         &seen.iter().map(|(probe, _)| probe.clone()).collect(),
@@ -79,17 +79,22 @@ fn what_was_kept_reads_back_as_what_was_seen() {
 
 #[test]
 fn nothing_is_kept_unless_wanted() {
-    let compiled = compile(&probes(), &[], Token::new("t"), None);
+    let compiled = compile(&probes(), &[], ScriptToken::new("t"), None);
     assert!(!compiled.keep);
 }
 
-fn records(key: &str) -> Exchange {
+fn records(key: &str) -> ProbeExchange {
     let files = "units\0\0record\0a.json\0lines\0./a.json\0{}\n";
-    let stdout = Bytes::Text(format!("account\0key\0key\0{key}\0{files}"));
-    let printed =
-        Printed { end: Ended::Exited(0), began: true, stdout, stderr: Bytes::Text(String::new()), truncated: false };
-    let answer = Answer::Printed(printed);
-    Exchange { asked: "the records".into(), probes: vec![Probe::Records], at: String::new(), limit_s: 20, answer }
+    let stdout = ExchangeBytes::Text(format!("account\0key\0key\0{key}\0{files}"));
+    let printed = ExchangeOutput {
+        end: ExchangeEnd::Exited(0),
+        began: true,
+        stdout,
+        stderr: ExchangeBytes::Text(String::new()),
+        truncated: false,
+    };
+    let answer = ExchangeAnswer::Printed(printed);
+    ProbeExchange { asked: "the records".into(), probes: vec![Probe::Records], at: String::new(), limit_s: 20, answer }
 }
 
 #[test]
@@ -98,8 +103,8 @@ fn the_key_of_a_host_is_left_out_and_that_is_told() {
     let mut exchange = records(&key);
     exchange.clean(&str::to_owned);
     assert!(!serde_json::to_string(&exchange).unwrap().contains("0123456789abcdef"));
-    let state = |exchange: Exchange| match replay(&[exchange], &[]).get(&Probe::Records).cloned() {
-        Ok(Reading::Records(state)) => state,
+    let state = |exchange: ProbeExchange| match replay(&[exchange], &[]).get(&Probe::Records).cloned() {
+        Ok(ProbeReading::Records(state)) => state,
         other => panic!("{other:?}"),
     };
     let left = state(exchange);
@@ -117,7 +122,7 @@ fn the_answer_about_records_is_still_one_without_its_key() {
     exchanges.iter_mut().for_each(|exchange| exchange.clean(&str::to_owned));
     let again = replay(&exchanges, &crate::facts::snippets());
     let records = |seen: &Observation| match seen.get(&Probe::Records).cloned() {
-        Ok(Reading::Records(state)) => (state.records, state.running),
+        Ok(ProbeReading::Records(state)) => (state.records, state.running),
         other => panic!("{other:?}"),
     };
     assert_eq!(records(&again), records(&seen));
@@ -127,22 +132,27 @@ fn the_answer_about_records_is_still_one_without_its_key() {
 #[test]
 fn secrets_are_taken_out_of_text_and_of_bodies() {
     let body = base64::engine::general_purpose::STANDARD.encode("token=hunter2\n");
-    let stdout = Bytes::Text(format!("errors\0hunter2\0sums\0\0body\x000\0{body}\0"));
-    let printed =
-        Printed { end: Ended::Exited(0), began: true, stdout, stderr: Bytes::Text("hunter2".into()), truncated: false };
+    let stdout = ExchangeBytes::Text(format!("errors\0hunter2\0sums\0\0body\x000\0{body}\0"));
+    let printed = ExchangeOutput {
+        end: ExchangeEnd::Exited(0),
+        began: true,
+        stdout,
+        stderr: ExchangeBytes::Text("hunter2".into()),
+        truncated: false,
+    };
     let probes = vec![Probe::Path { path: "/x".into(), want: Some("0".into()) }];
-    let mut exchange = Exchange { probes, answer: Answer::Printed(printed), ..records("") };
+    let mut exchange = ProbeExchange { probes, answer: ExchangeAnswer::Printed(printed), ..records("") };
     exchange.clean(&|text| text.replace("hunter2", "(secret)"));
-    let Answer::Printed(printed) = &exchange.answer else { panic!("{exchange:?}") };
+    let ExchangeAnswer::Printed(printed) = &exchange.answer else { panic!("{exchange:?}") };
     let text = String::from_utf8(printed.stdout.bytes()).unwrap();
     let encoded = base64::engine::general_purpose::STANDARD.encode("token=(secret)\n");
     assert_eq!(text, format!("errors\0(secret)\0sums\0\0body\x000\0{encoded}\0"));
-    assert_eq!(printed.stderr, Bytes::Text("(secret)".into()));
+    assert_eq!(printed.stderr, ExchangeBytes::Text("(secret)".into()));
 }
 
 #[test]
 fn an_answer_in_an_unknown_form_is_unknown() {
-    let exchange = Exchange { asked: "`dpkg-query --other`".into(), ..records("") };
+    let exchange = ProbeExchange { asked: "`dpkg-query --other`".into(), ..records("") };
     let why = replay(&[exchange], &[]).get(&Probe::Records).unwrap_err().why;
     assert_eq!(why, "was recorded in a format that this version cannot read");
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::SecretStore;
-use crate::probe::{Offers, Output, PathInfo, PathState, PathType, Reading, UserState};
+use crate::probe::{AptOfferPolicy, PathInfo, PathState, PathType, ProbeOutput, ProbeReading, UserState};
 use secrecy::ExposeSecret;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +14,7 @@ mod exposed;
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const SHELLS: [&str; 2] = ["dash", "bash"];
 
-fn send(shell: &str, script: &Script) -> Vec<u8> {
+fn send(shell: &str, script: &ShellScript) -> Vec<u8> {
     send_text(shell, script.text(&SecretStore::default()).expect("no NUL").expose_secret())
 }
 
@@ -35,7 +35,7 @@ fn send_text(shell: &str, text: &str) -> Vec<u8> {
 
 fn ask(shell: &str, probes: &[Probe]) -> Observation {
     let probes: BTreeSet<Probe> = probes.iter().cloned().collect();
-    let compiled = compile(&probes, &[], Token::new(TOKEN), None);
+    let compiled = compile(&probes, &[], ScriptToken::new(TOKEN), None);
     let seen = parse(&compiled, &send(shell, &compiled.script), None).expect("well-formed");
     assert!(probes.iter().all(|probe| seen.has(probe)), "every probe has an answer");
     seen
@@ -45,16 +45,16 @@ fn check(id: &str, script: &str) -> Probe {
     Probe::Check { id: id.into(), script: script.into(), user: None, cwd: None, env: vec![], timeout_s: Some(20) }
 }
 
-fn output(seen: &Observation, probe: &Probe) -> Output {
+fn output(seen: &Observation, probe: &Probe) -> ProbeOutput {
     match seen.get(probe) {
-        Ok(Reading::Output(output)) => output.clone(),
+        Ok(ProbeReading::Output(output)) => output.clone(),
         other => panic!("no output but {other:?}"),
     }
 }
 
 fn info(seen: &Observation, probe: &Probe) -> PathInfo {
     match seen.get(probe) {
-        Ok(Reading::Path(PathState::Present(info))) => info.clone(),
+        Ok(ProbeReading::Path(PathState::Present(info))) => info.clone(),
         other => panic!("nothing there but {other:?}"),
     }
 }
@@ -72,7 +72,7 @@ fn checks_answer_with_status_stdout_and_stderr_kept_apart() {
     };
     for shell in SHELLS {
         let seen = ask(shell, &[both.clone(), cwd.clone()]);
-        let expected = Output { status: 3, stdout: "out\n".into(), stderr: "err\n".into(), truncated: false };
+        let expected = ProbeOutput { status: 3, stdout: "out\n".into(), stderr: "err\n".into(), truncated: false };
         assert_eq!(output(&seen, &both), expected);
         assert_eq!(output(&seen, &cwd).stdout.raw(), "/usr\na 'b' $(c)\nd\nnobody\nnone\n");
     }
@@ -92,11 +92,13 @@ fn a_confined_check_reads_everything_and_writes_nothing() {
     let probe = check("confined", &script);
     let probes = BTreeSet::from([probe.clone()]);
     for shell in SHELLS {
-        let checks = Checks { confined: true, limit: None };
-        let compiled = compile(&probes, &[], Token::new(TOKEN), checks);
+        let checks = ProbeCheckOptions { confined: true, limit: None };
+        let compiled = compile(&probes, &[], ScriptToken::new(TOKEN), checks);
         let seen = parse(&compiled, &send(shell, &compiled.script), None).expect("well-formed");
         match seen.get(&probe) {
-            Ok(Reading::Output(output)) => assert_eq!(output.stdout.raw(), "xkept\ntemporary\nhere\n", "{output:?}"),
+            Ok(ProbeReading::Output(output)) => {
+                assert_eq!(output.stdout.raw(), "xkept\ntemporary\nhere\n", "{output:?}")
+            }
             Err(unknown) => {
                 println!("skipped: namespaces cannot be made here");
                 assert!(unknown.why.starts_with("unconfined: "), "{unknown:?}");
@@ -129,7 +131,7 @@ fn a_hanging_check_is_unknown_and_holds_nothing_else_up() {
     let seen = ask("dash", &probes);
     assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     for probe in &probes[..4] {
-        assert_eq!(seen.get(probe), Err(Unknown::new("timed out after 1 s")));
+        assert_eq!(seen.get(probe), Err(UnansweredReason::new("timed out after 1 s")));
     }
     assert_eq!(output(&seen, &probes[4]).status, 124, "its own status is no time-out");
     assert_eq!(output(&seen, &probes[5]).stdout.raw(), "left\n");
@@ -154,24 +156,25 @@ fn a_process_left_behind_costs_the_output_and_not_the_status() {
     }
 }
 
-fn part(user: &str, code: &'static str) -> Section {
-    let read = |section: &Section, raw: &Raw, out: &mut Observation| {
+fn part(user: &str, code: &'static str) -> ProbeSection {
+    let read = |section: &ProbeSection, raw: &SectionOutput, out: &mut Observation| {
         let why = match raw.is_whole(&[0]) {
-            true => Unknown::new(String::from_utf8_lossy(&raw.stdout)),
+            true => UnansweredReason::new(String::from_utf8_lossy(&raw.stdout)),
             false => raw.lack(section),
         };
         section.all_unknown(&why, out);
     };
-    let section = Section::new("the part", vec![Probe::User { name: user.into() }], read);
-    Section { body: crate::script::Fragment::new().code(code), timeout_s: 2, cap: 100, ..section }
+    let section = ProbeSection::new("the part", vec![Probe::User { name: user.into() }], read);
+    ProbeSection { body: crate::script::ShellFragment::new().code(code), timeout_s: 2, cap: 100, ..section }
 }
 
 fn asked_together(shell: &str, parts: &[(&str, &'static str)]) -> Vec<String> {
-    let parts: Vec<Section> = parts.iter().map(|(user, code)| part(user, code)).collect();
+    let parts: Vec<ProbeSection> = parts.iter().map(|(user, code)| part(user, code)).collect();
     let users: Vec<Probe> = parts.iter().flat_map(|part| part.probes.clone()).collect();
     let sections = super::super::group::groups(parts, TOKEN);
-    let script = shell::script(&sections, Token::new(TOKEN));
-    let compiled = Compiled { script, device: None, sections, device_sections: vec![], unasked: vec![], keep: false };
+    let script = shell::script(&sections, ScriptToken::new(TOKEN));
+    let compiled =
+        CompiledProbes { script, device: None, sections, device_sections: vec![], unasked: vec![], keep: false };
     let seen = parse(&compiled, &send(shell, &compiled.script), None).expect("well-formed");
     users.iter().map(|user| seen.get(user).expect_err("no reading").why).collect()
 }
@@ -200,23 +203,23 @@ fn questions_that_share_a_process_fail_each_for_itself() {
 fn apt_is_asked_only_for_what_is_not_as_wanted() {
     let package = |name: &str, offers| Probe::Package { name: name.into(), offers };
     let probes = [
-        package("bash", Offers::Unneeded),
-        package("coreutils", Offers::UnlessInstalled),
-        package("dpkg", Offers::UnlessVersion("0".into())),
-        package("not-here", Offers::UnlessInstalled),
+        package("bash", AptOfferPolicy::Unneeded),
+        package("coreutils", AptOfferPolicy::UnlessInstalled),
+        package("dpkg", AptOfferPolicy::UnlessVersion("0".into())),
+        package("not-here", AptOfferPolicy::UnlessInstalled),
     ];
     for shell in SHELLS {
         let seen = ask(shell, &probes);
         let state = |probe: &Probe| match seen.get(probe) {
-            Ok(Reading::Package(state)) => state.clone(),
+            Ok(ProbeReading::Package(state)) => state.clone(),
             other => panic!("{other:?}"),
         };
         let unknown = probes.each_ref().map(|probe| state(probe).offers_unknown);
         let unasked = Some("apt was not asked".to_owned());
         assert_eq!(unknown, [unasked.clone(), unasked, None, None]);
-        let bash = package("bash", Offers::UnlessVersion(state(&probes[0]).version.expect("is installed")));
+        let bash = package("bash", AptOfferPolicy::UnlessVersion(state(&probes[0]).version.expect("is installed")));
         let again = ask(shell, std::slice::from_ref(&bash));
-        let Ok(Reading::Package(state)) = again.get(&bash) else { panic!("{again:?}") };
+        let Ok(ProbeReading::Package(state)) = again.get(&bash) else { panic!("{again:?}") };
         assert!(state.offers_unknown.is_some());
     }
 }
@@ -250,7 +253,7 @@ fn a_check_that_cannot_begin_says_why() {
     };
     let probes = [user("nobody-here", "/"), user("nobody", "/nowhere")];
     let seen = ask("dash", &probes);
-    assert_eq!(seen.get(&probes[0]), Err(Unknown::new("user `nobody-here` does not exist")));
+    assert_eq!(seen.get(&probes[0]), Err(UnansweredReason::new("user `nobody-here` does not exist")));
     let why = seen.get(&probes[1]).expect_err("no such folder");
     assert_eq!(why.why, "the check could not be started");
     assert!(why.said.expect("said").raw().contains("/nowhere"));
@@ -283,8 +286,8 @@ fn names_of_every_kind_are_found_with_digest_body_and_target() {
             );
             assert_eq!(file.sha256.as_deref().map(str::len), Some(64), "{shell} {name:?}");
             assert_eq!(info(&seen, &group[1]).target.expect("a link").raw(), path(name));
-            assert_eq!(seen.get(&group[2]), Ok(&Reading::Path(PathState::Absent)), "{name:?}");
-            assert_eq!(seen.get(&group[3]), Ok(&Reading::Path(PathState::Absent)), "{name:?}");
+            assert_eq!(seen.get(&group[2]), Ok(&ProbeReading::Path(PathState::Absent)), "{name:?}");
+            assert_eq!(seen.get(&group[3]), Ok(&ProbeReading::Path(PathState::Absent)), "{name:?}");
         }
         let first = names.map(|n| info(&seen, &Probe::Path { path: path(n), want: Some("0".repeat(64)) }).sha256);
         let wants = names.iter().zip(first).map(|(n, sum)| Probe::Path { path: path(n), want: sum });
@@ -321,7 +324,7 @@ fn more_paths_than_one_argument_holds_are_asked_in_parts() {
         (0..3000).map(|n| Probe::Path { path: format!("/nowhere/{}/{n}", "x'y".repeat(20)), want: None }).collect();
     for shell in SHELLS {
         let seen = ask(shell, &probes);
-        assert!(probes.iter().all(|probe| seen.get(probe) == Ok(&Reading::Path(PathState::Absent))));
+        assert!(probes.iter().all(|probe| seen.get(probe) == Ok(&ProbeReading::Path(PathState::Absent))));
     }
 }
 
@@ -329,7 +332,7 @@ fn more_paths_than_one_argument_holds_are_asked_in_parts() {
 fn what_cannot_be_asked_is_answered_with_the_reason() {
     let probes = [
         Probe::Path { path: "/a\0b".into(), want: None },
-        Probe::Package { name: "lib*".into(), offers: Offers::UnlessInstalled },
+        Probe::Package { name: "lib*".into(), offers: AptOfferPolicy::UnlessInstalled },
         Probe::Unit { name: "getty@.service".into() },
         Probe::User { name: "0".into() },
         Probe::Fact { name: "moon".into() },
@@ -355,10 +358,10 @@ fn root_and_nobody_are_told_from_one_who_is_not_there() {
     let probes = ["root", "nobody", "not-here"].map(|name| Probe::User { name: name.into() });
     for shell in SHELLS {
         let seen = ask(shell, &probes);
-        let Ok(Reading::User(UserState::Present(root))) = seen.get(&probes[0]) else { panic!("{seen:?}") };
+        let Ok(ProbeReading::User(UserState::Present(root))) = seen.get(&probes[0]) else { panic!("{seen:?}") };
         assert_eq!((root.uid, root.gid, root.group.as_str(), root.home.as_str()), (0, 0, "root", "/root"));
-        assert!(matches!(seen.get(&probes[1]), Ok(Reading::User(UserState::Present(_)))));
-        assert_eq!(seen.get(&probes[2]), Ok(&Reading::User(UserState::Absent)));
+        assert!(matches!(seen.get(&probes[1]), Ok(ProbeReading::User(UserState::Present(_)))));
+        assert_eq!(seen.get(&probes[2]), Ok(&ProbeReading::User(UserState::Absent)));
     }
 }
 
@@ -379,7 +382,7 @@ fn twenty_resources_are_observed_quickly_and_nothing_is_written() {
     let mut probes = vec![Probe::PackageManager, Probe::Records];
     probes.extend(
         ["bash", "coreutils", "not-here"]
-            .map(|name| Probe::Package { name: name.into(), offers: Offers::UnlessInstalled }),
+            .map(|name| Probe::Package { name: name.into(), offers: AptOfferPolicy::UnlessInstalled }),
     );
     probes.extend(["ssh.service", "cron.service"].map(|name| Probe::Unit { name: name.into() }));
     probes.extend(["root", "nobody", "daemon"].map(|name| Probe::User { name: name.into() }));

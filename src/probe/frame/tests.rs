@@ -1,7 +1,7 @@
 //! Frames as text: truncation, noise and forgery.
 
 use super::*;
-use crate::probe::{Offers, Output, Reading};
+use crate::probe::{AptOfferPolicy, ProbeOutput, ProbeReading};
 use proptest::prelude::*;
 
 const T: &str = "0123456789abcdef0123456789abcdef";
@@ -10,8 +10,8 @@ fn check(id: &str) -> Probe {
     Probe::Check { id: id.into(), script: "true".into(), user: None, cwd: None, env: vec![], timeout_s: Some(5) }
 }
 
-fn compiled(probes: &[Probe], facts: &[FactSnippet]) -> Compiled {
-    compile(&probes.iter().cloned().collect(), facts, Token::new(T), None)
+fn compiled(probes: &[Probe], facts: &[FactSnippet]) -> CompiledProbes {
+    compile(&probes.iter().cloned().collect(), facts, ScriptToken::new(T), None)
 }
 
 fn frame(number: usize, payload: &str) -> String {
@@ -21,7 +21,7 @@ fn frame(number: usize, payload: &str) -> String {
 /// `out` and `err` in base64, with the marks that a check leaves.
 const OK: &str = ":began:b3:done::0:V0!ZXJy";
 
-fn two() -> (Compiled, String) {
+fn two() -> (CompiledProbes, String) {
     (compiled(&[check("a"), check("b")], &[]), format!("\n{}{}{T} end 2\n", frame(1, OK), frame(0, OK)))
 }
 
@@ -31,8 +31,8 @@ fn frames_are_read_in_any_order_and_after_a_login_shell_s_noise() {
     let noisy = format!("Welcome to h100\n{T}\nlast login{out}");
     for out in [out, noisy] {
         let seen = parse(&compiled, out.as_bytes(), None).expect("well-formed");
-        let expected = Output { status: 0, stdout: "out".into(), stderr: "err".into(), truncated: false };
-        assert_eq!(seen.get(&check("a")), Ok(&Reading::Output(expected)));
+        let expected = ProbeOutput { status: 0, stdout: "out".into(), stderr: "err".into(), truncated: false };
+        assert_eq!(seen.get(&check("a")), Ok(&ProbeReading::Output(expected)));
         assert!(seen.has(&check("b")));
     }
 }
@@ -67,7 +67,7 @@ fn a_host_without_the_tools_of_frames_says_so_for_every_question() {
     let (compiled, _) = two();
     let out = format!("\n{T} lacks base64\n{T} end 0\n");
     let seen = parse(&compiled, out.as_bytes(), None).expect("well-formed");
-    assert_eq!(seen.get(&check("b")), Err(Unknown::new("`base64` is missing")));
+    assert_eq!(seen.get(&check("b")), Err(UnansweredReason::new("`base64` is missing")));
 }
 
 #[test]
@@ -78,13 +78,13 @@ fn the_second_channel_may_hang_without_harm_to_the_first() {
     let compiled = compiled(&[fact("gpus"), fact("links"), fact("os")], &facts);
     assert!(compiled.device.is_some());
     let quick = format!("\n{}{T} end 1\n", frame(0, OK));
-    let late = Unknown::new("timed out after 9 s");
+    let late = UnansweredReason::new("timed out after 9 s");
     let device = format!("\n{}{T} 1 2", frame(0, OK));
     for (device, known) in [(None, false), (Some(&b""[..]), false), (Some(device.as_bytes()), true)] {
         let seen = parse(&compiled, quick.as_bytes(), device).expect("the first is whole");
         assert!(seen.get(&fact("os")).is_ok());
         assert_eq!(seen.get(&fact("gpus")).is_ok(), known, "answers before the hang are kept");
-        let silent = Unknown::new("the second channel did not answer");
+        let silent = UnansweredReason::new("the second channel did not answer");
         assert_eq!(seen.get(&fact("links")), Err(if device.is_some() { late.clone() } else { silent }));
     }
 }
@@ -105,7 +105,7 @@ fn a_script_waits_as_long_as_its_slowest_lane() {
 fn every_family() -> Vec<Probe> {
     vec![
         Probe::Path { path: "/a".into(), want: Some("0".into()) },
-        Probe::Package { name: "bash".into(), offers: Offers::UnlessInstalled },
+        Probe::Package { name: "bash".into(), offers: AptOfferPolicy::UnlessInstalled },
         Probe::PackageManager,
         Probe::Unit { name: "ssh".into() },
         Probe::User { name: "root".into() },

@@ -2,27 +2,27 @@
 
 use super::*;
 use crate::probe::section::testing::{answers, printed};
-use crate::probe::{Probe, Unknown};
+use crate::probe::{Probe, UnansweredReason};
 
 const T: &str = "0123456789abcdef0123456789abcdef";
 
-fn part(name: &'static str, user: &str) -> Section {
-    let read = |section: &Section, raw: &Raw, out: &mut Observation| {
+fn part(name: &'static str, user: &str) -> ProbeSection {
+    let read = |section: &ProbeSection, raw: &SectionOutput, out: &mut Observation| {
         let why = match raw.is_whole(&[0]) {
-            true => Unknown::new(String::from_utf8_lossy(&raw.stdout))
+            true => UnansweredReason::new(String::from_utf8_lossy(&raw.stdout))
                 .said(crate::probe::section::text(&raw.stderr).unwrap_or("")),
             false => raw.lack(section),
         };
         section.all_unknown(&why, out);
     };
-    Section { cap: 8, ..Section::new(name, vec![Probe::User { name: user.into() }], read) }
+    ProbeSection { cap: 8, ..ProbeSection::new(name, vec![Probe::User { name: user.into() }], read) }
 }
 
-fn asked() -> Section {
+fn asked() -> ProbeSection {
     groups(vec![part("`a`", "a"), part("`b`", "b"), part("`c`", "c")], T).remove(0)
 }
 
-fn told(raw: &Raw) -> Vec<(String, String)> {
+fn told(raw: &SectionOutput) -> Vec<(String, String)> {
     let seen = answers(&asked(), raw);
     let of = |user: &str| seen.get(&Probe::User { name: user.into() }).expect_err("no reading");
     ["a", "b", "c"].map(of).map(|u| (u.why, u.said.map_or(String::new(), |said| said.raw().to_owned()))).to_vec()
@@ -32,7 +32,7 @@ fn pair(why: &str, said: &str) -> (String, String) {
     (why.to_owned(), said.to_owned())
 }
 
-fn frames(parts: &str) -> Raw {
+fn frames(parts: &str) -> SectionOutput {
     printed(parts.replace('T', T))
 }
 
@@ -53,7 +53,7 @@ fn what_looks_like_a_line_of_ours_is_part_of_the_answer() {
 
 #[test]
 fn one_that_hangs_costs_those_after_it() {
-    let raw = Raw { end: End::TimedOut, ..frames("\nT 0\none\nT =0\n\nT 1\npart of") };
+    let raw = SectionOutput { end: SectionEnd::TimedOut, ..frames("\nT 0\none\nT =0\n\nT 1\npart of") };
     assert_eq!(told(&raw), [pair("one", ""), pair("timed out after 20 s", ""), pair("timed out after 20 s", "")]);
 }
 
@@ -61,7 +61,7 @@ fn one_that_hangs_costs_those_after_it() {
 fn one_that_floods_is_named_and_keeps_those_before_it() {
     let raw = frames("\nT 0\none\nT =0\n\nT 1\n123456789\nT =0\n\nT 2\nend\nT =0\n");
     assert_eq!(told(&raw), [pair("one", ""), pair("`b` printed more than 8 bytes", ""), pair("end", "")]);
-    let raw = Raw { truncated: true, ..frames("\nT 0\none\nT =0\n\nT 1\n1234567") };
+    let raw = SectionOutput { truncated: true, ..frames("\nT 0\none\nT =0\n\nT 1\n1234567") };
     let flooded = pair("`b` printed more than 8 bytes", "");
     assert_eq!(told(&raw), [pair("one", ""), flooded.clone(), flooded]);
 }
@@ -70,7 +70,7 @@ fn one_that_floods_is_named_and_keeps_those_before_it() {
 fn code_that_is_too_long_for_one_process_is_spread() {
     let long = |name| {
         let part = part("`x`", name);
-        Section { body: Fragment::new().word("x".repeat(60_000)), ..part }
+        ProbeSection { body: ShellFragment::new().word("x".repeat(60_000)), ..part }
     };
     let names: Vec<Vec<Probe>> =
         groups(vec![long("a"), long("b"), part("`y`", "c")], T).into_iter().map(|group| group.probes).collect();

@@ -4,10 +4,10 @@ use super::*;
 use crate::probe::section::testing::{answers, printed, recorded};
 use std::collections::BTreeMap;
 
-fn one(raw: &Raw) -> Result<PackageManagerState, Unknown> {
-    let seen = answers(&section(vec![Probe::PackageManager], &Fragment::new()).expect("a section"), raw);
+fn one(raw: &SectionOutput) -> Result<PackageManagerState, UnansweredReason> {
+    let seen = answers(&section(vec![Probe::PackageManager], &ShellFragment::new()).expect("a section"), raw);
     seen.get(&Probe::PackageManager).map(|reading| match reading {
-        Reading::PackageManager(state) => state.clone(),
+        ProbeReading::PackageManager(state) => state.clone(),
         other => panic!("{other:?}"),
     })
 }

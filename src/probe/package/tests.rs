@@ -1,23 +1,23 @@
 //! Tests that parse recorded answers about dpkg packages.
 
 use super::*;
-use crate::probe::Offers;
-use crate::probe::section::End;
+use crate::probe::AptOfferPolicy;
+use crate::probe::section::SectionEnd;
 use crate::probe::section::testing::{answers, printed, recorded};
 
 fn probes(names: &[&str]) -> Vec<Probe> {
-    names.iter().map(|name| Probe::Package { name: (*name).to_owned(), offers: Offers::Unneeded }).collect()
+    names.iter().map(|name| Probe::Package { name: (*name).to_owned(), offers: AptOfferPolicy::Unneeded }).collect()
 }
 
-fn fixture() -> Raw {
+fn fixture() -> SectionOutput {
     recorded(include_str!("../../../tests/fixtures/probe/package.txt"))
 }
 
-fn one(name: &str, raw: &Raw) -> Result<PackageState, Unknown> {
+fn one(name: &str, raw: &SectionOutput) -> Result<PackageState, UnansweredReason> {
     let probes = probes(&[name]);
-    let seen = answers(&section(probes.clone(), &Fragment::new()).expect("a section"), raw);
+    let seen = answers(&section(probes.clone(), &ShellFragment::new()).expect("a section"), raw);
     seen.get(&probes[0]).map(|reading| match reading {
-        Reading::Package(state) => state.clone(),
+        ProbeReading::Package(state) => state.clone(),
         other => panic!("{other:?}"),
     })
 }
@@ -61,18 +61,18 @@ fn the_native_architecture_wins_and_a_foreign_one_can_be_asked_for() {
 
 #[test]
 fn a_missing_row_is_not_taken_for_a_missing_package() {
-    assert_eq!(one("nginx", &printed("")), Err(Unknown::new("`dpkg-query` returned no answer").said("")));
+    assert_eq!(one("nginx", &printed("")), Err(UnansweredReason::new("`dpkg-query` returned no answer").said("")));
     let others = printed("bash\tinstalled\t5.2\tamd64\tinstall\tbash\n");
     assert_eq!(one("nginx", &others).expect_err("incomplete listing").why, "`dpkg-query` returned no answer");
     let mut raw = fixture();
-    raw.end = End::Exited(2);
+    raw.end = SectionEnd::Exited(2);
     raw.stderr = b"dpkg-query: error: parsing file '/var/lib/dpkg/status'\n".to_vec();
     assert_eq!(one("bash", &raw).expect_err("failed").why, "`dpkg-query` failed with status 2");
-    raw.end = End::TimedOut;
-    assert_eq!(one("bash", &raw), Err(Unknown::new("timed out after 20 s")));
-    raw.end = End::Exited(127);
+    raw.end = SectionEnd::TimedOut;
+    assert_eq!(one("bash", &raw), Err(UnansweredReason::new("timed out after 20 s")));
+    raw.end = SectionEnd::Exited(127);
     raw.stderr = b"forge-missing dpkg-query\n".to_vec();
-    assert_eq!(one("bash", &raw), Err(Unknown::new("`dpkg-query` is missing")));
+    assert_eq!(one("bash", &raw), Err(UnansweredReason::new("`dpkg-query` is missing")));
 }
 
 #[test]

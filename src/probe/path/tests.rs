@@ -1,14 +1,14 @@
 //! Tests that parse recorded answers about paths.
 
 use super::*;
-use crate::probe::section::End;
+use crate::probe::section::SectionEnd;
 use crate::probe::section::testing::{answers, printed, recorded};
 
-fn fixture() -> Raw {
+fn fixture() -> SectionOutput {
     recorded(include_str!("../../../tests/fixtures/probe/path.txt"))
 }
 
-fn all(probes: &[(&str, Option<&str>)], raw: &Raw) -> Vec<Result<Reading, Unknown>> {
+fn all(probes: &[(&str, Option<&str>)], raw: &SectionOutput) -> Vec<Result<ProbeReading, UnansweredReason>> {
     let probe =
         |(path, want): &(&str, Option<&str>)| Probe::Path { path: (*path).into(), want: want.map(str::to_owned) };
     let probes: Vec<Probe> = probes.iter().map(probe).collect();
@@ -17,14 +17,14 @@ fn all(probes: &[(&str, Option<&str>)], raw: &Raw) -> Vec<Result<Reading, Unknow
     probes.iter().map(|probe| seen.get(probe).cloned()).collect()
 }
 
-fn one(path: &str, raw: &Raw) -> Result<PathInfo, Unknown> {
+fn one(path: &str, raw: &SectionOutput) -> Result<PathInfo, UnansweredReason> {
     match all(&[(path, None)], raw).remove(0)? {
-        Reading::Path(PathState::Present(info)) => Ok(info),
+        ProbeReading::Path(PathState::Present(info)) => Ok(info),
         other => panic!("{other:?}"),
     }
 }
 
-const ABSENT: Reading = Reading::Path(PathState::Absent);
+const ABSENT: ProbeReading = ProbeReading::Path(PathState::Absent);
 
 #[test]
 fn files_folders_links_and_devices_are_read() {
@@ -65,10 +65,10 @@ fn a_body_goes_to_the_want_it_was_sent_for() {
     let wants = [("/etc/nope", None), ("/tmp/li\nne", Some("0"))];
     let answers = all(&wants, &fixture());
     assert_eq!(answers[0], Ok(ABSENT));
-    let Ok(Reading::Path(PathState::Present(info))) = &answers[1] else { panic!() };
+    let Ok(ProbeReading::Path(PathState::Present(info))) = &answers[1] else { panic!() };
     assert_eq!(info.body, Some("x".into()));
     let same = all(&[("/tmp/li\nne", info.sha256.as_deref())], &fixture());
-    let Ok(Reading::Path(PathState::Present(info))) = &same[0] else { panic!() };
+    let Ok(ProbeReading::Path(PathState::Present(info))) = &same[0] else { panic!() };
     assert_eq!(info.body, None, "a matching file has no diff");
 }
 
@@ -90,8 +90,9 @@ fn nothing_there_is_told_from_what_may_not_be_seen() {
 fn what_had_come_before_a_time_out_stands() {
     let whole = fixture();
     let at = |text: &str| whole.stdout.windows(text.len()).position(|w| w == text.as_bytes()).expect("is in it");
-    let cut = |end: usize| Raw { end: End::TimedOut, stdout: whole.stdout[..end].to_vec(), ..printed("") };
-    let late = Unknown::new("timed out after 20 s");
+    let cut =
+        |end: usize| SectionOutput { end: SectionEnd::TimedOut, stdout: whole.stdout[..end].to_vec(), ..printed("") };
+    let late = UnansweredReason::new("timed out after 20 s");
     assert_eq!(one("/etc/passwd", &cut(at("sums\0"))), Err(late.clone()), "its digest is missing");
     assert!(one("/etc", &cut(at("sums\0"))).is_ok(), "a folder has no digest");
     assert_eq!(all(&[("/etc/nope", None)], &cut(at("errors\0"))), [Err(late)]);

@@ -1,13 +1,13 @@
 //! Tests that parse recorded answers about applied records.
 
 use super::*;
-use crate::probe::Unknown;
+use crate::probe::UnansweredReason;
 use crate::probe::section::testing::{answers, printed, recorded};
 
-fn one(raw: &Raw) -> Result<RecordsState, Unknown> {
+fn one(raw: &SectionOutput) -> Result<RecordsState, UnansweredReason> {
     let seen = answers(&section(vec![Probe::Records]).expect("a section"), raw);
     seen.get(&Probe::Records).map(|reading| match reading {
-        Reading::Records(state) => state.clone(),
+        ProbeReading::Records(state) => state.clone(),
         other => panic!("{other:?}"),
     })
 }
@@ -15,13 +15,13 @@ fn one(raw: &Raw) -> Result<RecordsState, Unknown> {
 #[test]
 fn records_key_and_running_units_are_read() {
     let state = one(&recorded(include_str!("../../../tests/fixtures/probe/records.txt"))).expect("known");
-    let record = |name: &str| state.records.get(name).map(Untrusted::raw);
+    let record = |name: &str| state.records.get(name).map(UntrustedText::raw);
     assert_eq!(record("b.json"), Some("{\"b\":2}\n"));
     assert_eq!(record("r%2Fa.json"), Some("{\n \"a\": 1}\n"), "lines keep their order");
     assert_eq!(record("empty.json"), Some(""), "an empty record is not a missing record");
     assert_eq!(state.records.len(), 3);
     assert_eq!(state.key, Some("ab".repeat(32)));
-    let started = Untrusted::from("Sat 2026-11-21 10:07:26 UTC");
+    let started = UntrustedText::from("Sat 2026-11-21 10:07:26 UTC");
     assert_eq!(state.running, [("forge-run-1.service".to_owned(), started)], "a packaged service is not a forge step");
     assert!(!format!("{state:?}").contains("abab"), "the key is not shown");
 }
@@ -35,7 +35,7 @@ fn a_host_without_records_has_none() {
 fn an_answer_cut_short_or_refused_is_unknown() {
     assert_eq!(one(&printed("key\0\0units\0\0record\0a.js")).expect_err("cut").why, "the records returned no answer");
     let mut raw = printed("");
-    raw.end = End::Exited(1);
+    raw.end = SectionEnd::Exited(1);
     raw.stderr = b"/var/lib/forge/applied: Permission denied\n".to_vec();
     let unknown = one(&raw).expect_err("refused");
     assert_eq!(unknown.why, "the records failed with status 1");
@@ -49,13 +49,13 @@ fn a_key_of_another_length_is_no_key() {
 
 #[test]
 fn the_account_is_known_also_where_the_records_may_not_be_read() {
-    let of = |raw: &Raw| {
+    let of = |raw: &SectionOutput| {
         let seen = answers(&section(vec![Probe::Records, Probe::Account]).expect("a section"), raw);
         (seen.get(&Probe::Records).is_ok(), seen.get(&Probe::Account).cloned())
     };
-    let account = |account| Ok(Reading::Account(account));
-    assert_eq!(of(&printed("account\0\0key\0\0units\0\0lines\0")), (true, account(Account::Root)));
-    let refused = Raw { end: End::Exited(1), ..printed("account\0plain\0") };
-    assert_eq!(of(&refused), (false, account(Account::Other("plain".into()))));
+    let account = |account| Ok(ProbeReading::Account(account));
+    assert_eq!(of(&printed("account\0\0key\0\0units\0\0lines\0")), (true, account(ScriptAccount::Root)));
+    let refused = SectionOutput { end: SectionEnd::Exited(1), ..printed("account\0plain\0") };
+    assert_eq!(of(&refused), (false, account(ScriptAccount::Other("plain".into()))));
     assert!(of(&printed("acc")).1.is_err(), "a truncated answer is not an answer");
 }

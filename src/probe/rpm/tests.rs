@@ -1,14 +1,14 @@
 //! Tests that parse output of rpm and dnf.
 
 use super::*;
-use crate::probe::Unknown;
+use crate::probe::UnansweredReason;
 use crate::probe::section::testing::{answers, printed};
 
-fn ask(name: &str, offers: Offers, stdout: &str) -> Result<PackageState, Unknown> {
+fn ask(name: &str, offers: AptOfferPolicy, stdout: &str) -> Result<PackageState, UnansweredReason> {
     let probe = Probe::Package { name: name.to_owned(), offers };
     let seen = answers(&section(vec![probe.clone()], Vec::new()).expect("a section"), &printed(stdout));
     seen.get(&probe).map(|reading| match reading {
-        Reading::Package(state) => state.clone(),
+        ProbeReading::Package(state) => state.clone(),
         other => panic!("{other:?}"),
     })
 }
@@ -24,34 +24,40 @@ fn said(rows: &str, locks: &str) -> String {
 
 #[test]
 fn rows_locks_and_what_is_not_installed() {
-    let glibc = ask("glibc.i686", Offers::Unneeded, &said(ROWS, LOCK)).unwrap();
-    assert_eq!((glibc.version.as_deref(), glibc.held, glibc.manager), (Some("2.34-100.el9"), true, Manager::Rpm));
-    let zork = ask("zork", Offers::Unneeded, &said(ROWS, LOCK)).unwrap();
+    let glibc = ask("glibc.i686", AptOfferPolicy::Unneeded, &said(ROWS, LOCK)).unwrap();
+    assert_eq!(
+        (glibc.version.as_deref(), glibc.held, glibc.manager),
+        (Some("2.34-100.el9"), true, PackageManagerKind::Rpm)
+    );
+    let zork = ask("zork", AptOfferPolicy::Unneeded, &said(ROWS, LOCK)).unwrap();
     assert_eq!((zork.version, zork.status.as_str(), zork.held), (None, "not-installed", false));
     assert_eq!(zork.cannot_hold, None);
-    let bare = ask("zork", Offers::Unneeded, &said(ROWS, "")).unwrap();
+    let bare = ask("zork", AptOfferPolicy::Unneeded, &said(ROWS, "")).unwrap();
     assert_eq!(bare.cannot_hold.as_deref(), Some("dnf's plugin `versionlock` is not installed"));
 }
 
 #[test]
 fn of_several_versions_the_wanted_one_counts() {
     let version = |offers| ask("kernel", offers, &said(ROWS, LOCK)).unwrap().version.unwrap();
-    assert_eq!(version(Offers::UnlessInstalled), "5.14.0-503.el9");
-    assert_eq!(version(Offers::UnlessVersion("5.14.0-427.el9".into())), "5.14.0-427.el9");
-    assert_eq!(version(Offers::UnlessVersion("6".into())), "5.14.0-503.el9");
+    assert_eq!(version(AptOfferPolicy::UnlessInstalled), "5.14.0-503.el9");
+    assert_eq!(version(AptOfferPolicy::UnlessVersion("5.14.0-427.el9".into())), "5.14.0-427.el9");
+    assert_eq!(version(AptOfferPolicy::UnlessVersion("6".into())), "5.14.0-503.el9");
 }
 
 #[test]
 fn a_broken_database_is_not_an_absent_package() {
     let rows = "error: cannot open Packages database in /var/lib/rpm\npackage zork is not installed";
-    assert_eq!(ask("zork", Offers::Unneeded, &said(rows, "")).unwrap_err().why, "`rpm` returned no answer");
-    assert_eq!(ask("other", Offers::Unneeded, &said(ROWS, "")).unwrap_err().why, "`rpm` returned no answer");
-    assert_eq!(ask("zork", Offers::Unneeded, "rpm\0\0\0package zo").unwrap_err().why, "`rpm` returned no answer");
+    assert_eq!(ask("zork", AptOfferPolicy::Unneeded, &said(rows, "")).unwrap_err().why, "`rpm` returned no answer");
+    assert_eq!(ask("other", AptOfferPolicy::Unneeded, &said(ROWS, "")).unwrap_err().why, "`rpm` returned no answer");
+    assert_eq!(
+        ask("zork", AptOfferPolicy::Unneeded, "rpm\0\0\0package zo").unwrap_err().why,
+        "`rpm` returned no answer"
+    );
 }
 
 #[test]
 fn a_host_of_dpkg_leaves_the_answers_alone() {
-    let probe = Probe::Package { name: "zork".into(), offers: Offers::Unneeded };
+    let probe = Probe::Package { name: "zork".into(), offers: AptOfferPolicy::Unneeded };
     let seen = answers(&section(vec![probe.clone()], Vec::new()).expect("a section"), &printed(""));
     assert!(!seen.has(&probe));
 }
@@ -62,7 +68,7 @@ fn the_holder_of_the_lock_is_named() {
         &section(Vec::new(), vec![Probe::PackageManager]).expect("a section"),
         &printed("rpm\x0041\0dnf update \0"),
     );
-    let Ok(Reading::PackageManager(state)) = seen.get(&Probe::PackageManager) else { panic!("{seen:?}") };
+    let Ok(ProbeReading::PackageManager(state)) = seen.get(&Probe::PackageManager) else { panic!("{seen:?}") };
     assert_eq!(state.lock_holder, Some((41, "dnf update".into())));
 }
 

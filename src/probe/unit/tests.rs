@@ -1,19 +1,19 @@
 //! Tests that parse recorded answers about systemd units.
 
 use super::*;
-use crate::probe::Unknown;
-use crate::probe::section::End;
+use crate::probe::UnansweredReason;
+use crate::probe::section::SectionEnd;
 use crate::probe::section::testing::{answers, printed, recorded};
 
-fn fixture() -> Raw {
+fn fixture() -> SectionOutput {
     recorded(include_str!("../../../tests/fixtures/probe/unit.txt"))
 }
 
-fn one(name: &str, raw: &Raw) -> Result<UnitState, Unknown> {
+fn one(name: &str, raw: &SectionOutput) -> Result<UnitState, UnansweredReason> {
     let probe = Probe::Unit { name: name.to_owned() };
     let seen = answers(&section(vec![probe.clone()]).expect("a section"), raw);
     seen.get(&probe).map(|reading| match reading {
-        Reading::Unit(state) => state.clone(),
+        ProbeReading::Unit(state) => state.clone(),
         other => panic!("{other:?}"),
     })
 }
@@ -56,8 +56,8 @@ fn aliases_short_names_and_units_that_do_not_exist_are_told_apart() {
 fn an_answer_that_did_not_come_to_its_end_tells_nothing() {
     let mut raw = fixture();
     raw.stdout.truncate(raw.stdout.len() - 3);
-    raw.end = End::TimedOut;
-    assert_eq!(one("dbus", &raw), Err(Unknown::new("timed out after 20 s")));
+    raw.end = SectionEnd::TimedOut;
+    assert_eq!(one("dbus", &raw), Err(UnansweredReason::new("timed out after 20 s")));
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! Tests that parse recorded answers about accounts.
 
 use super::*;
-use crate::probe::Unknown;
-use crate::probe::section::End;
+use crate::probe::UnansweredReason;
+use crate::probe::section::SectionEnd;
 use crate::probe::section::testing::{answers, printed, recorded};
 
-fn one(name: &str, raw: &Raw) -> Result<UserState, Unknown> {
+fn one(name: &str, raw: &SectionOutput) -> Result<UserState, UnansweredReason> {
     let probe = Probe::User { name: name.to_owned() };
     let seen = answers(&section(vec![probe.clone()]).expect("a section"), raw);
     seen.get(&probe).map(|reading| match reading {
-        Reading::User(state) => state.clone(),
+        ProbeReading::User(state) => state.clone(),
         other => panic!("{other:?}"),
     })
 }
@@ -50,8 +50,8 @@ fn a_failing_or_cut_answer_is_not_an_absent_account() {
         "`getent` returned no answer"
     );
     let mut raw = printed("passwd\x002\x00bob:x:1:2::/:/bin/sh\x00groups\x00bob\x00\x00bob\x00\x00");
-    raw.end = End::TimedOut;
-    assert_eq!(one("bob", &raw), Err(Unknown::new("timed out after 20 s")));
+    raw.end = SectionEnd::TimedOut;
+    assert_eq!(one("bob", &raw), Err(UnansweredReason::new("timed out after 20 s")));
     assert_eq!(one("eve", &raw), Ok(UserState::Absent), "that much had come");
 }
 

@@ -1,11 +1,11 @@
 //! Renders the commands of a repository: the new source is tested separately, then installed.
 
-use super::Repository;
+use super::AptRepositoryResource;
 use super::lists;
 use crate::resource::lock;
 use crate::resource::package::act as apt;
 use crate::resource::shell;
-use crate::script::Fragment;
+use crate::script::ShellFragment;
 
 pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("NO_PUBKEY", "the repository is signed with a different key than the declared one"),
@@ -53,12 +53,12 @@ for index; do
 done
 "#;
 
-pub(super) fn action(want: &Repository) -> Fragment {
+pub(super) fn action(want: &AptRepositoryResource) -> ShellFragment {
     let opened = apt::opened(want.lock_timeout, "").code("set --").word(&want.name).code("\nname=$1\n");
     shell::close(if want.absent { remove(want) } else { put(want, opened) })
 }
 
-fn put(want: &Repository, action: Fragment) -> Fragment {
+fn put(want: &AptRepositoryResource, action: ShellFragment) -> ShellFragment {
     let trial_key = want.keyring.as_ref().map(|key| {
         let name = key.path.rsplit('/').next().unwrap_or_default();
         format!("/run/forge-apt-{}/{name}", want.name)
@@ -81,15 +81,15 @@ fn put(want: &Repository, action: Fragment) -> Fragment {
         _ => action,
     };
     let action = action.code("put \"$dir/live.sources\"").word(&want.sources.path).code("\nset --");
-    lists::indexes(&want.what).into_iter().flatten().fold(action, Fragment::word).code(NOTE)
+    lists::indexes(&want.what).into_iter().flatten().fold(action, ShellFragment::word).code(NOTE)
 }
 
-fn write(action: Fragment, body: &[u8], name: &'static str) -> Fragment {
+fn write(action: ShellFragment, body: &[u8], name: &'static str) -> ShellFragment {
     let action = action.code("\nprintf %s").data(body).code(" | base64 -d >\"$dir\"/").code(name);
     action.code(" || fail \"cannot write below $dir\"\n")
 }
 
-fn remove(want: &Repository) -> Fragment {
+fn remove(want: &AptRepositoryResource) -> ShellFragment {
     let opened = shell::usual();
     let words = want.leftovers().into_iter().fold(opened, |action, target| action.word(target.path));
     words.code("\nfor path; do rm -f -- \"$path\" || fail \"cannot remove $path\"; done\n")

@@ -1,21 +1,25 @@
 //! Evaluates a repository: its files, key, index, and other files that declare the same source.
 
-use super::{Repository, check_pinned, lists};
-use crate::model::{BlockClass, Disruption, Verdict};
-use crate::probe::{AptEntry, KeyState, Observation, PathState, Probe, Reading, Unknown};
+use super::{AptRepositoryResource, check_pinned, lists};
+use crate::model::{BlockClass, DisruptionClass, StepVerdict};
+use crate::probe::{AptEntry, KeyFileState, Observation, PathState, Probe, ProbeReading, UnansweredReason};
 use crate::resource::body::bare;
 use crate::resource::support::{brought, join, key_state, path_state};
-use crate::resource::{Change, Context, Judgement, Provision};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
 use serde_json::json;
 
-type Judged = Result<Judgement, Unknown>;
+type AssessmentResult = Result<Assessment, UnansweredReason>;
 
-pub(super) fn presence(want: &Repository, seen: &Observation, cx: &Context<'_>) -> Judged {
+pub(super) fn presence(
+    want: &AptRepositoryResource,
+    seen: &Observation,
+    cx: &AssessmentContext<'_>,
+) -> AssessmentResult {
     let sources = want.sources.judge(seen, cx, true);
     let key = want.keyring.as_ref().map(|key| key.judge(seen, cx, true));
     // A directory in the way or an unreadable file decides the result alone.
     for judgement in [Some(&sources), key.as_ref()].into_iter().flatten() {
-        if matches!(judgement.verdict, Verdict::Blocked(_) | Verdict::Unknown) {
+        if matches!(judgement.verdict, StepVerdict::Blocked(_) | StepVerdict::Unknown) {
             return Ok(judgement.clone());
         }
     }
@@ -27,13 +31,13 @@ pub(super) fn presence(want: &Repository, seen: &Observation, cx: &Context<'_>) 
         basis["key"] = key.basis.clone();
         take(&mut changes, &mut reasons, "key ", key);
     }
-    changes.extend(stale.as_ref().map(|why| Change::new("index", Some(why), Some("fetched"))));
+    changes.extend(stale.as_ref().map(|why| AttributeChange::new("index", Some(why), Some("fetched"))));
     reasons.extend(stale.filter(|_| reasons.is_empty()));
     let predicted = match obstacle(want, seen, cx)? {
-        Some(Obstacle::Blocks(reason, hint)) => {
-            return Ok(Judgement::blocked(BlockClass::Rule, reason, basis).hint(hint));
+        Some(RepositoryObstacle::Blocks(reason, hint)) => {
+            return Ok(Assessment::blocked(BlockClass::Rule, reason, basis).hint(hint));
         }
-        Some(Obstacle::MayGo(reason)) => {
+        Some(RepositoryObstacle::MayGo(reason)) => {
             reasons.push(reason);
             true
         }
@@ -42,23 +46,27 @@ pub(super) fn presence(want: &Repository, seen: &Observation, cx: &Context<'_>) 
     if changes.is_empty() && !predicted {
         let what =
             if want.signed_by().is_some() { "the source, its key and its index" } else { "the source and its index" };
-        return Ok(Judgement::ok(format!("{what} match"), basis));
+        return Ok(Assessment::ok(format!("{what} match"), basis));
     }
     if changes.is_empty() {
-        changes.push(Change::new("key", None, want.signed_by()));
+        changes.push(AttributeChange::new("key", None, want.signed_by()));
     }
-    let judgement = Judgement::change(reasons.join("; "), changes, Disruption::D0, basis);
+    let judgement = Assessment::change(reasons.join("; "), changes, DisruptionClass::D0, basis);
     Ok(if predicted { judgement.predicted() } else { judgement })
 }
 
 /// Adds the differences of one file. A key is described by its digest only, because its text is not readable.
-fn take(changes: &mut Vec<Change>, reasons: &mut Vec<String>, prefix: &str, judgement: &Judgement) {
-    let told = |change: &&Change| prefix.is_empty() || change.from.is_some() || change.attribute == "content";
+fn take(changes: &mut Vec<AttributeChange>, reasons: &mut Vec<String>, prefix: &str, judgement: &Assessment) {
+    let told = |change: &&AttributeChange| prefix.is_empty() || change.from.is_some() || change.attribute == "content";
     for change in judgement.changes.iter().filter(told) {
         let diff = change.diff.clone().filter(|_| prefix.is_empty());
-        changes.push(Change { attribute: format!("{prefix}{}", change.attribute).into(), diff, ..change.clone() });
+        changes.push(AttributeChange {
+            attribute: format!("{prefix}{}", change.attribute).into(),
+            diff,
+            ..change.clone()
+        });
     }
-    if judgement.verdict == Verdict::Change {
+    if judgement.verdict == StepVerdict::Change {
         let new = judgement.changes.iter().any(|c| c.from.is_none());
         reasons.push(format!("{}{}", if new { "" } else { prefix }, judgement.reason.raw()));
     }
@@ -66,7 +74,7 @@ fn take(changes: &mut Vec<Change>, reasons: &mut Vec<String>, prefix: &str, judg
 
 /// Returns why apt's index of the repository is missing or outdated, `None` if it is current. The index must not be
 /// older than the content of the source and the key; owner and mode do not affect it.
-fn stale(want: &Repository, seen: &Observation) -> Result<Option<String>, Unknown> {
+fn stale(want: &AptRepositoryResource, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
     let mut written: f64 = 0.0;
     for target in [Some(&want.sources), want.keyring.as_ref()].into_iter().flatten() {
         if let PathState::Present(info) = path_state(seen, &target.probe())? {
@@ -93,29 +101,33 @@ fn stale(want: &Repository, seen: &Observation) -> Result<Option<String>, Unknow
 }
 
 /// An obstacle that prevents use of the repository.
-enum Obstacle {
+enum RepositoryObstacle {
     /// The reason and a hint.
     Blocks(String, String),
     /// An earlier step may remove the obstacle.
     MayGo(String),
 }
 
-fn obstacle(want: &Repository, seen: &Observation, cx: &Context<'_>) -> Result<Option<Obstacle>, Unknown> {
+fn obstacle(
+    want: &AptRepositoryResource,
+    seen: &Observation,
+    cx: &AssessmentContext<'_>,
+) -> Result<Option<RepositoryObstacle>, UnansweredReason> {
     let found = match conflict(want, seen)? {
         Some(found) => Some(found),
         None => wrong_key(want, seen, cx)?,
     };
     let may_go = cx.predicted.is_some_and(|p| p.after.is_some());
     Ok(found.map(|(reason, hint)| match may_go {
-        true => Obstacle::MayGo(format!("{reason}; an earlier step may resolve this")),
-        false => Obstacle::Blocks(reason, hint),
+        true => RepositoryObstacle::MayGo(format!("{reason}; an earlier step may resolve this")),
+        false => RepositoryObstacle::Blocks(reason, hint),
     }))
 }
 
 /// Returns the reason and a hint if another file declares a suite of the repository.
-fn conflict(want: &Repository, seen: &Observation) -> Result<Option<(String, String)>, Unknown> {
-    let Reading::AptSources(entries) = seen.get(&Probe::AptSources)? else {
-        return Err(Unknown::new("the host answered another question"));
+fn conflict(want: &AptRepositoryResource, seen: &Observation) -> Result<Option<(String, String)>, UnansweredReason> {
+    let ProbeReading::AptSources(entries) = seen.get(&Probe::AptSources)? else {
+        return Err(UnansweredReason::new("the host answered another question"));
     };
     let others = entries.iter().filter(|entry| entry.file != want.sources.path);
     let Some(other) = others.clone().find(|entry| same(want, entry)) else { return Ok(None) };
@@ -128,25 +140,29 @@ fn conflict(want: &Repository, seen: &Observation) -> Result<Option<(String, Str
     Ok(Some((reason, hint)))
 }
 
-fn same(want: &Repository, entry: &AptEntry) -> bool {
+fn same(want: &AptRepositoryResource, entry: &AptEntry) -> bool {
     let bare = |text: &String| text.trim_end_matches('/').to_owned();
     let meets = |ours: &[String], theirs: &[String]| ours.iter().any(|a| theirs.iter().any(|b| bare(a) == bare(b)));
     meets(&want.what.uris, &entry.uris) && meets(&want.what.suites, &entry.suites)
 }
 
 /// Returns why the declared key on the host is missing, invalid or not pinned, with a hint.
-fn wrong_key(want: &Repository, seen: &Observation, cx: &Context<'_>) -> Result<Option<(String, String)>, Unknown> {
+fn wrong_key(
+    want: &AptRepositoryResource,
+    seen: &Observation,
+    cx: &AssessmentContext<'_>,
+) -> Result<Option<(String, String)>, UnansweredReason> {
     let (Some(probe), Some(path)) = (want.key_probe(), &want.key_path) else { return Ok(None) };
     let bytes = match key_state(seen, &probe)? {
-        KeyState::Present(bytes) => bytes,
-        KeyState::Absent if brought(cx.predicted, &Provision::Path(path.clone())) => return Ok(None),
-        KeyState::Absent => {
+        KeyFileState::Present(bytes) => bytes,
+        KeyFileState::Absent if brought(cx.predicted, &ProvidedItem::Path(path.clone())) => return Ok(None),
+        KeyFileState::Absent => {
             return Ok(Some((
                 format!("key `{path}` does not exist"),
                 "add a step that installs it before this one".to_owned(),
             )));
         }
-        KeyState::Unfit => {
+        KeyFileState::Unfit => {
             return Ok(Some((format!("`{path}` is not an OpenPGP key"), "set `key_path` to the key file".to_owned())));
         }
     };
@@ -156,15 +172,15 @@ fn wrong_key(want: &Repository, seen: &Observation, cx: &Context<'_>) -> Result<
     Ok(wrong.map(|why| (format!("key `{path}` does not match `fingerprint`: {why}"), hint)))
 }
 
-pub(super) fn removal(want: &Repository, seen: &Observation) -> Judged {
+pub(super) fn removal(want: &AptRepositoryResource, seen: &Observation) -> AssessmentResult {
     let (mut changes, mut found) = (Vec::new(), Vec::new());
     for target in want.leftovers() {
         let judgement = target.judge_absent(seen);
         match judgement.verdict {
-            Verdict::Ok => {}
-            Verdict::Change => {
+            StepVerdict::Ok => {}
+            StepVerdict::Change => {
                 let from = judgement.changes.first().and_then(|c| c.from.as_ref()).map(|from| from.raw().to_owned());
-                changes.push(Change::new(attribute(want, &target.path), from.as_deref(), None));
+                changes.push(AttributeChange::new(attribute(want, &target.path), from.as_deref(), None));
                 found.push(format!("`{}`", target.path));
             }
             _ => return Ok(judgement),
@@ -172,12 +188,12 @@ pub(super) fn removal(want: &Repository, seen: &Observation) -> Judged {
     }
     let basis = json!({ "there": found });
     if changes.is_empty() {
-        return Ok(Judgement::ok("neither source nor key exists", basis));
+        return Ok(Assessment::ok("neither source nor key exists", basis));
     }
     let verb = if found.len() == 1 { "exists" } else { "exist" };
-    Ok(Judgement::change(format!("{} {verb}", join(&found)), changes, Disruption::D0, basis))
+    Ok(Assessment::change(format!("{} {verb}", join(&found)), changes, DisruptionClass::D0, basis))
 }
 
-fn attribute(want: &Repository, path: &str) -> &'static str {
+fn attribute(want: &AptRepositoryResource, path: &str) -> &'static str {
     if path == want.sources.path { "source" } else { "key" }
 }

@@ -1,11 +1,11 @@
 //! Paths at which apt stores the index of a suite.
 
-use super::What;
+use super::AptSourceSpec;
 
 const LISTS: &str = "/var/lib/apt/lists/";
 
 /// Returns two candidate paths for each URI and suite: `InRelease` (inline signature), `Release` (detached signature).
-pub(super) fn indexes(what: &What) -> Vec<[String; 2]> {
+pub(super) fn indexes(what: &AptSourceSpec) -> Vec<[String; 2]> {
     let pairs = what.uris.iter().flat_map(|uri| what.suites.iter().map(move |suite| (uri, suite)));
     pairs.map(|(uri, suite)| index(uri, suite)).collect()
 }

@@ -5,16 +5,18 @@ mod judge;
 mod lists;
 mod openpgp;
 
-use super::body::{Body, Target};
+use super::body::{FileBody, FileTarget};
 use super::lock;
 use super::support::{bad_value, required, ticked};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
 use crate::diag::{Code, Diag};
 use crate::model::{SecretStore, Value};
 use crate::probe::{Observation, Probe};
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "apt_repository",
     summary: "An apt repository with its key and index.",
     example: include_str!("../examples/apt_repository.yaml"),
@@ -44,28 +46,56 @@ all sources if two entries disagree on the key.
     build,
 };
 
-const FIELDS: &[Field] = &[
-    Field::required("name", Type::Name, "Base name of the files: letters, digits, `.`, `_` and `-`."),
-    Field::optional("uris", Type::List(&Type::Line), "Repository URIs: `https://host/path`, `file:/path`. Required."),
-    Field::optional("suites", Type::List(&Type::Line), "Suites, or exact paths that end with `/`. Required."),
-    Field::optional("components", Type::List(&Type::Line), "Components. Required unless the suites are exact paths."),
-    Field::optional("architectures", Type::List(&Type::Name), "Architectures. Default: those of the host."),
-    Field::optional("types", Type::List(&Type::Enum(&["deb", "deb-src"])), "Archive types. Default `[deb]`."),
-    Field::optional("key", Type::LocalFile, "Key file in the inventory's tree. Excludes `key_text` and `key_path`."),
-    Field::optional("key_text", Type::Text, "The key as armored text. Excludes `key` and `key_path`."),
-    Field::optional("key_path", Type::Path, "Path of an existing key on the host. Excludes `key` and `key_text`."),
-    Field::optional("fingerprint", Type::Line, "Full fingerprints of the primary keys, separated by commas."),
-    Field::optional("trusted", Type::Bool, "Skip signature checks. Default `false`."),
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required("name", FieldType::Name, "Base name of the files: letters, digits, `.`, `_` and `-`."),
+    FieldSpec::optional(
+        "uris",
+        FieldType::List(&FieldType::Line),
+        "Repository URIs: `https://host/path`, `file:/path`. Required.",
+    ),
+    FieldSpec::optional(
+        "suites",
+        FieldType::List(&FieldType::Line),
+        "Suites, or exact paths that end with `/`. Required.",
+    ),
+    FieldSpec::optional(
+        "components",
+        FieldType::List(&FieldType::Line),
+        "Components. Required unless the suites are exact paths.",
+    ),
+    FieldSpec::optional(
+        "architectures",
+        FieldType::List(&FieldType::Name),
+        "Architectures. Default: those of the host.",
+    ),
+    FieldSpec::optional(
+        "types",
+        FieldType::List(&FieldType::Enum(&["deb", "deb-src"])),
+        "Archive types. Default `[deb]`.",
+    ),
+    FieldSpec::optional(
+        "key",
+        FieldType::LocalFile,
+        "Key file in the inventory's tree. Excludes `key_text` and `key_path`.",
+    ),
+    FieldSpec::optional("key_text", FieldType::Text, "The key as armored text. Excludes `key` and `key_path`."),
+    FieldSpec::optional(
+        "key_path",
+        FieldType::Path,
+        "Path of an existing key on the host. Excludes `key` and `key_text`.",
+    ),
+    FieldSpec::optional("fingerprint", FieldType::Line, "Full fingerprints of the primary keys, separated by commas."),
+    FieldSpec::optional("trusted", FieldType::Bool, "Skip signature checks. Default `false`."),
     lock::FIELD,
 ];
 
 #[derive(Debug)]
-struct Repository {
+struct AptRepositoryResource {
     name: String,
-    what: What,
-    sources: Target,
+    what: AptSourceSpec,
+    sources: FileTarget,
     /// The key that forge installs.
-    keyring: Option<Target>,
+    keyring: Option<FileTarget>,
     /// The existing key on the host.
     key_path: Option<String>,
     fingerprints: Option<Vec<String>>,
@@ -75,7 +105,7 @@ struct Repository {
 
 /// Content of the source file, without its key.
 #[derive(Debug, Default)]
-struct What {
+struct AptSourceSpec {
     uris: Vec<String>,
     suites: Vec<String>,
     components: Vec<String>,
@@ -84,14 +114,14 @@ struct What {
     trusted: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = required(fields, "name")?.to_owned();
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
         return Err(bad_value(format!("`{name}` is not a valid source name: apt would ignore its file"))
             .hint("use letters, digits, `.`, `_` and `-` only"));
     }
     let (keyring, key_path) = keys(fields, &name)?;
-    let what = if absent { What::default() } else { what(fields)? };
+    let what = if absent { AptSourceSpec::default() } else { what(fields)? };
     let signed_by = keyring.as_ref().map(|key| key.path.clone()).or(key_path.clone());
     if !absent {
         one_trust(what.trusted, signed_by.is_some())?;
@@ -105,7 +135,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         return Err(bad_value("`fingerprint` needs a key"));
     }
     let sources = target(format!("/etc/apt/sources.list.d/{name}.sources"), what.body(signed_by.as_deref()));
-    Ok(Box::new(Repository {
+    Ok(Box::new(AptRepositoryResource {
         name,
         what,
         sources,
@@ -117,8 +147,8 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }))
 }
 
-fn target(path: String, body: impl Into<Vec<u8>>) -> Target {
-    Target { path, body: Body::new(body), owner: "root".to_owned(), group: "root".to_owned(), mode: 0o644 }
+fn target(path: String, body: impl Into<Vec<u8>>) -> FileTarget {
+    FileTarget { path, body: FileBody::new(body), owner: "root".to_owned(), group: "root".to_owned(), mode: 0o644 }
 }
 
 fn one_trust(trusted: bool, key: bool) -> Result<(), Diag> {
@@ -131,7 +161,7 @@ fn one_trust(trusted: bool, key: bool) -> Result<(), Diag> {
 }
 
 /// Returns the key to install, or the path of an existing one.
-fn keys(fields: &Fields, name: &str) -> Result<(Option<Target>, Option<String>), Diag> {
+fn keys(fields: &FieldValues, name: &str) -> Result<(Option<FileTarget>, Option<String>), Diag> {
     const KEYS: [&str; 3] = ["key", "key_text", "key_path"];
     let given: Vec<&str> = KEYS.into_iter().filter(|field| fields.has(field)).collect();
     let field = match given.as_slice() {
@@ -140,13 +170,13 @@ fn keys(fields: &Fields, name: &str) -> Result<(Option<Target>, Option<String>),
         [one] => *one,
         more => return Err(Diag::error(Code::Exclusive, format!("{} exclude each other", ticked(more)))),
     };
-    let body = Body::from_value(field, &fields.0[field])?;
+    let body = FileBody::from_value(field, &fields.0[field])?;
     openpgp::fingerprints(body.bytes()).map_err(|why| bad_value(format!("`{field}` is not a key: {}", why.words())))?;
     let ends = if openpgp::is_armored(body.bytes()) { "asc" } else { "gpg" };
     Ok((Some(target(format!("/etc/apt/keyrings/{name}.{ends}"), body.bytes())), None))
 }
 
-fn what(fields: &Fields) -> Result<What, Diag> {
+fn what(fields: &FieldValues) -> Result<AptSourceSpec, Diag> {
     let list = |name: &str| fields.texts(name).unwrap_or_default();
     let types = fields.texts("types").unwrap_or_else(|| vec!["deb".to_owned()]);
     let (uris, suites, components) = (list("uris"), list("suites"), list("components"));
@@ -164,7 +194,7 @@ fn what(fields: &Fields) -> Result<What, Diag> {
         (true, false) => Err(bad_value("a suite that ends with `/` is an exact path and cannot have components")),
         (false, true) => Err(Diag::error(Code::MissingKey, "a repository needs `components`")
             .hint("or use an exact path, a suite that ends with `/`: `suites: [\"./\"]`")),
-        _ => Ok(What {
+        _ => Ok(AptSourceSpec {
             uris,
             suites,
             components,
@@ -225,7 +255,7 @@ fn check_pinned(key: &[u8], pinned: &[String]) -> Result<(), String> {
     }
 }
 
-impl What {
+impl AptSourceSpec {
     /// Renders the source file.
     fn body(&self, signed_by: Option<&str>) -> String {
         let mut text = "# Written by forge.\n".to_owned();
@@ -245,13 +275,13 @@ impl What {
     }
 }
 
-impl Repository {
+impl AptRepositoryResource {
     fn signed_by(&self) -> Option<&str> {
         self.keyring.as_ref().map(|key| key.path.as_str()).or(self.key_path.as_deref())
     }
 
     /// Returns the files that a removal deletes; the key may have either extension.
-    fn leftovers(&self) -> Vec<Target> {
+    fn leftovers(&self) -> Vec<FileTarget> {
         let keys = ["asc", "gpg"].map(|ends| target(format!("/etc/apt/keyrings/{}.{ends}", self.name), ""));
         let mut all = vec![target(self.sources.path.clone(), "")];
         all.extend(keys);
@@ -263,7 +293,7 @@ impl Repository {
     }
 }
 
-impl Resource for Repository {
+impl Resource for AptRepositoryResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -277,21 +307,21 @@ impl Resource for Repository {
             return self.leftovers().iter().map(|target| super::body::bare(&target.path)).collect();
         }
         let mut probes = vec![self.sources.probe(), Probe::AptSources];
-        probes.extend(self.keyring.as_ref().map(Target::probe));
+        probes.extend(self.keyring.as_ref().map(FileTarget::probe));
         probes.extend(self.key_probe());
         probes.extend(lists::indexes(&self.what).into_iter().flatten().map(|path| super::body::bare(&path)));
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match self.absent {
             true => judge::removal(self, seen),
             false => judge::presence(self, seen, cx),
         }
-        .unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+        .unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {
+    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action { body: act::action(self), long: true, explain: act::EXPLAIN }
     }
 
@@ -301,16 +331,16 @@ impl Resource for Repository {
             false => json!({
                 "name": self.name,
                 "sources": self.sources.desired(),
-                "key": self.keyring.as_ref().map(Target::desired),
+                "key": self.keyring.as_ref().map(FileTarget::desired),
                 "fingerprints": self.fingerprints,
             }),
         }
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         match self.absent {
             true => Vec::new(),
-            false => self.inputs().into_iter().map(Provision::Path).collect(),
+            false => self.inputs().into_iter().map(ProvidedItem::Path).collect(),
         }
     }
 

@@ -8,7 +8,7 @@ use sha1::{Digest, Sha1};
 
 /// Reasons why bytes are not a public key.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NoKey {
+pub(super) enum OpenPgpKeyError {
     /// Malformed or truncated OpenPGP packets.
     Broken,
     /// Valid packets without a public key.
@@ -18,7 +18,7 @@ pub(super) enum NoKey {
     Version(u8),
 }
 
-impl NoKey {
+impl OpenPgpKeyError {
     pub fn words(&self) -> String {
         match self {
             Self::Broken => "malformed or truncated OpenPGP data".to_owned(),
@@ -39,7 +39,7 @@ pub(super) fn is_armored(bytes: &[u8]) -> bool {
 }
 
 /// Returns the fingerprints of all primary keys in `bytes`, armored or not, as upper-case hex, sorted.
-pub(super) fn fingerprints(bytes: &[u8]) -> Result<Vec<String>, NoKey> {
+pub(super) fn fingerprints(bytes: &[u8]) -> Result<Vec<String>, OpenPgpKeyError> {
     let binary = match std::str::from_utf8(bytes) {
         Ok(text) if text.contains(BEGIN) => dearmored(text)?,
         _ => bytes.to_vec(),
@@ -47,25 +47,25 @@ pub(super) fn fingerprints(bytes: &[u8]) -> Result<Vec<String>, NoKey> {
     let mut found = Vec::new();
     let mut rest = binary.as_slice();
     while !rest.is_empty() {
-        let (tag, body, after) = packet(rest).ok_or(NoKey::Broken)?;
+        let (tag, body, after) = packet(rest).ok_or(OpenPgpKeyError::Broken)?;
         match tag {
             PUBLIC_KEY => found.push(fingerprint(body)?),
-            SECRET_KEY => return Err(NoKey::Private),
+            SECRET_KEY => return Err(OpenPgpKeyError::Private),
             _ => {}
         }
         rest = after;
     }
     found.sort();
     found.dedup();
-    if found.is_empty() { Err(NoKey::None) } else { Ok(found) }
+    if found.is_empty() { Err(OpenPgpKeyError::None) } else { Ok(found) }
 }
 
 /// Decodes every armored block; base64 is between the headers and the checksum.
-fn dearmored(text: &str) -> Result<Vec<u8>, NoKey> {
+fn dearmored(text: &str) -> Result<Vec<u8>, OpenPgpKeyError> {
     let mut bytes = Vec::new();
     for block in text.split(BEGIN).skip(1) {
         if block.starts_with("PRIVATE") {
-            return Err(NoKey::Private);
+            return Err(OpenPgpKeyError::Private);
         }
         let lines = block.lines().skip(1).map(str::trim);
         let mut lines = lines.skip_while(|line| !line.is_empty()).skip(1).peekable();
@@ -74,8 +74,8 @@ fn dearmored(text: &str) -> Result<Vec<u8>, NoKey> {
             body.push_str(line);
         }
         // Without the end marker the block is truncated.
-        lines.find(|line| line.starts_with("-----END PGP ")).ok_or(NoKey::Broken)?;
-        bytes.extend(base64::engine::general_purpose::STANDARD.decode(body).map_err(|_| NoKey::Broken)?);
+        lines.find(|line| line.starts_with("-----END PGP ")).ok_or(OpenPgpKeyError::Broken)?;
+        bytes.extend(base64::engine::general_purpose::STANDARD.decode(body).map_err(|_| OpenPgpKeyError::Broken)?);
     }
     Ok(bytes)
 }
@@ -123,20 +123,20 @@ fn number(bytes: &[u8]) -> usize {
     bytes.iter().fold(0, |number, byte| number << 8 | usize::from(*byte))
 }
 
-fn fingerprint(body: &[u8]) -> Result<String, NoKey> {
+fn fingerprint(body: &[u8]) -> Result<String, OpenPgpKeyError> {
     match body.first() {
         Some(4) => {
-            let length = u16::try_from(body.len()).map_err(|_| NoKey::Broken)?;
+            let length = u16::try_from(body.len()).map_err(|_| OpenPgpKeyError::Broken)?;
             let digest = Sha1::new().chain_update([0x99]).chain_update(length.to_be_bytes()).chain_update(body);
             Ok(hex(&digest.finalize()))
         }
         Some(6) => {
-            let length = u32::try_from(body.len()).map_err(|_| NoKey::Broken)?;
+            let length = u32::try_from(body.len()).map_err(|_| OpenPgpKeyError::Broken)?;
             let digest = sha2::Sha256::new().chain_update([0x9b]).chain_update(length.to_be_bytes()).chain_update(body);
             Ok(hex(&digest.finalize()))
         }
-        Some(other) => Err(NoKey::Version(*other)),
-        None => Err(NoKey::Broken),
+        Some(other) => Err(OpenPgpKeyError::Version(*other)),
+        None => Err(OpenPgpKeyError::Broken),
     }
 }
 

@@ -5,8 +5,8 @@ use super::*;
 const KEY: &str = include_str!("../../../tests/fixtures/openpgp/fleet.asc");
 const PRINT: &str = "7CFE583D26F951011FC314E53AA93CBCF0D184F9";
 
-fn fields(more: &[(&'static str, Value)]) -> Fields {
-    let mut fields = Fields::default();
+fn fields(more: &[(&'static str, Value)]) -> FieldValues {
+    let mut fields = FieldValues::default();
     let usual = [
         ("name", json!("extra")),
         ("uris", json!(["https://deb.example/debian"])),
@@ -78,5 +78,5 @@ fn the_source_says_what_is_declared() {
 
 #[test]
 fn a_removal_needs_only_the_name() {
-    assert!(build(&Fields([("name", json!("extra"))].into_iter().collect()), true).is_ok());
+    assert!(build(&FieldValues([("name", json!("extra"))].into_iter().collect()), true).is_ok());
 }

@@ -1,11 +1,11 @@
 //! Compares the unpacked members with the declared archive.
 
-use super::{Archive, From};
-use crate::model::{BlockClass, Disruption, Verdict};
-use crate::probe::{Observation, PathInfo, PathState, PathType, Unknown};
-use crate::resource::body::{Parent, bare, missing_parent, type_basis, type_words};
+use super::{ArchiveResource, ArchiveSource};
+use crate::model::{BlockClass, DisruptionClass, StepVerdict};
+use crate::probe::{Observation, PathInfo, PathState, PathType, UnansweredReason};
+use crate::resource::body::{ParentState, bare, missing_parent, type_basis, type_words};
 use crate::resource::support::{brought, output, path_state};
-use crate::resource::{Change, Context, Judgement, Provision};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
 use serde_json::json;
 
 /// Number of digest characters in messages.
@@ -16,7 +16,7 @@ const NAMED: usize = 5;
 
 /// The state of the last unpacking on the host.
 #[derive(Debug, Default, PartialEq)]
-struct State {
+struct UnpackedState {
     /// First line of the stamp file: digest and options.
     stamp: Option<String>,
     members: usize,
@@ -28,7 +28,7 @@ struct State {
     more: bool,
 }
 
-impl State {
+impl UnpackedState {
     /// Parses the output of the probe: the stamp line, the member count, and one line per difference. `- RECORD` is
     /// an unpacked member that is missing or modified, `+ RECORD` is an entry that differs from what was unpacked.
     /// The last word of a record is the name.
@@ -70,62 +70,72 @@ fn some(names: &[String], more: bool) -> String {
     super::super::support::join(&shown)
 }
 
-impl Archive {
-    fn unpacked(&self, seen: &Observation) -> Result<State, Unknown> {
+impl ArchiveResource {
+    fn unpacked(&self, seen: &Observation) -> Result<UnpackedState, UnansweredReason> {
         let output = output(seen, &self.state())?;
         let failed = || {
             let why = format!("members under `{}` could not be read (exit status {})", self.into, output.status);
-            Unknown::new(why).said(output.stderr.clone())
+            UnansweredReason::new(why).said(output.stderr.clone())
         };
         if output.status != 0 || output.truncated {
             return Err(failed());
         }
-        State::parse(output.stdout.raw()).ok_or_else(failed)
+        UnpackedState::parse(output.stdout.raw()).ok_or_else(failed)
     }
 
     /// Returns the digest of the archive to unpack, or the judgement that decides the step if the archive is unusable.
-    fn digest(&self, seen: &Observation, cx: &Context<'_>) -> Result<Result<String, Box<Judgement>>, Unknown> {
-        let (From::Host(path), Some(probe)) = (&self.from, self.file()) else {
-            let From::Tree(_, digest) = &self.from else { return Err(Unknown::new("archive not found")) };
+    fn digest(
+        &self,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<Result<String, Box<Assessment>>, UnansweredReason> {
+        let (ArchiveSource::Host(path), Some(probe)) = (&self.from, self.file()) else {
+            let ArchiveSource::Tree(_, digest) = &self.from else {
+                return Err(UnansweredReason::new("archive not found"));
+            };
             return Ok(Ok(digest.clone()));
         };
         let basis = json!({ "archive": "absent" });
         match path_state(seen, &probe)? {
-            PathState::Absent if brought(cx.predicted, &Provision::Path(path.clone())) => {
-                let changes = vec![Change::new("archive", None, Some(path))];
+            PathState::Absent if brought(cx.predicted, &ProvidedItem::Path(path.clone())) => {
+                let changes = vec![AttributeChange::new("archive", None, Some(path))];
                 let reason = format!("archive `{path}` does not exist yet");
-                Ok(Err(Box::new(Judgement::change(reason, changes, Disruption::D0, basis).predicted())))
+                Ok(Err(Box::new(Assessment::change(reason, changes, DisruptionClass::D0, basis).predicted())))
             }
             PathState::Absent => {
                 let reason = format!("archive `{path}` does not exist");
-                let blocked = Judgement::blocked(BlockClass::Host, reason, basis);
+                let blocked = Assessment::blocked(BlockClass::Host, reason, basis);
                 Ok(Err(Box::new(blocked.hint("add a step that provides it before this one"))))
             }
             PathState::Present(PathInfo { kind: PathType::File, sha256: Some(digest), .. }) => {
                 Ok(self.as_pinned(path, digest))
             }
             PathState::Present(info) if info.kind == PathType::File => {
-                Err(Unknown::new(format!("`{path}` could not be read")))
+                Err(UnansweredReason::new(format!("`{path}` could not be read")))
             }
             PathState::Present(info) => {
                 let reason = format!("`{path}` is a {}, not an archive", type_words(info));
-                Ok(Err(Box::new(Judgement::blocked(BlockClass::Host, reason, type_basis(info)))))
+                Ok(Err(Box::new(Assessment::blocked(BlockClass::Host, reason, type_basis(info)))))
             }
         }
     }
 
-    fn as_pinned(&self, path: &str, digest: &str) -> Result<String, Box<Judgement>> {
+    fn as_pinned(&self, path: &str, digest: &str) -> Result<String, Box<Assessment>> {
         match &self.pinned {
             Some(pinned) if pinned != digest => {
                 let reason = format!("`{path}` has SHA-256 {digest}, which does not match `sha256`");
-                let blocked = Judgement::blocked(BlockClass::Host, reason, json!({ "archive": digest }));
+                let blocked = Assessment::blocked(BlockClass::Host, reason, json!({ "archive": digest }));
                 Err(Box::new(blocked.hint("the archive is a different one or is damaged; nothing was unpacked")))
             }
             _ => Ok(digest.to_owned()),
         }
     }
 
-    pub(super) fn judge_present(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+    pub(super) fn judge_present(
+        &self,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<Assessment, UnansweredReason> {
         let state = self.unpacked(seen)?;
         // With a pinned digest the archive may be deleted once it is unpacked.
         let kept = self.pinned.as_ref().filter(|pinned| self.as_noted(&state, pinned) && state.differing.is_empty());
@@ -136,13 +146,13 @@ impl Archive {
         };
         match path_state(seen, &bare(&self.into))? {
             PathState::Absent => Ok(match missing_parent(&self.into, seen, cx.predicted)? {
-                Parent::There => self.create(&digest),
-                Parent::Comes => self.create(&digest).predicted(),
-                Parent::Blocks(judgement) => *judgement,
+                ParentState::There => self.create(&digest),
+                ParentState::Comes => self.create(&digest).predicted(),
+                ParentState::Blocks(judgement) => *judgement,
             }),
             PathState::Present(info) if info.kind != PathType::Directory => {
                 let reason = format!("`{}` is a {}, not a directory", self.into, type_words(info));
-                Ok(Judgement::blocked(BlockClass::Host, reason, type_basis(info)))
+                Ok(Assessment::blocked(BlockClass::Host, reason, type_basis(info)))
             }
             PathState::Present(_) if state.stamp.is_none() && state.strangers.is_empty() => Ok(self.create(&digest)),
             PathState::Present(_) if state.stamp.is_none() => Ok(self.foreign(&state)),
@@ -151,76 +161,76 @@ impl Archive {
     }
 
     /// Records the size of an archive on the host, which limits how much is copied.
-    pub(super) fn with_size(&self, mut judgement: Judgement, seen: &Observation) -> Judgement {
-        let Some(probe) = self.file().filter(|_| judgement.verdict == Verdict::Change) else { return judgement };
+    pub(super) fn with_size(&self, mut judgement: Assessment, seen: &Observation) -> Assessment {
+        let Some(probe) = self.file().filter(|_| judgement.verdict == StepVerdict::Change) else { return judgement };
         if let Ok(PathState::Present(info)) = path_state(seen, &probe) {
             judgement.basis["bytes"] = json!(info.size);
         }
         judgement
     }
 
-    fn as_noted(&self, state: &State, digest: &str) -> bool {
+    fn as_noted(&self, state: &UnpackedState, digest: &str) -> bool {
         state.stamp.as_deref() == Some(&format!("{digest} {}", self.options()))
     }
 
-    fn create(&self, digest: &str) -> Judgement {
-        let changes = vec![Change::new("archive", None, Some(&shown(digest)))];
+    fn create(&self, digest: &str) -> Assessment {
+        let changes = vec![AttributeChange::new("archive", None, Some(&shown(digest)))];
         let basis = json!({ "archive": digest, "unpacked": null });
-        Judgement::change(format!("`{}` is not unpacked", self.into), changes, Disruption::D0, basis)
+        Assessment::change(format!("`{}` is not unpacked", self.into), changes, DisruptionClass::D0, basis)
     }
 
-    fn foreign(&self, state: &State) -> Judgement {
+    fn foreign(&self, state: &UnpackedState) -> Assessment {
         let what = some(&state.strangers, state.more);
         let reason = format!("`{}` contains entries that forge did not unpack: {what}", self.into);
-        Judgement::blocked(BlockClass::Host, reason, json!({ "unpacked": "by others" }))
+        Assessment::blocked(BlockClass::Host, reason, json!({ "unpacked": "by others" }))
             .hint("`into` is replaced as a whole: choose a dedicated directory, or empty this one")
     }
 
-    fn compare(&self, digest: &str, state: &State) -> Judgement {
+    fn compare(&self, digest: &str, state: &UnpackedState) -> Assessment {
         let noted = state.stamp.as_deref().unwrap_or_default();
         let (old, options) = noted.split_once(' ').unwrap_or((noted, ""));
         let basis = json!({ "archive": digest, "unpacked": noted, "differing": state.differing });
         let mut changes = Vec::new();
         if old != digest {
-            changes.push(Change::new("archive", Some(&shown(old)), Some(&shown(digest))));
+            changes.push(AttributeChange::new("archive", Some(&shown(old)), Some(&shown(digest))));
         }
         if options != self.options() {
-            changes.push(Change::new("options", Some(options), Some(&self.options())));
+            changes.push(AttributeChange::new("options", Some(options), Some(&self.options())));
         }
         if !state.differing.is_empty() {
             let what = some(&state.differing, state.more);
-            changes.push(Change::new("members", Some(&what), Some("as in the archive")));
+            changes.push(AttributeChange::new("members", Some(&what), Some("as in the archive")));
         }
         if changes.is_empty() {
-            return Judgement::ok(intact(state.members), basis);
+            return Assessment::ok(intact(state.members), basis);
         }
         let reason = crate::resource::body::differ(&changes);
         if !state.strangers.is_empty() {
-            changes.push(Change::new("lost", Some(&some(&state.strangers, state.more)), None));
+            changes.push(AttributeChange::new("lost", Some(&some(&state.strangers, state.more)), None));
         }
-        Judgement::change(reason, changes, Disruption::D0, basis)
+        Assessment::change(reason, changes, DisruptionClass::D0, basis)
     }
 
-    pub(super) fn judge_absent(&self, seen: &Observation) -> Result<Judgement, Unknown> {
+    pub(super) fn judge_absent(&self, seen: &Observation) -> Result<Assessment, UnansweredReason> {
         let state = self.unpacked(seen)?;
         Ok(match path_state(seen, &bare(&self.into))? {
             PathState::Absent => {
                 let reason = format!("`{}` does not exist", self.into);
-                Judgement::ok(reason, json!({ "unpacked": null }))
+                Assessment::ok(reason, json!({ "unpacked": null }))
             }
             PathState::Present(info) if info.kind != PathType::Directory => {
                 let reason = format!("`{}` is a {}, not a directory", self.into, type_words(info));
-                Judgement::blocked(BlockClass::Host, reason, type_basis(info))
+                Assessment::blocked(BlockClass::Host, reason, type_basis(info))
             }
             PathState::Present(_) if state.stamp.is_none() => self.foreign(&state),
             PathState::Present(_) => {
                 let from = format!("{} of the archive", state.members);
-                let mut changes = vec![Change::new("members", Some(&from), None)];
+                let mut changes = vec![AttributeChange::new("members", Some(&from), None)];
                 if !state.strangers.is_empty() {
-                    changes.push(Change::new("lost", Some(&some(&state.strangers, state.more)), None));
+                    changes.push(AttributeChange::new("lost", Some(&some(&state.strangers, state.more)), None));
                 }
                 let reason = format!("`{}` exists and is removed with its contents", self.into);
-                Judgement::change(reason, changes, Disruption::D0, json!({ "unpacked": state.stamp }))
+                Assessment::change(reason, changes, DisruptionClass::D0, json!({ "unpacked": state.stamp }))
             }
         })
     }
@@ -245,13 +255,13 @@ mod tests {
     fn what_differs_is_told_from_strangers() {
         let text = "stamp abc strip=0 own=root:root\nmembers 3\n- f 644 0:0 3 1.5 bin/a b\n+ f 755 0:0 3 1.5 bin/a b\n\
                     - l 777 0:0 1 1.5 x -> y\n+ f 644 0:0 9 2.5 cache/z\nmore\n";
-        let state = State::parse(text).unwrap();
+        let state = UnpackedState::parse(text).unwrap();
         assert_eq!(state.stamp.as_deref(), Some("abc strip=0 own=root:root"));
         assert_eq!((state.differing, state.strangers), (vec!["bin/a b".into(), "x".into()], vec!["cache/z".into()]));
         assert!(state.more);
-        assert_eq!(State::parse("stamp \nmembers 0\n"), Some(State::default()));
-        assert_eq!(State::parse("stamp x\n"), None);
-        assert_eq!(State::parse("stamp x\nmembers 1\n- cut"), None);
+        assert_eq!(UnpackedState::parse("stamp \nmembers 0\n"), Some(UnpackedState::default()));
+        assert_eq!(UnpackedState::parse("stamp x\n"), None);
+        assert_eq!(UnpackedState::parse("stamp x\nmembers 1\n- cut"), None);
     }
 
     #[test]

@@ -4,15 +4,17 @@ mod judge;
 mod script;
 
 use super::absent::removable;
-use super::body::{Body, bare};
+use super::body::{FileBody, bare};
 use super::support::{bad_value, owner_and_group, required, sha256_hex};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
 use crate::diag::{Code, Diag};
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "archive",
     summary: "A tar archive, unpacked into a dedicated directory.",
     example: include_str!("../examples/archive.yaml"),
@@ -46,32 +48,32 @@ unpacked again.
     build,
 };
 
-const FIELDS: &[Field] = &[
-    Field::required("into", Type::Path, "Directory that holds the members and nothing else."),
-    Field::optional("source", Type::LocalFile, "Archive in the inventory's tree. Excludes `path`."),
-    Field::optional("path", Type::Path, "Archive on the host. Excludes `source`."),
-    Field::optional("sha256", Type::Line, "Expected SHA-256 of the archive, in hex."),
-    Field::optional(
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required("into", FieldType::Path, "Directory that holds the members and nothing else."),
+    FieldSpec::optional("source", FieldType::LocalFile, "Archive in the inventory's tree. Excludes `path`."),
+    FieldSpec::optional("path", FieldType::Path, "Archive on the host. Excludes `source`."),
+    FieldSpec::optional("sha256", FieldType::Line, "Expected SHA-256 of the archive, in hex."),
+    FieldSpec::optional(
         "strip",
-        Type::Int { min: 0, max: 32 },
+        FieldType::Int { min: 0, max: 32 },
         "Number of leading path components to remove from member names; shorter names are skipped. Default `0`.",
     ),
-    Field::optional("owner", Type::Name, "Owner of all members. Default `root`."),
-    Field::optional("group", Type::Name, "Group of all members. Default `root`."),
+    FieldSpec::optional("owner", FieldType::Name, "Owner of all members. Default `root`."),
+    FieldSpec::optional("group", FieldType::Name, "Group of all members. Default `root`."),
 ];
 
 /// Origin of the archive.
 #[derive(Debug)]
-enum From {
+enum ArchiveSource {
     /// Content and digest of a file in the inventory's tree.
-    Tree(Body, String),
+    Tree(FileBody, String),
     /// Path on the host.
     Host(String),
 }
 
 #[derive(Debug)]
-struct Archive {
-    from: From,
+struct ArchiveResource {
+    from: ArchiveSource,
     into: String,
     /// Expected digest.
     pinned: Option<String>,
@@ -81,24 +83,24 @@ struct Archive {
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let into = required(fields, "into")?.to_owned();
     removable(&into)
         .map_err(|diag| Diag { message: format!("`into` is replaced as a whole: {}", diag.message), ..diag })?;
     let (owner, group) = owner_and_group(fields)?;
     let (from, pinned) = (origin(fields, absent)?, pinned(fields)?);
-    if let (From::Tree(_, found), Some(wanted)) = (&from, &pinned)
+    if let (ArchiveSource::Tree(_, found), Some(wanted)) = (&from, &pinned)
         && found != wanted
         && !absent
     {
         return Err(bad_value(format!("`source` has SHA-256 {found}, which does not match `sha256`")));
     }
-    if let From::Host(path) = &from
+    if let ArchiveSource::Host(path) = &from
         && path.strip_prefix(&into).is_some_and(|rest| rest.starts_with('/'))
     {
         return Err(bad_value("the archive is inside `into`, which is replaced as a whole"));
     }
-    Ok(Box::new(Archive {
+    Ok(Box::new(ArchiveResource {
         from,
         into,
         pinned,
@@ -109,23 +111,23 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }))
 }
 
-fn origin(fields: &Fields, absent: bool) -> Result<From, Diag> {
+fn origin(fields: &FieldValues, absent: bool) -> Result<ArchiveSource, Diag> {
     match (fields.0.get("source"), fields.text("path")) {
         (Some(_), Some(_)) => Err(Diag::error(Code::Exclusive, "`source` and `path` exclude each other")),
-        (None, Some(path)) => Ok(From::Host(path.to_owned())),
+        (None, Some(path)) => Ok(ArchiveSource::Host(path.to_owned())),
         (Some(value), None) => {
-            let body = Body::from_value("source", value)?;
+            let body = FileBody::from_value("source", value)?;
             if !absent {
                 readable(body.bytes())?;
             }
             let digest = sha256_hex(body.bytes());
-            Ok(From::Tree(body, digest))
+            Ok(ArchiveSource::Tree(body, digest))
         }
         (None, None) => Err(Diag::error(Code::MissingKey, "an archive needs `source` or `path`")),
     }
 }
 
-fn pinned(fields: &Fields) -> Result<Option<String>, Diag> {
+fn pinned(fields: &FieldValues) -> Result<Option<String>, Diag> {
     let Some(text) = fields.text("sha256") else { return Ok(None) };
     match text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()) {
         true => Ok(Some(text.to_ascii_lowercase())),
@@ -145,7 +147,7 @@ fn readable(bytes: &[u8]) -> Result<(), Diag> {
     is_tar.then_some(()).ok_or_else(|| bad_value("`source` is not a tar archive"))
 }
 
-impl Archive {
+impl ArchiveResource {
     /// Returns the path of the stamp file for `into`.
     fn stamp(&self) -> String {
         format!("/var/lib/forge/archives/{}", &sha256_hex(self.into.as_bytes())[..32])
@@ -158,8 +160,8 @@ impl Archive {
     /// Returns the probe of the archive file on the host.
     fn file(&self) -> Option<Probe> {
         match &self.from {
-            From::Host(path) => Some(bare(path)),
-            From::Tree(..) => None,
+            ArchiveSource::Host(path) => Some(bare(path)),
+            ArchiveSource::Tree(..) => None,
         }
     }
 
@@ -176,7 +178,7 @@ impl Archive {
     }
 }
 
-impl Resource for Archive {
+impl Resource for ArchiveResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -194,15 +196,15 @@ impl Resource for Archive {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let judged = match self.absent {
             true => self.judge_absent(seen),
             false => self.judge_present(seen, cx).map(|judgement| self.with_size(judgement, seen)),
         };
-        judged.unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         let body = match self.absent {
             true => self.remove(),
             false => self.unpack(judgement, cx),
@@ -215,14 +217,14 @@ impl Resource for Archive {
             return json!({ "path": self.into, "absent": true });
         }
         let from = match &self.from {
-            From::Tree(_, digest) => json!({ "sha256": digest }),
-            From::Host(path) => json!({ "path": path, "sha256": self.pinned }),
+            ArchiveSource::Tree(_, digest) => json!({ "sha256": digest }),
+            ArchiveSource::Host(path) => json!({ "path": path, "sha256": self.pinned }),
         };
         json!({ "into": self.into, "from": from, "strip": self.strip, "owner": self.owner, "group": self.group })
     }
 
-    fn provides(&self) -> Vec<Provision> {
-        (!self.absent).then(|| Provision::Path(self.into.clone())).into_iter().collect()
+    fn provides(&self) -> Vec<ProvidedItem> {
+        (!self.absent).then(|| ProvidedItem::Path(self.into.clone())).into_iter().collect()
     }
 
     /// The stamp file is rewritten by every unpacking and by nothing else.
@@ -240,7 +242,7 @@ mod tests {
     use super::*;
 
     fn refused(fields: &[(&'static str, Value)]) -> String {
-        build(&Fields(fields.iter().cloned().collect()), false).unwrap_err().message
+        build(&FieldValues(fields.iter().cloned().collect()), false).unwrap_err().message
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Shell code of archives: the state probe, the check of the members, unpacking and removal.
 
-use super::{Archive, From};
-use crate::resource::{Context, Judgement, shell};
-use crate::script::{Fragment, safe_path};
+use super::{ArchiveResource, ArchiveSource};
+use crate::resource::{Assessment, AssessmentContext, shell};
+use crate::script::{ShellFragment, safe_path};
 
 /// Time limit for reading the members, in seconds.
 pub(super) const STATE_LIMIT: u64 = 60;
@@ -187,12 +187,12 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("has changed since", "another process writes the archive; run forge again"),
 ];
 
-impl Archive {
-    pub(super) fn unpack(&self, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
+impl ArchiveResource {
+    pub(super) fn unpack(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
         let digest = judgement.basis["archive"].as_str().unwrap_or_default();
         let path = match &self.from {
-            From::Host(path) => path.as_str(),
-            From::Tree(..) => "",
+            ArchiveSource::Host(path) => path.as_str(),
+            ArchiveSource::Tree(..) => "",
         };
         let action = shell::private()
             .word(&self.into)
@@ -212,10 +212,10 @@ impl Archive {
             .code(shell::NO_MOUNTS)
             .code(BOX);
         let action = match &self.from {
-            From::Host(_) => {
+            ArchiveSource::Host(_) => {
                 action.code("set --").number(judgement.basis["bytes"].as_u64().unwrap_or_default()).code(COPY)
             }
-            From::Tree(body, _) => action
+            ArchiveSource::Tree(body, _) => action
                 .code("archive=./$name.tar\nprintf %s")
                 .data(body.bytes())
                 .code(" | base64 -d > \"$archive\" || fail \"cannot write $dir/$box/$name.tar\"\n"),
@@ -223,7 +223,7 @@ impl Archive {
         shell::close(action.code(UNPACK).code(SWAP))
     }
 
-    pub(super) fn remove(&self) -> Fragment {
+    pub(super) fn remove(&self) -> ShellFragment {
         let removed = shell::remove_tree(&self.into).code("[ $? -eq 0 ] &&\n");
         removed.then(shell::close(shell::private().word(self.stamp()).code("\nrm -f -- \"$1\"\n")))
     }
@@ -241,7 +241,7 @@ mod tests {
     fn copied(shell: &str, folder: &Path, bytes: u64) -> (String, Option<u64>) {
         let source = folder.join("source").to_str().unwrap().to_owned();
         let start = "fail() { printf 'forge: %s\\n' \"$*\" >&2; exit 1; }\narchive=$1 name=into\n";
-        let code = Fragment::new().code(start).code(safe_path::ENTER).code("set --").number(bytes).code(COPY);
+        let code = ShellFragment::new().code(start).code(safe_path::ENTER).code("set --").number(bytes).code(COPY);
         let code = code.render(&SecretStore::default()).unwrap();
         let run = std::process::Command::new(shell)
             .current_dir(folder.join("box"))

@@ -1,8 +1,8 @@
 //! Observes the path of a large file with a dedicated probe, which reads the whole file only if it may have changed
 //! since forge installed it.
 
-use crate::model::Untrusted;
-use crate::probe::{Observation, Output, PathInfo, PathState, PathType, Probe, Unknown};
+use crate::model::UntrustedText;
+use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, ProbeOutput, UnansweredReason};
 use crate::resource::support::{output, sha256_hex};
 
 /// Time limit for reading the file, in seconds.
@@ -57,23 +57,23 @@ pub(in crate::resource) fn probe(path: &str, digest: bool) -> Probe {
 ///
 /// # Errors
 /// The host could not read the path.
-pub(in crate::resource) fn state(seen: &Observation, path: &str, digest: bool) -> Result<PathState, Unknown> {
+pub(in crate::resource) fn state(seen: &Observation, path: &str, digest: bool) -> Result<PathState, UnansweredReason> {
     let output = output(seen, &probe(path, digest))?;
-    let failed = || Unknown::new(format!("`{path}` could not be read")).said(output.stderr.raw().trim());
+    let failed = || UnansweredReason::new(format!("`{path}` could not be read")).said(output.stderr.raw().trim());
     match output.status {
         0 => parse(output).ok_or_else(failed),
         _ => Err(failed()),
     }
 }
 
-fn parse(output: &Output) -> Option<PathState> {
+fn parse(output: &ProbeOutput) -> Option<PathState> {
     let mut lines = output.stdout.raw().lines();
     let Some(found) = lines.next()?.strip_prefix("found ") else {
         return (output.stdout.raw().trim() == "absent").then_some(PathState::Absent);
     };
     let fields: Vec<&str> = found.split('|').collect();
     let [kind, owner, group, mode, size, _, mtime, ctime, uid, gid] = fields.as_slice() else { return None };
-    let named = |name: &str, number: &str| Untrusted::from(if name == "UNKNOWN" { number } else { name });
+    let named = |name: &str, number: &str| UntrustedText::from(if name == "UNKNOWN" { number } else { name });
     let below = lines.next();
     let info = PathInfo {
         kind: match *kind {
@@ -90,7 +90,7 @@ fn parse(output: &Output) -> Option<PathState> {
         ctime: ctime.parse().ok()?,
         sha256: below.and_then(|line| line.strip_prefix("sha256 ")).map(str::to_owned),
         body: None,
-        target: below.and_then(|line| line.strip_prefix("target ")).map(Untrusted::from),
+        target: below.and_then(|line| line.strip_prefix("target ")).map(UntrustedText::from),
     };
     Some(PathState::Present(info))
 }

@@ -1,26 +1,26 @@
 //! Compares the file at the path with the declared digest.
 
-use super::{Artifact, content};
+use super::{ArtifactResource, content};
 use crate::artifact::Artifact as Source;
-use crate::model::{BlockClass, Disruption};
-use crate::probe::{Observation, PathInfo, PathState, PathType, Unknown};
-use crate::resource::body::{Parent, differ, missing_parent, ownership, put_ownership, type_basis, type_words};
+use crate::model::{BlockClass, DisruptionClass};
+use crate::probe::{Observation, PathInfo, PathState, PathType, UnansweredReason};
+use crate::resource::body::{ParentState, differ, missing_parent, ownership, put_ownership, type_basis, type_words};
 use crate::resource::support::octal;
-use crate::resource::{Change, Context, Judgement};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange};
 use serde_json::json;
 
-impl Artifact {
+impl ArtifactResource {
     pub(super) fn judge_present(
         &self,
         source: &Source,
         seen: &Observation,
-        cx: &Context<'_>,
-    ) -> Result<Judgement, Unknown> {
+        cx: &AssessmentContext<'_>,
+    ) -> Result<Assessment, UnansweredReason> {
         match content::state(seen, &self.path, true)? {
             PathState::Absent => match missing_parent(&self.path, seen, cx.predicted)? {
-                Parent::There => Ok(self.create(source)),
-                Parent::Comes => Ok(self.create(source).predicted()),
-                Parent::Blocks(judgement) => Ok(*judgement),
+                ParentState::There => Ok(self.create(source)),
+                ParentState::Comes => Ok(self.create(source).predicted()),
+                ParentState::Blocks(judgement) => Ok(*judgement),
             },
             PathState::Present(info) => match info.kind {
                 PathType::File => self.compare(source, &info),
@@ -30,53 +30,54 @@ impl Artifact {
         }
     }
 
-    fn create(&self, source: &Source) -> Judgement {
+    fn create(&self, source: &Source) -> Assessment {
         let reason = format!("file `{}` does not exist", self.path);
-        Judgement::change(reason, self.all_new(source), Disruption::D0, json!({ "type": "absent" }))
+        Assessment::change(reason, self.all_new(source), DisruptionClass::D0, json!({ "type": "absent" }))
     }
 
-    fn replace(&self, source: &Source, info: &PathInfo) -> Judgement {
+    fn replace(&self, source: &Source, info: &PathInfo) -> Assessment {
         let what = type_words(info);
-        let mut changes = vec![Change::new("type", Some(&what), Some("file"))];
+        let mut changes = vec![AttributeChange::new("type", Some(&what), Some("file"))];
         changes.extend(self.all_new(source));
-        Judgement::change(format!("`{}` is a {what}", self.path), changes, Disruption::D0, type_basis(info))
+        Assessment::change(format!("`{}` is a {what}", self.path), changes, DisruptionClass::D0, type_basis(info))
     }
 
-    fn all_new(&self, source: &Source) -> Vec<Change> {
+    fn all_new(&self, source: &Source) -> Vec<AttributeChange> {
         vec![
-            Change::new("content", None, Some(&described(source))),
-            Change::new("owner", None, Some(&self.owner)),
-            Change::new("group", None, Some(&self.group)),
-            Change::new("mode", None, Some(&octal(self.mode))),
+            AttributeChange::new("content", None, Some(&described(source))),
+            AttributeChange::new("owner", None, Some(&self.owner)),
+            AttributeChange::new("group", None, Some(&self.group)),
+            AttributeChange::new("mode", None, Some(&octal(self.mode))),
         ]
     }
 
-    fn compare(&self, source: &Source, info: &PathInfo) -> Result<Judgement, Unknown> {
-        let found = info.sha256.as_ref().ok_or_else(|| Unknown::new(format!("`{}` could not be read", self.path)))?;
+    fn compare(&self, source: &Source, info: &PathInfo) -> Result<Assessment, UnansweredReason> {
+        let found =
+            info.sha256.as_ref().ok_or_else(|| UnansweredReason::new(format!("`{}` could not be read", self.path)))?;
         let mut changes = Vec::new();
         if found != source.sha256.as_str() {
             let from = format!("{} bytes, sha256 {:.12}", info.size, found);
-            changes.push(Change::new("content", Some(&from), Some(&described(source))));
+            changes.push(AttributeChange::new("content", Some(&from), Some(&described(source))));
         }
         changes.extend(ownership(info, &self.owner, &self.group, self.mode));
         let mut basis = json!({ "type": "file", "content": found });
         put_ownership(&mut basis, info);
         Ok(match changes.is_empty() {
-            true => Judgement::ok("content, owner and mode match", basis),
-            false => Judgement::change(differ(&changes), changes, Disruption::D0, basis),
+            true => Assessment::ok("content, owner and mode match", basis),
+            false => Assessment::change(differ(&changes), changes, DisruptionClass::D0, basis),
         })
     }
 
-    fn directory(&self, info: &PathInfo, does: &str) -> Judgement {
-        Judgement::blocked(BlockClass::Host, format!("`{}` is a directory", self.path), type_basis(info))
+    fn directory(&self, info: &PathInfo, does: &str) -> Assessment {
+        Assessment::blocked(BlockClass::Host, format!("`{}` is a directory", self.path), type_basis(info))
             .hint(format!("an `artifact` step never {does} a directory; remove it with a `directory` step first"))
     }
 
-    pub(super) fn judge_absent(&self, seen: &Observation) -> Result<Judgement, Unknown> {
+    pub(super) fn judge_absent(&self, seen: &Observation) -> Result<Assessment, UnansweredReason> {
         let info = match content::state(seen, &self.path, true)? {
             PathState::Absent => {
                 let reason = format!("file `{}` does not exist", self.path);
-                return Ok(Judgement::ok(reason, json!({ "type": "absent" })));
+                return Ok(Assessment::ok(reason, json!({ "type": "absent" })));
             }
             PathState::Present(info) => info,
         };
@@ -89,8 +90,8 @@ impl Artifact {
         };
         let mut basis = type_basis(&info);
         basis["content"] = json!(info.sha256);
-        let changes = vec![Change::new("file", Some(&from), None)];
-        Ok(Judgement::change(format!("`{}` exists", self.path), changes, Disruption::D0, basis))
+        let changes = vec![AttributeChange::new("file", Some(&from), None)];
+        Ok(Assessment::change(format!("`{}` exists", self.path), changes, DisruptionClass::D0, basis))
     }
 }
 

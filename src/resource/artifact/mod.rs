@@ -6,14 +6,17 @@ mod script;
 
 use super::body::bare;
 use super::support::{GROUP, OWNER, bad_value, file_path, octal, owner_and_group};
-use super::{Action, Context, Delivery, Field, Fields, Judgement, Kind, Provision, Resource, Type, body};
-use crate::artifact::{Address, Artifact as Source, Login, Sha256, Source as From};
+use super::{
+    Action, ArtifactDelivery, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind, body,
+};
+use crate::artifact::{Artifact as Source, ArtifactCredentials, ArtifactSource as From, HttpUrl, Sha256Digest};
 use crate::diag::{Code, Diag};
 use crate::model::{SecretStore, Value};
 use crate::probe::{Observation, Probe};
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "artifact",
     summary: "A large file with a known SHA-256, sent by the controller or fetched by the host.",
     example: include_str!("../examples/artifact.yaml"),
@@ -45,31 +48,31 @@ code 69; if this is known in advance, no host is changed.
     build,
 };
 
-const FIELDS: &[Field] = &[
-    Field::required("path", Type::Path, "Path of the file on the host."),
-    Field::optional("url", Type::Line, "Download URL, `https://…` or `http://…`. Excludes `file`."),
-    Field::optional("file", Type::LocalPath, "File of any size in the inventory's tree. Excludes `url`."),
-    Field::optional(
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required("path", FieldType::Path, "Path of the file on the host."),
+    FieldSpec::optional("url", FieldType::Line, "Download URL, `https://…` or `http://…`. Excludes `file`."),
+    FieldSpec::optional("file", FieldType::LocalPath, "File of any size in the inventory's tree. Excludes `url`."),
+    FieldSpec::optional(
         "sha256",
-        Type::Line,
+        FieldType::Line,
         "SHA-256 of the file, 64 hex digits. Default: the entry in the lock file next to the inventory.",
     ),
-    Field::optional(
+    FieldSpec::optional(
         "via",
-        Type::Enum(&["controller", "host"]),
+        FieldType::Enum(&["controller", "host"]),
         "Who downloads `url`: `controller` downloads and sends it, `host` downloads it itself. Default `controller`.",
     ),
-    Field::optional("user", Type::Line, "User name for the server. Requires `password`."),
-    Field::optional("password", Type::Secret, "The password of `user`."),
-    Field::optional("token", Type::Secret, "A bearer token for the server. Excludes `user` and `password`."),
+    FieldSpec::optional("user", FieldType::Line, "User name for the server. Requires `password`."),
+    FieldSpec::optional("password", FieldType::Secret, "The password of `user`."),
+    FieldSpec::optional("token", FieldType::Secret, "A bearer token for the server. Excludes `user` and `password`."),
     OWNER,
     GROUP,
-    Field::optional("mode", Type::Mode, "Permission bits. Default `\"0644\"`."),
+    FieldSpec::optional("mode", FieldType::Mode, "Permission bits. Default `\"0644\"`."),
 ];
 
 /// The declared file.
 #[derive(Debug)]
-struct Artifact {
+struct ArtifactResource {
     path: String,
     /// `None` if the file must be absent.
     source: Option<Source>,
@@ -78,10 +81,10 @@ struct Artifact {
     mode: u32,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let path = file_path(fields)?;
     let (owner, group) = owner_and_group(fields)?;
-    Ok(Box::new(Artifact {
+    Ok(Box::new(ArtifactResource {
         path,
         source: (!absent).then(|| source(fields)).transpose()?,
         owner,
@@ -90,7 +93,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }))
 }
 
-fn source(fields: &Fields) -> Result<Source, Diag> {
+fn source(fields: &FieldValues) -> Result<Source, Diag> {
     let login = login(fields)?;
     let from = match (fields.text("url"), fields.text("file")) {
         (Some(_), Some(_)) => {
@@ -98,7 +101,7 @@ fn source(fields: &Fields) -> Result<Source, Diag> {
         }
         (None, None) => return Err(Diag::error(Code::MissingKey, "an artifact needs `url` or `file`")),
         (Some(url), None) => From::Url { address: address(url)?, login },
-        (None, Some(_)) if login != Login::None => {
+        (None, Some(_)) if login != ArtifactCredentials::None => {
             return Err(Diag::error(Code::Exclusive, "`file` does not take `user`, `password` or `token`")
                 .hint("remove `user`, `password` and `token`"));
         }
@@ -113,23 +116,25 @@ fn source(fields: &Fields) -> Result<Source, Diag> {
     Ok(Source { source: from, sha256: digest(fields)?, by_host })
 }
 
-fn address(url: &str) -> Result<Address, Diag> {
+fn address(url: &str) -> Result<HttpUrl, Diag> {
     if SecretStore::mentions(url) {
         return Err(bad_value("`url` must not contain a secret, because URLs are printed")
             .about("url")
             .hint("use `token`, or `user` and `password`"));
     }
-    Address::parse(url).map_err(|why| {
+    HttpUrl::parse(url).map_err(|why| {
         bad_value(format!("`url` {why}")).about("url").hint("write it as `https://mirror.example/x.run`")
     })
 }
 
-fn login(fields: &Fields) -> Result<Login, Diag> {
+fn login(fields: &FieldValues) -> Result<ArtifactCredentials, Diag> {
     match (fields.text("user"), fields.text("password"), fields.text("token")) {
-        (None, None, None) => Ok(Login::None),
+        (None, None, None) => Ok(ArtifactCredentials::None),
         (Some(user), Some(_), None) if user.contains(':') => Err(bad_value("`user` must not contain `:`")),
-        (Some(user), Some(password), None) => Ok(Login::Basic { user: user.to_owned(), password: password.to_owned() }),
-        (None, None, Some(token)) => Ok(Login::Bearer { token: token.to_owned() }),
+        (Some(user), Some(password), None) => {
+            Ok(ArtifactCredentials::Basic { user: user.to_owned(), password: password.to_owned() })
+        }
+        (None, None, Some(token)) => Ok(ArtifactCredentials::Bearer { token: token.to_owned() }),
         (_, _, Some(_)) => Err(Diag::error(Code::Exclusive, "`token` excludes `user` and `password`")),
         (_, _, None) => Err(Diag::error(Code::MissingKey, "`user` and `password` must be set together")),
     }
@@ -139,15 +144,15 @@ fn login(fields: &Fields) -> Result<Login, Diag> {
 const NO_DIGEST: &str = "copy it from the publisher, run `forge fetch` to compute and print it, \
                          or run `forge fetch --lock` to write it to the inventory's lock file";
 
-fn digest(fields: &Fields) -> Result<Sha256, Diag> {
+fn digest(fields: &FieldValues) -> Result<Sha256Digest, Diag> {
     let Some(text) = fields.text("sha256") else {
         let source = if fields.has("url") { "url" } else { "file" };
         return Err(Diag::error(Code::MissingKey, "an artifact needs its `sha256`").about(source).hint(NO_DIGEST));
     };
-    Sha256::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").about("sha256"))
+    Sha256Digest::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").about("sha256"))
 }
 
-impl Resource for Artifact {
+impl Resource for ArtifactResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -164,15 +169,15 @@ impl Resource for Artifact {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let judged = body::not_barred(seen, &self.path).and_then(|()| match &self.source {
             Some(source) => self.judge_present(source, seen, cx),
             None => self.judge_absent(seen),
         });
-        judged.unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         let ownership = body::only_ownership(&judgement.changes);
         let body = match &self.source {
             None => self.remove(cx.run),
@@ -192,9 +197,9 @@ impl Resource for Artifact {
         self.source.as_ref()
     }
 
-    fn delivery(&self, judgement: &Judgement) -> Option<Delivery> {
+    fn delivery(&self, judgement: &Assessment) -> Option<ArtifactDelivery> {
         let source = self.source.as_ref().filter(|_| !body::only_ownership(&judgement.changes))?;
-        Some(Delivery { artifact: source.clone(), part: self.part(source), body: self.receive(source) })
+        Some(ArtifactDelivery { artifact: source.clone(), part: self.part(source), body: self.receive(source) })
     }
 
     fn desired(&self) -> Value {
@@ -207,8 +212,8 @@ impl Resource for Artifact {
         }
     }
 
-    fn provides(&self) -> Vec<Provision> {
-        self.source.as_ref().map(|_| Provision::Path(self.path.clone())).into_iter().collect()
+    fn provides(&self) -> Vec<ProvidedItem> {
+        self.source.as_ref().map(|_| ProvidedItem::Path(self.path.clone())).into_iter().collect()
     }
 
     /// The note is rewritten whenever the file is, and is cheap to read.
@@ -229,7 +234,7 @@ mod tests {
 
     fn refused(entries: &[(&'static str, &str)]) -> String {
         let fields = [("path", "/opt/x.run")].iter().chain(entries).map(|(key, value)| (*key, json!(value)));
-        build(&Fields(fields.collect()), false).unwrap_err().message
+        build(&FieldValues(fields.collect()), false).unwrap_err().message
     }
 
     #[test]

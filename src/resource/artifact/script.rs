@@ -1,9 +1,9 @@
 //! Shell code of artifacts: finding a partial transfer, receiving the file from the session, downloading it.
 
-use super::{Artifact, content};
-use crate::artifact::{Artifact as Source, Login, Source as From};
+use super::{ArtifactResource, content};
+use crate::artifact::{Artifact as Source, ArtifactCredentials, ArtifactSource as From};
 use crate::resource::{shell, support};
-use crate::script::{Fragment, safe_path};
+use crate::script::{ShellFragment, safe_path};
 
 /// Enters the directory of the file. A partial file is stored in a private directory named after the digest until it is
 /// complete; partial files with another digest are removed. `lacking` reports an unavailable artifact with exit code
@@ -167,8 +167,8 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("curl: (60)", "the host does not trust the server's certificate: install its CA in a step before this one"),
 ];
 
-impl Artifact {
-    fn placed(&self, source: &Source) -> Fragment {
+impl ArtifactResource {
+    fn placed(&self, source: &Source) -> ShellFragment {
         self.named(source)
             .code("\npath=$1 wanted=$2 own=$3 mode=$4 note=$5")
             .code(safe_path::ENTER)
@@ -177,7 +177,7 @@ impl Artifact {
             .code(PLACE)
     }
 
-    fn named(&self, source: &Source) -> Fragment {
+    fn named(&self, source: &Source) -> ShellFragment {
         shell::private()
             .word(&self.path)
             .word(source.sha256.as_str())
@@ -187,34 +187,34 @@ impl Artifact {
     }
 
     /// Returns the script that changes only owner and mode.
-    pub(super) fn give(&self, source: &Source, run: &str) -> Fragment {
+    pub(super) fn give(&self, source: &Source, run: &str) -> ShellFragment {
         let action = self.named(source).word(run).code("\npath=$1 wanted=$2 own=$3 mode=$4 note=$5 run=$6");
         shell::close(action.code(safe_path::ENTER).code(safe_path::STAGE).code(NOTE).code(GIVE))
     }
 
     /// Returns the script that removes the file and its note.
-    pub(super) fn remove(&self, run: &str) -> Fragment {
+    pub(super) fn remove(&self, run: &str) -> ShellFragment {
         let removed = shell::remove_file(&self.path, run, false).code("[ $? -eq 0 ] &&\n");
         removed.then(shell::close(shell::private().word(content::note(&self.path)).code("\nrm -f -- \"$1\"\n")))
     }
 
     /// Returns the script that prints how much of the file an earlier attempt left.
-    pub(super) fn part(&self, source: &Source) -> Fragment {
+    pub(super) fn part(&self, source: &Source) -> ShellFragment {
         shell::close(self.placed(source).code(PART))
     }
 
     /// Returns the script that receives the file from the session.
-    pub(super) fn receive(&self, source: &Source) -> Fragment {
+    pub(super) fn receive(&self, source: &Source) -> ShellFragment {
         shell::close(self.placed(source).code(OPEN).code(RECEIVE).code(GO_LIVE))
     }
 
     /// Returns the script that downloads the file.
-    pub(super) fn fetch(&self, source: &Source) -> Fragment {
+    pub(super) fn fetch(&self, source: &Source) -> ShellFragment {
         let From::Url { address, login } = &source.source else { return self.receive(source) };
         let (user, password, token) = match login {
-            Login::None => ("", "", ""),
-            Login::Basic { user, password } => (user.as_str(), password.as_str(), ""),
-            Login::Bearer { token } => ("", "", token.as_str()),
+            ArtifactCredentials::None => ("", "", ""),
+            ArtifactCredentials::Basic { user, password } => (user.as_str(), password.as_str(), ""),
+            ArtifactCredentials::Bearer { token } => ("", "", token.as_str()),
         };
         let action = self
             .placed(source)

@@ -2,17 +2,19 @@
 
 mod schedule;
 
-use super::body::{Body, Target, bare};
-use super::parts::Parts;
+use super::body::{FileBody, FileTarget, bare};
+use super::parts::PartAssessments;
 use super::shell;
 use super::support::{bad_value, brought, required, unit_state};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
 use crate::diag::Diag;
-use crate::model::{SecretStore, Value, Verdict};
+use crate::model::{SecretStore, StepVerdict, Value};
 use crate::probe::{Observation, Probe};
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "cron",
     summary: "A cron job in its own file.",
     example: include_str!("../examples/cron.yaml"),
@@ -31,16 +33,24 @@ one, or use a `timer`, which needs only systemd. The plan that writes the file a
 
 **Removal** removes the file. A running job continues.",
     fields: &[
-        Field::required("name", Type::Name, "File name: letters, digits, `_` and `-`."),
-        Field::required(
+        FieldSpec::required("name", FieldType::Name, "File name: letters, digits, `_` and `-`."),
+        FieldSpec::required(
             "schedule",
-            Type::Line,
+            FieldType::Line,
             "Five fields, as in `*/10 * * * *`, or a keyword such as `@daily`. Ranges take numbers, not names.",
         ),
-        Field::required("command", Type::Line, "Shell command. Write `%` as is: forge escapes it for cron."),
-        Field::optional("user", Type::Name, "User that runs the job. Default `root`."),
-        Field::optional("env", Type::Map(&Type::Line), "Environment variables. cron expands nothing in the values."),
-        Field::optional("backup", Type::Bool, "Keep a backup of the previous file on the host. Default `true`."),
+        FieldSpec::required("command", FieldType::Line, "Shell command. Write `%` as is: forge escapes it for cron."),
+        FieldSpec::optional("user", FieldType::Name, "User that runs the job. Default `root`."),
+        FieldSpec::optional(
+            "env",
+            FieldType::Map(&FieldType::Line),
+            "Environment variables. cron expands nothing in the values.",
+        ),
+        FieldSpec::optional(
+            "backup",
+            FieldType::Bool,
+            "Keep a backup of the previous file on the host. Default `true`.",
+        ),
     ],
     build,
 };
@@ -49,14 +59,14 @@ one, or use a `timer`, which needs only systemd. The plan that writes the file a
 const DAEMONS: [&str; 2] = ["cron.service", "crond.service"];
 
 #[derive(Debug)]
-struct Cron {
+struct CronResource {
     name: String,
-    target: Target,
+    target: FileTarget,
     backup: bool,
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = required(fields, "name")?;
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) {
         return Err(
@@ -65,17 +75,17 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }
     let body = if absent { String::new() } else { body(fields)? };
     let mode = if SecretStore::mentions(&body) { 0o600 } else { 0o644 };
-    let target = Target {
+    let target = FileTarget {
         path: format!("/etc/cron.d/{name}"),
-        body: Body::new(body),
+        body: FileBody::new(body),
         owner: "root".into(),
         group: "root".into(),
         mode,
     };
-    Ok(Box::new(Cron { name: name.to_owned(), target, backup: fields.bool("backup").unwrap_or(true), absent }))
+    Ok(Box::new(CronResource { name: name.to_owned(), target, backup: fields.bool("backup").unwrap_or(true), absent }))
 }
 
-fn body(fields: &Fields) -> Result<String, Diag> {
+fn body(fields: &FieldValues) -> Result<String, Diag> {
     let schedule = schedule::parse(required(fields, "schedule")?).map_err(bad_value)?;
     let command = required(fields, "command")?.trim();
     if command.is_empty() {
@@ -110,59 +120,63 @@ fn daemon(name: &str) -> Probe {
     Probe::Unit { name: name.to_owned() }
 }
 
-impl Cron {
+impl CronResource {
     /// Evaluates whether a daemon will read the file. No change depends on this, so it is not part of the basis: an
     /// earlier step may start cron.
-    fn judge_daemon(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge_daemon(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let mut there = None;
         for name in DAEMONS {
             let unit = match unit_state(seen, &daemon(name)) {
                 Ok(unit) => unit,
-                Err(unknown) => return Judgement::unknown(&unknown),
+                Err(unknown) => return Assessment::unknown(&unknown),
             };
             match (unit.load.as_str(), unit.active.as_str()) {
                 ("not-found", _) => {}
                 (_, "active" | "reloading" | "refreshing") => {
-                    return Judgement::ok(format!("{name} is active"), Value::Null);
+                    return Assessment::ok(format!("{name} is active"), Value::Null);
                 }
                 (_, active) => there = there.or(Some((name, active))),
             }
         }
-        if let Some(name) = DAEMONS.iter().find(|name| brought(cx.predicted, &Provision::Unit((**name).to_owned()))) {
-            return Judgement::ok(format!("an earlier step starts {name}"), Value::Null);
+        if let Some(name) = DAEMONS.iter().find(|name| brought(cx.predicted, &ProvidedItem::Unit((**name).to_owned())))
+        {
+            return Assessment::ok(format!("an earlier step starts {name}"), Value::Null);
         }
         match there {
             Some((name, active)) => pending(format!("`{name}` is {active}"))
                 .hint(format!("add a `service` step for `{}`", name.trim_end_matches(".service"))),
-            None if brings_package(cx) => Judgement::ok("an earlier step installs cron", Value::Null),
+            None if brings_package(cx) => Assessment::ok("an earlier step installs cron", Value::Null),
             None => pending("cron is not installed".to_owned())
                 .hint("add `package` and `service` steps for cron before this one, or use a `timer`"),
         }
     }
 
     /// Evaluates file and daemon. The plan reports a missing daemon even if the file still has to be written.
-    fn judge_both(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge_both(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let daemon = self.judge_daemon(seen, cx);
         let waits = daemon.clone();
-        let both = Parts::default().with("file", self.target.judge(seen, cx, false)).with("daemon", daemon).judgement();
+        let both = PartAssessments::default()
+            .with("file", self.target.judge(seen, cx, false))
+            .with("daemon", daemon)
+            .judgement();
         match (both.verdict, waits.verdict) {
-            (Verdict::Change, Verdict::Pending) => {
+            (StepVerdict::Change, StepVerdict::Pending) => {
                 let reason = format!("{}; {}", both.reason.raw(), waits.reason.raw().trim_start_matches(CONFIGURED));
-                Judgement { reason: reason.into(), hint: waits.hint, ..both }
+                Assessment { reason: reason.into(), hint: waits.hint, ..both }
             }
             _ => both,
         }
     }
 }
 
-fn pending(why: String) -> Judgement {
+fn pending(why: String) -> Assessment {
     let reason = format!("{CONFIGURED}{NOTHING_RUNS}: {why}");
-    Judgement { verdict: Verdict::Pending, ..Judgement::ok(reason, Value::Null) }
+    Assessment { verdict: StepVerdict::Pending, ..Assessment::ok(reason, Value::Null) }
 }
 
 /// Reports whether an earlier step installs a package with a cron daemon, as named by Debian or by Red Hat.
-fn brings_package(cx: &Context<'_>) -> bool {
-    ["cron", "cronie"].iter().any(|name| brought(cx.predicted, &Provision::Package((*name).to_owned())))
+fn brings_package(cx: &AssessmentContext<'_>) -> bool {
+    ["cron", "cronie"].iter().any(|name| brought(cx.predicted, &ProvidedItem::Package((*name).to_owned())))
 }
 
 const CONFIGURED: &str = "configured, but ";
@@ -176,7 +190,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("No space left on device", "the file system is full; the old file is unchanged"),
 ];
 
-impl Resource for Cron {
+impl Resource for CronResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -192,14 +206,14 @@ impl Resource for Cron {
         }
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match self.absent {
             true => self.target.judge_absent(seen),
             false => self.judge_both(seen, cx),
         }
     }
 
-    fn act(&self, _judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, _judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         let target = &self.target;
         let body = match self.absent {
             true => shell::remove_file(&target.path, cx.run, self.backup),
@@ -215,8 +229,8 @@ impl Resource for Cron {
         }
     }
 
-    fn provides(&self) -> Vec<Provision> {
-        (!self.absent).then(|| Provision::Path(self.target.path.clone())).into_iter().collect()
+    fn provides(&self) -> Vec<ProvidedItem> {
+        (!self.absent).then(|| ProvidedItem::Path(self.target.path.clone())).into_iter().collect()
     }
 
     fn inputs(&self) -> Vec<String> {
@@ -234,7 +248,7 @@ mod tests {
 
     fn built(fields: &[(&'static str, Value)]) -> Result<String, String> {
         let usual = [("name", json!("job")), ("schedule", json!("@daily")), ("command", json!("true"))];
-        let fields = Fields(usual.into_iter().chain(fields.iter().cloned()).collect());
+        let fields = FieldValues(usual.into_iter().chain(fields.iter().cloned()).collect());
         body(&fields).and_then(|text| build(&fields, false).map(|_| text)).map_err(|diag| diag.message)
     }
 

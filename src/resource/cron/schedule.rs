@@ -2,24 +2,29 @@
 
 const WORDS: [&str; 8] = ["@reboot", "@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
 
-struct Unit {
+struct ScheduleField {
     name: &'static str,
     low: u32,
     high: u32,
     names: &'static [&'static str],
 }
 
-const UNITS: [Unit; 5] = [
-    Unit { name: "minute", low: 0, high: 59, names: &[] },
-    Unit { name: "hour", low: 0, high: 23, names: &[] },
-    Unit { name: "day of the month", low: 1, high: 31, names: &[] },
-    Unit {
+const UNITS: [ScheduleField; 5] = [
+    ScheduleField { name: "minute", low: 0, high: 59, names: &[] },
+    ScheduleField { name: "hour", low: 0, high: 23, names: &[] },
+    ScheduleField { name: "day of the month", low: 1, high: 31, names: &[] },
+    ScheduleField {
         name: "month",
         low: 1,
         high: 12,
         names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
     },
-    Unit { name: "day of the week", low: 0, high: 7, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] },
+    ScheduleField {
+        name: "day of the week",
+        low: 0,
+        high: 7,
+        names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"],
+    },
 ];
 
 /// Returns the schedule with fields separated by single blanks.
@@ -47,7 +52,7 @@ pub(super) fn parse(text: &str) -> Result<String, String> {
     }
 }
 
-impl Unit {
+impl ScheduleField {
     /// Checks `*`, `5`, `1-5`, `*/10`, `1-31/2` or a name.
     fn item(&self, item: &str) -> Result<(), String> {
         let (range, step) = item.split_once('/').map_or((item, None), |(range, step)| (range, Some(step)));

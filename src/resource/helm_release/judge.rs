@@ -1,15 +1,15 @@
 //! Evaluates a Helm release.
 
 use super::super::support::ticked;
-use super::HelmRelease;
+use super::HelmReleaseResource;
 use super::tell;
-use crate::kube::Deed;
-use crate::model::{BlockClass, Disruption, Value};
+use crate::kube::ReleaseAction;
+use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{ChartInfo, ReleaseInfo, ReleaseState, ReleaseStatus};
-use crate::resource::{Change, Judgement};
+use crate::resource::{Assessment, AttributeChange};
 
 /// Returns the observed state without attributes that change with time alone.
-fn basis(release: &HelmRelease, state: &ReleaseState) -> Value {
+fn basis(release: &HelmReleaseResource, state: &ReleaseState) -> Value {
     let mut state = state.clone();
     let stale = state.release.as_ref().is_some_and(|info| is_stale(release, info));
     if let Some(info) = &mut state.release {
@@ -19,14 +19,14 @@ fn basis(release: &HelmRelease, state: &ReleaseState) -> Value {
     serde_json::json!({ "state": serde_json::to_value(&state).unwrap_or_default(), "stale": stale })
 }
 
-fn is_stale(release: &HelmRelease, info: &ReleaseInfo) -> bool {
+fn is_stale(release: &HelmReleaseResource, info: &ReleaseInfo) -> bool {
     info.status.is_pending() && info.age_s >= release.stale_s
 }
 
-pub(super) fn absent(release: &HelmRelease, state: &ReleaseState) -> Judgement {
+pub(super) fn absent(release: &HelmReleaseResource, state: &ReleaseState) -> Assessment {
     let (title, basis) = (release.title(), basis(release, state));
     let Some(info) = state.release.as_ref().filter(|info| info.status != ReleaseStatus::Uninstalled) else {
-        return Judgement::ok(format!("release `{title}` does not exist"), basis);
+        return Assessment::ok(format!("release `{title}` does not exist"), basis);
     };
     if let Some(blocked) = at_work(release, info, &basis).or_else(|| foreign(release, info, &basis)) {
         return blocked;
@@ -35,18 +35,18 @@ pub(super) fn absent(release: &HelmRelease, state: &ReleaseState) -> Judgement {
     if let Some(stays) = definitions(state.chart.as_ref()) {
         reason.push_str(&format!("; uninstalling keeps {stays}"));
     }
-    let changes = vec![Change::new("release", Some(&named(info)), None)];
-    called(Judgement::change(reason, changes, Disruption::D1, basis), release, Deed::Uninstall)
+    let changes = vec![AttributeChange::new("release", Some(&named(info)), None)];
+    called(Assessment::change(reason, changes, DisruptionClass::D1, basis), release, ReleaseAction::Uninstall)
 }
 
-pub(super) fn present(release: &HelmRelease, state: &ReleaseState) -> Judgement {
+pub(super) fn present(release: &HelmReleaseResource, state: &ReleaseState) -> Assessment {
     let Some(chart) = &state.chart else {
-        return Judgement::unknown(&crate::probe::Unknown::new("the chart was not read"));
+        return Assessment::unknown(&crate::probe::UnansweredReason::new("the chart was not read"));
     };
-    Judgement { images: chart.images.clone(), ..with_chart(release, state, chart) }
+    Assessment { images: chart.images.clone(), ..with_chart(release, state, chart) }
 }
 
-fn with_chart(release: &HelmRelease, state: &ReleaseState, chart: &ChartInfo) -> Judgement {
+fn with_chart(release: &HelmReleaseResource, state: &ReleaseState, chart: &ChartInfo) -> Assessment {
     let basis = basis(release, state);
     if let Some(blocked) = images(chart, &basis) {
         return blocked;
@@ -58,7 +58,7 @@ fn with_chart(release: &HelmRelease, state: &ReleaseState, chart: &ChartInfo) ->
 }
 
 /// Blocks the step while another Helm process may be working on the release.
-fn at_work(release: &HelmRelease, info: &ReleaseInfo, basis: &Value) -> Option<Judgement> {
+fn at_work(release: &HelmReleaseResource, info: &ReleaseInfo, basis: &Value) -> Option<Assessment> {
     let live = info.status.is_pending() && !is_stale(release, info);
     let status = info.status.name();
     let reason = format!(
@@ -66,20 +66,20 @@ fn at_work(release: &HelmRelease, info: &ReleaseInfo, basis: &Value) -> Option<J
         info.revision, info.age_s
     );
     live.then(|| {
-        Judgement::blocked(BlockClass::Busy, reason, basis.clone()).hint(format!(
+        Assessment::blocked(BlockClass::Busy, reason, basis.clone()).hint(format!(
             "wait for it to finish; after {} s forge treats it as killed and recovers the release",
             release.stale_s
         ))
     })
 }
 
-fn foreign(release: &HelmRelease, info: &ReleaseInfo, basis: &Value) -> Option<Judgement> {
+fn foreign(release: &HelmReleaseResource, info: &ReleaseInfo, basis: &Value) -> Option<Assessment> {
     let reason = format!("release `{}` ({}) was not installed by forge", release.title(), named(info));
     (!info.ours && !release.adopt)
-        .then(|| Judgement::blocked(BlockClass::Host, reason, basis.clone()).hint("set `adopt: true` to take it over"))
+        .then(|| Assessment::blocked(BlockClass::Host, reason, basis.clone()).hint("set `adopt: true` to take it over"))
 }
 
-fn images(chart: &ChartInfo, basis: &Value) -> Option<Judgement> {
+fn images(chart: &ChartInfo, basis: &Value) -> Option<Assessment> {
     let loose = tell::loose(&chart.images);
     let reason = format!(
         "{} without a tag or digest, or with tag `latest`: {}",
@@ -87,52 +87,56 @@ fn images(chart: &ChartInfo, basis: &Value) -> Option<Judgement> {
         ticked(&loose)
     );
     (!loose.is_empty()).then(|| {
-        Judgement::blocked(BlockClass::Declaration, reason, basis.clone())
+        Assessment::blocked(BlockClass::Declaration, reason, basis.clone())
             .hint("set a tag or digest for each image in `values`")
     })
 }
 
-fn first(release: &HelmRelease, state: &ReleaseState, chart: &ChartInfo, basis: Value) -> Judgement {
+fn first(release: &HelmReleaseResource, state: &ReleaseState, chart: &ChartInfo, basis: Value) -> Assessment {
     if let Some(other) = state.foreign.first().filter(|_| !release.beside) {
         let reason = format!(
             "chart `{}` is already installed as release `{}/{}` ({}, {})",
             chart.name, other.namespace, other.name, other.version, other.status
         );
-        return Judgement::blocked(BlockClass::Host, reason, basis)
+        return Assessment::blocked(BlockClass::Host, reason, basis)
             .hint("declare that release with `adopt: true`, uninstall it, or set `beside: true` to keep both");
     }
     let told = format!("{} {}", chart.name, chart.version);
-    let mut changes = vec![Change::new("release", None, Some(&told))];
+    let mut changes = vec![AttributeChange::new("release", None, Some(&told))];
     changes.extend(defined(chart));
     changes.extend(hooks(release, state, "install"));
     let reason = format!("release `{}` does not exist", release.title());
-    called(Judgement::change(reason, changes, Disruption::D0, basis), release, Deed::Upgrade { force: false })
+    called(
+        Assessment::change(reason, changes, DisruptionClass::D0, basis),
+        release,
+        ReleaseAction::Upgrade { force: false },
+    )
 }
 
 /// Returns the hooks that run as a change.
-fn hooks(release: &HelmRelease, state: &ReleaseState, verb: &str) -> Option<Change> {
+fn hooks(release: &HelmReleaseResource, state: &ReleaseState, verb: &str) -> Option<AttributeChange> {
     let hooks = tell::hooks(state, verb);
-    (release.hooks && !hooks.is_empty()).then(|| Change::new("hooks", None, Some(&hooks.join(", "))))
+    (release.hooks && !hooks.is_empty()).then(|| AttributeChange::new("hooks", None, Some(&hooks.join(", "))))
 }
 
 /// Returns the CustomResourceDefinitions that are created.
-fn defined(chart: &ChartInfo) -> impl Iterator<Item = Change> {
+fn defined(chart: &ChartInfo) -> impl Iterator<Item = AttributeChange> {
     let new = chart.crds.iter().filter(|crd| !crd.present);
-    new.map(|crd| Change::new(&format!("CustomResourceDefinition {}", crd.name), None, Some("new")))
+    new.map(|crd| AttributeChange::new(&format!("CustomResourceDefinition {}", crd.name), None, Some("new")))
 }
 
 fn installed(
-    release: &HelmRelease,
+    release: &HelmReleaseResource,
     state: &ReleaseState,
     chart: &ChartInfo,
     info: &ReleaseInfo,
     basis: Value,
-) -> Judgement {
+) -> Assessment {
     if let Some(blocked) = at_work(release, info, &basis) {
         return blocked;
     }
     if info.status == ReleaseStatus::Unknown {
-        return Judgement::blocked(BlockClass::Host, "Helm reports a release status that forge does not know", basis)
+        return Assessment::blocked(BlockClass::Host, "Helm reports a release status that forge does not know", basis)
             .hint("check it with `helm status`");
     }
     let mut upgrade = moved(chart, info);
@@ -140,7 +144,7 @@ fn installed(
     upgrade.extend(defined(chart));
     let live = tell::live(state);
     if upgrade.is_empty() && live.is_empty() {
-        return Judgement::ok(as_declared(release, state, info), basis);
+        return Assessment::ok(as_declared(release, state, info), basis);
     }
     if let Some(blocked) = foreign(release, info, &basis) {
         return blocked;
@@ -155,7 +159,7 @@ fn installed(
 }
 
 /// Blocks an upgrade across more major versions than `majors` allows.
-fn leap(release: &HelmRelease, chart: &ChartInfo, info: &ReleaseInfo, basis: &Value) -> Option<Judgement> {
+fn leap(release: &HelmReleaseResource, chart: &ChartInfo, info: &ReleaseInfo, basis: &Value) -> Option<Assessment> {
     let most = release.majors?;
     if info.version == chart.version {
         return None;
@@ -163,7 +167,7 @@ fn leap(release: &HelmRelease, chart: &ChartInfo, info: &ReleaseInfo, basis: &Va
     let step = format!("from {} to {}", info.version, chart.version);
     let (Some(from), Some(to)) = (major(&info.version), major(&chart.version)) else {
         let reason = format!("the major version distance {step} could not be evaluated: not a `MAJOR.…` version");
-        return Some(Judgement::blocked(BlockClass::Declaration, reason, basis.clone()));
+        return Some(Assessment::blocked(BlockClass::Declaration, reason, basis.clone()));
     };
     let (reason, hint) = match to - from {
         up if up > most => (
@@ -176,7 +180,7 @@ fn leap(release: &HelmRelease, chart: &ChartInfo, info: &ReleaseInfo, basis: &Va
         ),
         _ => return None,
     };
-    Some(Judgement::blocked(BlockClass::Rule, reason, basis.clone()).hint(hint))
+    Some(Assessment::blocked(BlockClass::Rule, reason, basis.clone()).hint(hint))
 }
 
 /// Returns the major version: 24 for `v24.9.1`.
@@ -185,9 +189,10 @@ fn major(version: &str) -> Option<i64> {
 }
 
 /// Compares chart, version and status.
-fn moved(chart: &ChartInfo, info: &ReleaseInfo) -> Vec<Change> {
-    let differs =
-        |attribute: &str, from: &str, to: &str| (from != to).then(|| Change::new(attribute, Some(from), Some(to)));
+fn moved(chart: &ChartInfo, info: &ReleaseInfo) -> Vec<AttributeChange> {
+    let differs = |attribute: &str, from: &str, to: &str| {
+        (from != to).then(|| AttributeChange::new(attribute, Some(from), Some(to)))
+    };
     let all = [
         differs("chart", &info.chart, &chart.name),
         differs("version", &info.version, &chart.version),
@@ -196,7 +201,7 @@ fn moved(chart: &ChartInfo, info: &ReleaseInfo) -> Vec<Change> {
     all.into_iter().flatten().collect()
 }
 
-fn as_declared(release: &HelmRelease, state: &ReleaseState, info: &ReleaseInfo) -> String {
+fn as_declared(release: &HelmReleaseResource, state: &ReleaseState, info: &ReleaseInfo) -> String {
     let mut reason = format!("{} is deployed, live objects match", named(info));
     if state.random {
         reason = format!(
@@ -210,7 +215,7 @@ fn as_declared(release: &HelmRelease, state: &ReleaseState, info: &ReleaseInfo) 
     reason
 }
 
-fn mended(release: &HelmRelease, state: &ReleaseState, live: Vec<Change>, basis: Value) -> Judgement {
+fn mended(release: &HelmReleaseResource, state: &ReleaseState, live: Vec<AttributeChange>, basis: Value) -> Assessment {
     let objects = state.live.len();
     let mut reason = match objects {
         1 => "1 live object differs from the release".to_owned(),
@@ -223,28 +228,28 @@ fn mended(release: &HelmRelease, state: &ReleaseState, live: Vec<Change>, basis:
             if added == 1 { "was added and will" } else { "were added and will" }
         ));
     }
-    called(Judgement::change(reason, live, Disruption::D1, basis), release, Deed::Mend)
+    called(Assessment::change(reason, live, DisruptionClass::D1, basis), release, ReleaseAction::Mend)
 }
 
 fn upgraded(
-    release: &HelmRelease,
+    release: &HelmReleaseResource,
     state: &ReleaseState,
-    declared: Vec<Change>,
-    live: Vec<Change>,
+    declared: Vec<AttributeChange>,
+    live: Vec<AttributeChange>,
     basis: Value,
-) -> Judgement {
+) -> Assessment {
     let mut reason = "the release differs".to_owned();
     if let Some(taken) = tell::taken(&state.conflicts) {
         reason.push_str(&format!("; the upgrade takes over {taken}"));
     }
     let mut changes = tell::together(declared, live);
     changes.extend(hooks(release, state, "upgrade"));
-    let deed = Deed::Upgrade { force: !state.conflicts.is_empty() };
-    called(Judgement::change(reason, changes, Disruption::D1, basis), release, deed)
+    let deed = ReleaseAction::Upgrade { force: !state.conflicts.is_empty() };
+    called(Assessment::change(reason, changes, DisruptionClass::D1, basis), release, deed)
 }
 
-fn called(judgement: Judgement, release: &HelmRelease, deed: Deed) -> Judgement {
-    Judgement { calls: vec![release.call(deed)], ..judgement }
+fn called(judgement: Assessment, release: &HelmReleaseResource, deed: ReleaseAction) -> Assessment {
+    Assessment { calls: vec![release.call(deed)], ..judgement }
 }
 
 fn named(info: &ReleaseInfo) -> String {

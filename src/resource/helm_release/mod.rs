@@ -4,15 +4,17 @@ mod judge;
 mod tell;
 
 use super::support::{bad_value, release_state};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
-use crate::artifact::Sha256;
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
+use crate::artifact::Sha256Digest;
 use crate::diag::{Code, Diag};
-use crate::kube::{Deed, ReleaseCall, shipped_charts};
+use crate::kube::{ReleaseAction, ReleaseCall, shipped_charts};
 use crate::model::Value;
-use crate::probe::{ChartAsked, ChartFrom, Observation, Probe, ReleaseAsked, Unknown};
+use crate::probe::{ChartQuery, ChartQuerySource, Observation, Probe, ReleaseQuery, UnansweredReason};
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "helm_release",
     summary: "A Helm chart installed in a cluster.",
     example: include_str!("../examples/helm_release.yaml"),
@@ -53,41 +55,61 @@ resources; they are listed if the step declares the chart.",
     build,
 };
 
-const FIELDS: &[Field] = &[
-    Field::required("name", Type::Name, "Release name. Changing it creates another release."),
-    Field::required("namespace", Type::Name, "Namespace of the release. Must exist or be created by an earlier step."),
-    Field::optional(
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required("name", FieldType::Name, "Release name. Changing it creates another release."),
+    FieldSpec::required(
+        "namespace",
+        FieldType::Name,
+        "Namespace of the release. Must exist or be created by an earlier step.",
+    ),
+    FieldSpec::optional(
         "chart",
-        Type::Line,
+        FieldType::Line,
         "Chart name in `repository`, or an `oci://…` address. A release needs `chart`, `path` or `built_in`.",
     ),
-    Field::optional("repository", Type::Line, "`https://…` URL of the chart repository."),
-    Field::optional(
+    FieldSpec::optional("repository", FieldType::Line, "`https://…` URL of the chart repository."),
+    FieldSpec::optional(
         "path",
-        Type::LocalPath,
+        FieldType::LocalPath,
         "Chart directory or `.tgz` in the inventory's tree. Excludes `chart` and `repository`.",
     ),
-    Field::optional(
+    FieldSpec::optional(
         "built_in",
-        Type::Line,
+        FieldType::Line,
         "Name of a chart that ships with forge. Excludes `chart`, `repository`, `path`, `version` and `sha256`.",
     ),
-    Field::optional("version", Type::Version, "Exact version as in `Chart.yaml`. Required with `chart` and `path`."),
-    Field::optional("sha256", Type::Line, "SHA-256 of the packaged chart, 64 hex digits. Not for a directory."),
-    Field::optional("values", Type::Map(&Type::Any), "Values of the release. May contain secrets."),
-    Field::optional("wait", Type::Bool, "Wait until everything is ready, and roll back otherwise. Default `true`."),
-    Field::optional("hooks", Type::Bool, "Run the chart's hooks. Default `true`."),
-    Field::optional("timeout", Type::Duration, "Timeout of Helm, including hooks. Default `10m`."),
-    Field::optional(
+    FieldSpec::optional(
+        "version",
+        FieldType::Version,
+        "Exact version as in `Chart.yaml`. Required with `chart` and `path`.",
+    ),
+    FieldSpec::optional(
+        "sha256",
+        FieldType::Line,
+        "SHA-256 of the packaged chart, 64 hex digits. Not for a directory.",
+    ),
+    FieldSpec::optional("values", FieldType::Map(&FieldType::Any), "Values of the release. May contain secrets."),
+    FieldSpec::optional(
+        "wait",
+        FieldType::Bool,
+        "Wait until everything is ready, and roll back otherwise. Default `true`.",
+    ),
+    FieldSpec::optional("hooks", FieldType::Bool, "Run the chart's hooks. Default `true`."),
+    FieldSpec::optional("timeout", FieldType::Duration, "Timeout of Helm, including hooks. Default `10m`."),
+    FieldSpec::optional(
         "stale_after",
-        Type::Wait,
+        FieldType::Wait,
         "Age after which a pending release counts as left by a killed Helm process. Default `15m`.",
     ),
-    Field::optional("adopt", Type::Bool, "Take over a release that forge did not install. Default `false`."),
-    Field::optional("beside", Type::Bool, "Allow other releases of the same chart in the cluster. Default `false`."),
-    Field::optional(
+    FieldSpec::optional("adopt", FieldType::Bool, "Take over a release that forge did not install. Default `false`."),
+    FieldSpec::optional(
+        "beside",
+        FieldType::Bool,
+        "Allow other releases of the same chart in the cluster. Default `false`.",
+    ),
+    FieldSpec::optional(
         "majors",
-        Type::Int { min: 0, max: 99 },
+        FieldType::Int { min: 0, max: 99 },
         "Maximum number of major versions per upgrade; downgrades by a major version are blocked. `1` allows \
          `v24.9.1` to `v25.3.4`, but not to `v26.3.3`. Default: no limit.",
     ),
@@ -99,8 +121,8 @@ const STALE_S: u64 = 900;
 const BESIDE_S: u64 = 300;
 
 #[derive(Debug)]
-struct HelmRelease {
-    asked: ReleaseAsked,
+struct HelmReleaseResource {
+    asked: ReleaseQuery,
     wait: bool,
     hooks: bool,
     timeout_s: u64,
@@ -111,7 +133,7 @@ struct HelmRelease {
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let [name, namespace] = ["name", "namespace"].map(|key| fields.text(key).unwrap_or_default().to_owned());
     check_name("name", &name, 53)?;
     check_name("namespace", &namespace, 63)?;
@@ -122,8 +144,8 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let values = fields.0.get("values").cloned().unwrap_or_else(|| json!({})).to_string();
     let seconds = |key, default| fields.int(key).and_then(|value| u64::try_from(value).ok()).unwrap_or(default);
     let flag = |key, default| fields.bool(key).unwrap_or(default);
-    Ok(Box::new(HelmRelease {
-        asked: ReleaseAsked { name, namespace, chart, values },
+    Ok(Box::new(HelmReleaseResource {
+        asked: ReleaseQuery { name, namespace, chart, values },
         wait: flag("wait", true),
         hooks: flag("hooks", true),
         timeout_s: seconds("timeout", TIMEOUT_S),
@@ -146,7 +168,7 @@ fn check_name(field: &str, name: &str, most: usize) -> Result<(), Diag> {
     }
 }
 
-fn chart(fields: &Fields) -> Result<Option<ChartAsked>, Diag> {
+fn chart(fields: &FieldValues) -> Result<Option<ChartQuery>, Diag> {
     if let Some(name) = fields.text("built_in") {
         return built_in(fields, name).map(Some);
     }
@@ -155,14 +177,14 @@ fn chart(fields: &Fields) -> Result<Option<ChartAsked>, Diag> {
         Diag::error(Code::MissingKey, "a chart needs its exact `version`").hint("run `helm show chart` to find it")
     })?;
     let sha256 = fields.text("sha256").map(|text| {
-        Sha256::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").about("sha256"))
+        Sha256Digest::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").about("sha256"))
     });
     let sha256 = sha256.transpose()?.map(|sha256| sha256.as_str().to_owned());
-    Ok(Some(ChartAsked { from, version: version.to_owned(), sha256 }))
+    Ok(Some(ChartQuery { from, version: version.to_owned(), sha256 }))
 }
 
 /// Returns a chart that ships with forge, which has one version and a digest fixed by the binary.
-fn built_in(fields: &Fields, name: &str) -> Result<ChartAsked, Diag> {
+fn built_in(fields: &FieldValues, name: &str) -> Result<ChartQuery, Diag> {
     if ["chart", "repository", "path", "version", "sha256"].iter().any(|key| fields.text(key).is_some()) {
         let message = "`built_in` excludes `chart`, `repository`, `path`, `version` and `sha256`";
         return Err(Diag::error(Code::Exclusive, message));
@@ -171,15 +193,15 @@ fn built_in(fields: &Fields, name: &str) -> Result<ChartAsked, Diag> {
         bad_value(format!("built-in chart `{name}` does not exist"))
             .suggest(name, shipped_charts().iter().map(|chart| chart.name))
     })?;
-    Ok(ChartAsked { from: ChartFrom::BuiltIn(name.to_owned()), version: chart.version.to_owned(), sha256: None })
+    Ok(ChartQuery { from: ChartQuerySource::BuiltIn(name.to_owned()), version: chart.version.to_owned(), sha256: None })
 }
 
-fn from(fields: &Fields) -> Result<Option<ChartFrom>, Diag> {
+fn from(fields: &FieldValues) -> Result<Option<ChartQuerySource>, Diag> {
     let repository = fields.text("repository").map(str::to_owned);
     match (fields.text("chart"), fields.text("path"), repository) {
         (None, None, None) => Ok(None),
-        (None, Some(path), None) => Ok(Some(ChartFrom::Path(path.to_owned()))),
-        (Some(chart), None, None) if chart.starts_with("oci://") => Ok(Some(ChartFrom::Oci(chart.to_owned()))),
+        (None, Some(path), None) => Ok(Some(ChartQuerySource::Path(path.to_owned()))),
+        (Some(chart), None, None) if chart.starts_with("oci://") => Ok(Some(ChartQuerySource::Oci(chart.to_owned()))),
         (Some(name), None, Some(url)) => repository_of(name, url).map(Some),
         (Some(_), None, None) => Err(Diag::error(Code::MissingKey, "`chart` needs `repository`")
             .hint("for an OCI chart use an `oci://` address, for a chart in the inventory's tree use `path`")),
@@ -188,23 +210,23 @@ fn from(fields: &Fields) -> Result<Option<ChartFrom>, Diag> {
     }
 }
 
-fn repository_of(name: &str, url: String) -> Result<ChartFrom, Diag> {
+fn repository_of(name: &str, url: String) -> Result<ChartQuerySource, Diag> {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
     if !plain || name.is_empty() || name.starts_with('-') {
         return Err(bad_value(format!("`{name}` is not a valid chart name")));
     }
     match url.starts_with("https://") || url.starts_with("http://") {
-        true => Ok(ChartFrom::Repository { url, name: name.to_owned() }),
+        true => Ok(ChartQuerySource::Repository { url, name: name.to_owned() }),
         false => Err(bad_value("`repository` is not an `https://…` URL")),
     }
 }
 
-impl HelmRelease {
+impl HelmReleaseResource {
     fn probe(&self) -> Probe {
         Probe::Release(Box::new(self.asked.clone()))
     }
 
-    fn judged(&self, seen: &Observation) -> Result<Judgement, Unknown> {
+    fn judged(&self, seen: &Observation) -> Result<Assessment, UnansweredReason> {
         let state = release_state(seen, &self.probe())?;
         Ok(match self.absent {
             true => judge::absent(self, state),
@@ -212,8 +234,8 @@ impl HelmRelease {
         })
     }
 
-    fn call(&self, deed: Deed) -> crate::kube::Call {
-        crate::kube::Call::Release(Box::new(ReleaseCall {
+    fn call(&self, deed: ReleaseAction) -> crate::kube::ClusterCall {
+        crate::kube::ClusterCall::Release(Box::new(ReleaseCall {
             asked: self.asked.clone(),
             deed,
             timeout_s: self.timeout_s,
@@ -229,24 +251,24 @@ impl HelmRelease {
     }
 }
 
-impl Resource for HelmRelease {
+impl Resource for HelmReleaseResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
 
     fn title(&self) -> String {
-        HelmRelease::title(self)
+        HelmReleaseResource::title(self)
     }
 
     fn probes(&self) -> Vec<Probe> {
         vec![self.probe()]
     }
 
-    fn judge(&self, seen: &Observation, _cx: &Context<'_>) -> Judgement {
-        self.judged(seen).unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+    fn judge(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment {
+        self.judged(seen).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {
+    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action::default()
     }
 
@@ -262,7 +284,7 @@ impl Resource for HelmRelease {
         })
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 }

@@ -1,41 +1,41 @@
 //! Renders the differences of a release as changes of a plan.
 
-use crate::probe::{Conflict, FieldChange, FieldOwner, ObjectChange, ObjectMove, ReleaseState};
-use crate::resource::Change;
+use crate::probe::{FieldChange, FieldOwner, ObjectChange, ObjectChangeKind, ReleaseFieldConflict, ReleaseState};
+use crate::resource::AttributeChange;
 use std::collections::BTreeSet;
 
 /// Maximum number of manifest fields in a plan; a new version of a large chart changes hundreds.
 const SHOWN: usize = 60;
 
 /// Returns the differences between the release and the declaration.
-pub(super) fn declared(state: &ReleaseState) -> Vec<Change> {
+pub(super) fn declared(state: &ReleaseState) -> Vec<AttributeChange> {
     let values = state.values.iter().map(|field| change(&format!("values.{}", field.path), field));
-    let mut changes: Vec<Change> = values.collect();
-    let mut manifest: Vec<Change> = state.manifest.iter().flat_map(object).collect();
+    let mut changes: Vec<AttributeChange> = values.collect();
+    let mut manifest: Vec<AttributeChange> = state.manifest.iter().flat_map(object).collect();
     let more = manifest.len().saturating_sub(SHOWN);
     manifest.truncate(SHOWN);
     changes.extend(manifest);
     if more > 0 {
-        changes.push(Change::new("manifest", None, Some(&format!("{more} more fields change"))));
+        changes.push(AttributeChange::new("manifest", None, Some(&format!("{more} more fields change"))));
     }
     changes
 }
 
-fn object(change_of: &ObjectChange) -> Vec<Change> {
+fn object(change_of: &ObjectChange) -> Vec<AttributeChange> {
     let object = &change_of.object;
     match &change_of.what {
-        ObjectMove::Added => vec![Change::new(object, None, Some("new"))],
-        ObjectMove::Removed => vec![Change::new(object, Some("in the release"), None)],
-        ObjectMove::Changed(fields) => {
+        ObjectChangeKind::Added => vec![AttributeChange::new(object, None, Some("new"))],
+        ObjectChangeKind::Removed => vec![AttributeChange::new(object, Some("in the release"), None)],
+        ObjectChangeKind::Changed(fields) => {
             fields.iter().map(|field| change(&format!("{object} {}", field.path), field)).collect()
         }
     }
 }
 
 /// Returns the differences between live objects and the release.
-pub(super) fn live(state: &ReleaseState) -> Vec<Change> {
+pub(super) fn live(state: &ReleaseState) -> Vec<AttributeChange> {
     let all = state.live.iter().flat_map(|live| {
-        let missing = live.missing.then(|| Change::new(&live.object, None, Some("present")));
+        let missing = live.missing.then(|| AttributeChange::new(&live.object, None, Some("present")));
         let changed = live
             .changed
             .iter()
@@ -50,7 +50,7 @@ pub(super) fn live(state: &ReleaseState) -> Vec<Change> {
 }
 
 /// Merges the changes of an upgrade with drifted fields. A field in both goes from the live to the declared value.
-pub(super) fn together(mut declared: Vec<Change>, live: Vec<Change>) -> Vec<Change> {
+pub(super) fn together(mut declared: Vec<AttributeChange>, live: Vec<AttributeChange>) -> Vec<AttributeChange> {
     for moved in live {
         match declared.iter_mut().find(|change| change.attribute == moved.attribute) {
             Some(change) => change.from = moved.from,
@@ -60,21 +60,21 @@ pub(super) fn together(mut declared: Vec<Change>, live: Vec<Change>) -> Vec<Chan
     declared
 }
 
-fn change(attribute: &str, field: &FieldChange) -> Change {
-    Change {
+fn change(attribute: &str, field: &FieldChange) -> AttributeChange {
+    AttributeChange {
         from: field.from.clone(),
         to: field.to.clone(),
         secret: field.secret,
-        ..Change::new(attribute, None, None)
+        ..AttributeChange::new(attribute, None, None)
     }
 }
 
 /// Appends the field's owner to the observed value.
-fn by(change: Change, field: &FieldChange, how: &str) -> Change {
+fn by(change: AttributeChange, field: &FieldChange, how: &str) -> AttributeChange {
     let Some(owner) = &field.by else { return change };
     let Some(from) = change.from.as_ref() else { return change };
     let told = format!("{} ({how} by {})", from.raw(), owner_of(owner));
-    Change { from: Some(told.into()), ..change }
+    AttributeChange { from: Some(told.into()), ..change }
 }
 
 fn owner_of(owner: &FieldOwner) -> String {
@@ -96,7 +96,7 @@ pub(super) fn hooks(state: &ReleaseState, verb: &str) -> Vec<String> {
 
 /// Returns the fields that are taken over, by owner: `2 fields of kubectl-set`. Fields that Helm itself owns are
 /// omitted.
-pub(super) fn taken(conflicts: &[Conflict]) -> Option<String> {
+pub(super) fn taken(conflicts: &[ReleaseFieldConflict]) -> Option<String> {
     let theirs: Vec<&str> = conflicts.iter().map(|conflict| conflict.by.raw()).filter(|by| *by != "helm").collect();
     let fields = if theirs.len() == 1 { "field" } else { "fields" };
     let owners: Vec<&str> = theirs.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();

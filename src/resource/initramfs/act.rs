@@ -1,12 +1,12 @@
 //! Rebuilds images. Each old image is copied first and restored if anything fails.
 
 use super::judge::IMAGE;
-use crate::resource::Judgement;
+use crate::resource::Assessment;
 use crate::resource::shell;
-use crate::script::Fragment;
+use crate::script::ShellFragment;
 
 /// Renders the rebuild of every image that changes.
-pub(super) fn action(judgement: &Judgement, run: &str) -> Fragment {
+pub(super) fn action(judgement: &Assessment, run: &str) -> ShellFragment {
     let maker = judgement.basis["maker"].as_str().unwrap_or_default();
     let kernels = judgement.changes.iter().filter_map(|change| change.attribute.strip_prefix(IMAGE));
     let rebuild = |kernel: &str| {
@@ -14,8 +14,8 @@ pub(super) fn action(judgement: &Judgement, run: &str) -> Fragment {
         let words = shell::usual().word(maker).word(kernel).word(path).word(run);
         shell::close(words.code(REBUILD))
     };
-    let and = |all: Fragment, one: Fragment| all.code("[ $? -eq 0 ] &&\n").then(one);
-    kernels.map(rebuild).fold(Fragment::new().code(":\n"), and)
+    let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").then(one);
+    kernels.map(rebuild).fold(ShellFragment::new().code(":\n"), and)
 }
 
 /// The old image is copied, never moved: the host must be able to boot at any moment. The copy gets its final name only

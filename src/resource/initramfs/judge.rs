@@ -1,16 +1,16 @@
 //! Evaluates images by their content, and whether the host booted with the current image.
 
-use super::Initramfs;
-use crate::model::{BlockClass, Disruption, Value, Verdict};
-use crate::probe::{EarlyImage, InitramfsState, Maker, Unknown};
+use super::InitramfsResource;
+use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
+use crate::probe::{EarlyImage, InitramfsMaker, InitramfsState, UnansweredReason};
 use crate::resource::support::{join, ticked};
-use crate::resource::{Change, Context, Judgement, Provision};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
 use serde_json::{Map, json};
 
 /// Attribute prefix for the image of a kernel.
 pub(super) const IMAGE: &str = "image ";
 
-pub(super) fn judge(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) -> Judgement {
+pub(super) fn judge(want: &InitramfsResource, state: &InitramfsState, cx: &AssessmentContext<'_>) -> Assessment {
     let stopped = no_maker(want, state, cx)
         .or_else(|| no_kernel(state))
         .or_else(|| other_image(want, state))
@@ -22,7 +22,7 @@ pub(super) fn judge(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) 
     let coming = coming(want, state, cx);
     let found: Vec<(&EarlyImage, Vec<String>)> =
         state.images.iter().map(|image| (image, differences(want, state, image))).collect();
-    let changes: Vec<Change> = found
+    let changes: Vec<AttributeChange> = found
         .iter()
         .filter(|(image, differ)| !differ.is_empty() || image.made.is_none() || !coming.is_empty())
         .map(|(image, _)| change(image))
@@ -31,19 +31,19 @@ pub(super) fn judge(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) 
         return settled(want, state);
     }
     let by_reboot = want.booted && is_for_the_running(&changes, state);
-    let judgement = Judgement::change(reason(&found, &coming), changes, Disruption::D0, basis(want, state));
-    let judgement = Judgement { by_reboot, ..judgement };
+    let judgement = Assessment::change(reason(&found, &coming), changes, DisruptionClass::D0, basis(want, state));
+    let judgement = Assessment { by_reboot, ..judgement };
     let certain = coming.is_empty() && want.files.iter().all(|path| on_host(state, path).is_some());
     if certain { judgement } else { judgement.predicted() }
 }
 
-fn change(image: &EarlyImage) -> Change {
+fn change(image: &EarlyImage) -> AttributeChange {
     let from = if image.made.is_some() { "outdated" } else { "none" };
-    Change::new(&format!("{IMAGE}{}", image.kernel), Some(from), Some("rebuilt"))
+    AttributeChange::new(&format!("{IMAGE}{}", image.kernel), Some(from), Some("rebuilt"))
 }
 
 /// Reports whether the changes need a reboot: they rebuild the running kernel's image, or it has none.
-fn is_for_the_running(changes: &[Change], state: &InitramfsState) -> bool {
+fn is_for_the_running(changes: &[AttributeChange], state: &InitramfsState) -> bool {
     let running = state.images.iter().find(|image| image.kernel == state.running);
     running.is_none_or(|running| is_newer(running, state) || changes.contains(&change(running)))
 }
@@ -63,32 +63,33 @@ fn one(image: &EarlyImage, differ: &[String]) -> Option<String> {
     }
 }
 
-fn no_maker(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) -> Option<Judgement> {
-    if state.maker != Maker::Unknown {
+fn no_maker(want: &InitramfsResource, state: &InitramfsState, cx: &AssessmentContext<'_>) -> Option<Assessment> {
+    if state.maker != InitramfsMaker::Unknown {
         return None;
     }
     if state.container.is_empty()
         && let Some(step) = cx.predicted.and_then(|p| p.after.as_deref())
     {
         let reason = format!("neither update-initramfs nor dracut is installed, but `{step}` runs before");
-        let change = Change::new("image", None, Some("rebuilt"));
-        let judgement = Judgement::change(reason, vec![change], Disruption::D0, json!({ "maker": null })).predicted();
-        return Some(Judgement { by_reboot: want.booted, ..judgement });
+        let change = AttributeChange::new("image", None, Some("rebuilt"));
+        let judgement =
+            Assessment::change(reason, vec![change], DisruptionClass::D0, json!({ "maker": null })).predicted();
+        return Some(Assessment { by_reboot: want.booted, ..judgement });
     }
     let reason = "neither update-initramfs nor dracut is installed";
     Some(blocked(state, reason, "install `initramfs-tools` or `dracut` with a `package` step before this one"))
 }
 
-fn no_kernel(state: &InitramfsState) -> Option<Judgement> {
+fn no_kernel(state: &InitramfsState) -> Option<Assessment> {
     state.images.is_empty().then(|| {
         let reason = format!("no kernel found in `/boot`; the host booted {} from elsewhere", state.running);
         blocked(state, &reason, "change the image at its source: the hypervisor or the boot server")
     })
 }
 
-fn blocked(state: &InitramfsState, reason: &str, hint: &str) -> Judgement {
+fn blocked(state: &InitramfsState, reason: &str, hint: &str) -> Assessment {
     let basis = json!({ "maker": state.maker, "container": state.container });
-    let block = |reason: String| Judgement::blocked(BlockClass::Host, reason, basis.clone());
+    let block = |reason: String| Assessment::blocked(BlockClass::Host, reason, basis.clone());
     match state.container.is_empty() {
         true => block(reason.to_owned()).hint(hint),
         false => block(format!("{reason}: this host is a container ({})", state.container))
@@ -97,7 +98,7 @@ fn blocked(state: &InitramfsState, reason: &str, hint: &str) -> Judgement {
 }
 
 /// Blocks a declared image path that this host does not use, such as the file name of another distribution.
-fn other_image(want: &Initramfs, state: &InitramfsState) -> Option<Judgement> {
+fn other_image(want: &InitramfsResource, state: &InitramfsState) -> Option<Assessment> {
     let meant = want.image.as_deref()?;
     if state.images.iter().any(|image| image.path == meant) {
         return None;
@@ -105,34 +106,34 @@ fn other_image(want: &Initramfs, state: &InitramfsState) -> Option<Judgement> {
     let names: Vec<&str> = state.images.iter().map(|image| image.path.as_str()).collect();
     let reason = format!("`{meant}` is not an image of this host; its images are {}", ticked(&names));
     Some(
-        Judgement::blocked(BlockClass::Rule, reason, json!({ "images": names }))
+        Assessment::blocked(BlockClass::Rule, reason, json!({ "images": names }))
             .hint("remove `image`: forge detects the image"),
     )
 }
 
-fn unread(want: &Initramfs, state: &InitramfsState) -> Option<Judgement> {
+fn unread(want: &InitramfsResource, state: &InitramfsState) -> Option<Assessment> {
     let bad = |image: &&EarlyImage| image.made.is_some() && (!image.trouble.raw().is_empty() || !is_told(want, image));
     let image = state.images.iter().find(bad)?;
     let why = format!("image `{}` could not be read", image.path);
     Some(
-        Judgement::unknown(&Unknown::new(why).said(image.trouble.raw()))
+        Assessment::unknown(&UnansweredReason::new(why).said(image.trouble.raw()))
             .hint("a decompression program may be missing; a truncated image does not boot: rebuild it manually"),
     )
 }
 
 /// Reports whether the probe answered everything about an image; a missing answer does not mean absence.
-fn is_told(want: &Initramfs, image: &EarlyImage) -> bool {
+fn is_told(want: &InitramfsResource, image: &EarlyImage) -> bool {
     want.files.iter().chain(&want.lacks).all(|path| image.files.contains_key(path))
         && want.asked().all(|name| image.modules.contains_key(name))
 }
 
 /// Blocks a file that does not exist on the host, unless an earlier step creates it.
-fn not_on_host(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) -> Option<Judgement> {
-    let brought = |path: &String| cx.predicted.is_some_and(|p| p.will_bring(&Provision::Path(path.clone())));
+fn not_on_host(want: &InitramfsResource, state: &InitramfsState, cx: &AssessmentContext<'_>) -> Option<Assessment> {
+    let brought = |path: &String| cx.predicted.is_some_and(|p| p.will_bring(&ProvidedItem::Path(path.clone())));
     let lost = want.files.iter().find(|path| on_host(state, path).is_none() && !brought(path))?;
     let reason = format!("file `{lost}` does not exist on the host");
     Some(
-        Judgement::blocked(BlockClass::Host, reason, json!({ "missing": lost }))
+        Assessment::blocked(BlockClass::Host, reason, json!({ "missing": lost }))
             .hint("add a `file` or `kernel_module` step that writes it before this one"),
     )
 }
@@ -143,8 +144,9 @@ fn on_host<'s>(state: &'s InitramfsState, path: &str) -> Option<&'s String> {
 
 /// Returns the files that an earlier step writes, and the contained modules that one may change. Their future content
 /// is not known.
-fn coming(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) -> Vec<String> {
-    let exact = |path: &&String| cx.predicted.is_some_and(|p| p.will_exist.contains(&Provision::Path((*path).clone())));
+fn coming(want: &InitramfsResource, state: &InitramfsState, cx: &AssessmentContext<'_>) -> Vec<String> {
+    let exact =
+        |path: &&String| cx.predicted.is_some_and(|p| p.will_exist.contains(&ProvidedItem::Path((*path).clone())));
     let may_change = cx.predicted.is_some_and(|p| p.after.is_some());
     let has = |image: &EarlyImage, name: &String| image.modules.get(name).is_some_and(|m| m.inside.is_some());
     let inside = |name: &&String| may_change && state.images.iter().any(|image| has(image, name));
@@ -152,7 +154,7 @@ fn coming(want: &Initramfs, state: &InitramfsState, cx: &Context<'_>) -> Vec<Str
 }
 
 /// Returns the differences of an image as phrases: `lacks …`, `has …`.
-fn differences(want: &Initramfs, state: &InitramfsState, image: &EarlyImage) -> Vec<String> {
+fn differences(want: &InitramfsResource, state: &InitramfsState, image: &EarlyImage) -> Vec<String> {
     if image.made.is_none() {
         return Vec::new();
     }
@@ -181,18 +183,18 @@ fn is_old(module: &crate::probe::ModuleInside) -> bool {
 }
 
 /// Evaluates images that match.
-fn settled(want: &Initramfs, state: &InitramfsState) -> Judgement {
+fn settled(want: &InitramfsResource, state: &InitramfsState) -> Assessment {
     let kernels: Vec<&str> = state.images.iter().map(|image| image.kernel.as_str()).collect();
     let reason = match kernels.as_slice() {
         [one] => format!("the image of {one} matches"),
         many => format!("the images of {} match", join(many)),
     };
-    let judgement = Judgement::ok(reason, basis(want, state));
+    let judgement = Assessment::ok(reason, basis(want, state));
     let Some(running) = state.images.iter().find(|image| image.kernel == state.running) else {
         let reason = format!("{}; the running kernel {} is not in `/boot`", judgement.reason.raw(), state.running);
         return match want.booted {
             true => pending(judgement, &format!("{reason}: needs a reboot")),
-            false => Judgement { reason: reason.into(), ..judgement },
+            false => Assessment { reason: reason.into(), ..judgement },
         };
     };
     if !want.booted || !is_newer(running, state) {
@@ -202,8 +204,8 @@ fn settled(want: &Initramfs, state: &InitramfsState) -> Judgement {
     pending(judgement, &reason)
 }
 
-fn pending(judgement: Judgement, reason: &str) -> Judgement {
-    Judgement { verdict: Verdict::Pending, reason: reason.into(), ..judgement }
+fn pending(judgement: Assessment, reason: &str) -> Assessment {
+    Assessment { verdict: StepVerdict::Pending, reason: reason.into(), ..judgement }
         .by_reboot()
         .hint("set `booted: false` if reloading the module is sufficient")
 }
@@ -214,7 +216,7 @@ fn is_newer(image: &EarlyImage, state: &InitramfsState) -> bool {
 }
 
 /// Returns what was observed of the host and of each image; a change reads its images from here.
-fn basis(want: &Initramfs, state: &InitramfsState) -> Value {
+fn basis(want: &InitramfsResource, state: &InitramfsState) -> Value {
     let image = |image: &EarlyImage| {
         let differ = differences(want, state, image);
         let newer = want.booted && is_newer(image, state);

@@ -4,13 +4,15 @@ mod act;
 mod judge;
 
 use super::support::{bad_value, initramfs_state};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
 use crate::diag::Diag;
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "initramfs",
     summary: "Content of the initramfs images, and whether the host booted with the current one.",
     example: include_str!("../examples/initramfs.yaml"),
@@ -57,32 +59,44 @@ To read the content of files, forge unpacks an image into a temporary directory 
 The proof below covers initramfs-tools on real hosts, with images built there for stand-in kernels; dracut is covered by
 recorded cases.",
     fields: &[
-        Field::optional("files", Type::List(&Type::Path), "Host files that must be in the image, with equal content."),
-        Field::optional("lacks", Type::List(&Type::Path), "Files that must not be in the image."),
-        Field::optional("modules", Type::List(&Type::Name), "Kernel modules that must be in the image."),
-        Field::optional("lacks_modules", Type::List(&Type::Name), "Kernel modules that must not be in the image."),
-        Field::optional(
+        FieldSpec::optional(
+            "files",
+            FieldType::List(&FieldType::Path),
+            "Host files that must be in the image, with equal content.",
+        ),
+        FieldSpec::optional("lacks", FieldType::List(&FieldType::Path), "Files that must not be in the image."),
+        FieldSpec::optional("modules", FieldType::List(&FieldType::Name), "Kernel modules that must be in the image."),
+        FieldSpec::optional(
+            "lacks_modules",
+            FieldType::List(&FieldType::Name),
+            "Kernel modules that must not be in the image.",
+        ),
+        FieldSpec::optional(
             "current_modules",
-            Type::List(&Type::Name),
+            FieldType::List(&FieldType::Name),
             "Kernel modules that must match those on disk if they are in the image.",
         ),
-        Field::optional(
+        FieldSpec::optional(
             "kernels",
-            Type::Enum(&["boot", "all"]),
+            FieldType::Enum(&["boot", "all"]),
             "`boot`: the running and the default boot kernel. `all`: all kernels in `/boot`. Default `boot`.",
         ),
-        Field::optional(
+        FieldSpec::optional(
             "booted",
-            Type::Bool,
+            FieldType::Bool,
             "Require that the host booted with the current image of the running kernel. Default `true`.",
         ),
-        Field::optional("image", Type::Path, "Expected path of the image, as a check: another path blocks the step."),
+        FieldSpec::optional(
+            "image",
+            FieldType::Path,
+            "Expected path of the image, as a check: another path blocks the step.",
+        ),
     ],
     build,
 };
 
 #[derive(Debug)]
-struct Initramfs {
+struct InitramfsResource {
     files: Vec<String>,
     lacks: Vec<String>,
     modules: Vec<String>,
@@ -94,12 +108,12 @@ struct Initramfs {
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let names = |field: &str| -> Result<Vec<String>, Diag> {
         fields.texts(field).unwrap_or_default().iter().map(|name| module(name)).collect()
     };
     let paths = |field: &str| fields.texts(field).unwrap_or_default();
-    let want = Initramfs {
+    let want = InitramfsResource {
         files: paths("files"),
         lacks: paths("lacks"),
         modules: names("modules")?,
@@ -122,7 +136,7 @@ fn module(name: &str) -> Result<String, Diag> {
     }
 }
 
-impl Initramfs {
+impl InitramfsResource {
     fn check(&self) -> Result<(), Diag> {
         let both = |one: &[String], other: &[String]| one.iter().find(|name| other.contains(name)).cloned();
         if let Some(name) = both(&self.files, &self.lacks).or_else(|| both(&self.modules, &self.lacks_modules)) {
@@ -147,7 +161,7 @@ impl Initramfs {
     }
 }
 
-impl Resource for Initramfs {
+impl Resource for InitramfsResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -162,18 +176,18 @@ impl Resource for Initramfs {
         if self.absent { Vec::new() } else { vec![self.probe()] }
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         if self.absent {
             let reason = "the content stays until an image is rebuilt";
-            return Judgement::ok(reason, json!({ "absent": true }));
+            return Assessment::ok(reason, json!({ "absent": true }));
         }
         match initramfs_state(seen, &self.probe()) {
             Ok(state) => judge::judge(self, state, cx),
-            Err(unknown) => Judgement::unknown(&unknown),
+            Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         Action { body: act::action(judgement, cx.run), long: true, explain: act::EXPLAIN }
     }
 
@@ -184,7 +198,7 @@ impl Resource for Initramfs {
         })
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 
@@ -199,7 +213,7 @@ mod tests {
     use super::*;
 
     fn refused(fields: &[(&'static str, Value)]) -> String {
-        build(&Fields(fields.iter().cloned().collect()), false).unwrap_err().message
+        build(&FieldValues(fields.iter().cloned().collect()), false).unwrap_err().message
     }
 
     #[test]

@@ -1,34 +1,34 @@
 //! Compares the installed version with the declared one.
 
-use super::Installer;
-use crate::model::{BlockClass, Disruption, Value};
-use crate::probe::{Observation, PathState, PathType, Unknown};
+use super::InstallerResource;
+use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::probe::{Observation, PathState, PathType, UnansweredReason};
 use crate::resource::artifact::content;
 use crate::resource::support::{brought, output};
-use crate::resource::{Change, Context, Judgement, Provision};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
 use serde_json::json;
 
 /// Maximum number of output characters in a message.
 const SHOWN: usize = 80;
 
-impl Installer {
-    pub(super) fn judged(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+impl InstallerResource {
+    pub(super) fn judged(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match self.found(seen) {
             Ok(version) => self.compared(version.as_deref(), seen, cx),
             Err(unknown) => self.open(&unknown, cx),
         }
-        .unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+        .unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
     /// Returns the installed version, `None` if nothing is installed.
-    fn found(&self, seen: &Observation) -> Result<Option<String>, Unknown> {
+    fn found(&self, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
         let output = output(seen, &self.version_probe())?;
         if self.not_installed.contains(&i64::from(output.status)) {
             return Ok(None);
         }
         if output.status != 0 {
             let why = format!("the version could not be read: `probe` exited with {}", output.status);
-            return Err(Unknown::new(why).said(output.stderr.raw().trim()));
+            return Err(UnansweredReason::new(why).said(output.stderr.raw().trim()));
         }
         let text = output.stdout.raw().trim();
         let version = match &self.pattern {
@@ -38,16 +38,24 @@ impl Installer {
         };
         match version {
             Some(version) => Ok(Some(version.to_owned())),
-            None => Err(Unknown::new("`probe` printed no version").said(text.chars().take(SHOWN).collect::<String>())),
+            None => {
+                Err(UnansweredReason::new("`probe` printed no version")
+                    .said(text.chars().take(SHOWN).collect::<String>()))
+            }
         }
     }
 
-    fn compared(&self, found: Option<&str>, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+    fn compared(
+        &self,
+        found: Option<&str>,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<Assessment, UnansweredReason> {
         let basis = json!({ "version": found });
         match found {
-            None if self.absent => Ok(Judgement::ok("nothing is installed", basis)),
+            None if self.absent => Ok(Assessment::ok("nothing is installed", basis)),
             Some(found) if !self.absent && found == self.version => {
-                Ok(Judgement::ok(format!("`{found}` is installed"), basis))
+                Ok(Assessment::ok(format!("`{found}` is installed"), basis))
             }
             _ => self.change(found, basis, seen, cx),
         }
@@ -58,35 +66,39 @@ impl Installer {
         found: Option<&str>,
         basis: Value,
         seen: &Observation,
-        cx: &Context<'_>,
-    ) -> Result<Judgement, Unknown> {
+        cx: &AssessmentContext<'_>,
+    ) -> Result<Assessment, UnansweredReason> {
         let reason = match found {
             Some(found) if self.absent => format!("`{found}` is installed"),
             Some(found) => format!("`{found}` is installed, expected `{}`", self.version),
             None => "nothing is installed".to_owned(),
         };
-        let disruption = if found.is_some() { Disruption::D1 } else { Disruption::D0 };
+        let disruption = if found.is_some() { DisruptionClass::D1 } else { DisruptionClass::D0 };
         let to = (!self.absent).then_some(self.version.as_str());
-        let judgement = Judgement::change(reason, vec![Change::new("version", found, to)], disruption, basis);
+        let judgement = Assessment::change(reason, vec![AttributeChange::new("version", found, to)], disruption, basis);
         Ok(match self.program_is_there(seen, cx)? {
-            Ready::Yes => judgement,
-            Ready::Comes => judgement.predicted(),
-            Ready::Blocks(blocked) => *blocked,
+            ProgramReadiness::Yes => judgement,
+            ProgramReadiness::Comes => judgement.predicted(),
+            ProgramReadiness::Blocks(blocked) => *blocked,
         })
     }
 
     /// Reports whether the program can run.
-    fn program_is_there(&self, seen: &Observation, cx: &Context<'_>) -> Result<Ready, Unknown> {
+    fn program_is_there(
+        &self,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<ProgramReadiness, UnansweredReason> {
         let path = &self.program.path;
-        if brought(cx.predicted, &Provision::Path(path.clone())) {
-            return Ok(Ready::Comes);
+        if brought(cx.predicted, &ProvidedItem::Path(path.clone())) {
+            return Ok(ProgramReadiness::Comes);
         }
         let blocked = |why: String, hint: &str| {
             let basis = json!({ "program": why });
-            Ok(Ready::Blocks(Box::new(Judgement::blocked(BlockClass::Host, why, basis).hint(hint))))
+            Ok(ProgramReadiness::Blocks(Box::new(Assessment::blocked(BlockClass::Host, why, basis).hint(hint))))
         };
         match content::state(seen, path, self.sha256.is_some())? {
-            PathState::Absent if cx.predicted.is_some_and(|p| p.after.is_some()) => Ok(Ready::Comes),
+            PathState::Absent if cx.predicted.is_some_and(|p| p.after.is_some()) => Ok(ProgramReadiness::Comes),
             PathState::Absent => blocked(format!("program `{path}` does not exist"), BRING),
             PathState::Present(info) if info.kind == PathType::Directory => {
                 blocked(format!("`{path}` is a directory"), BRING)
@@ -96,27 +108,27 @@ impl Installer {
                     format!("`{path}` has the sha256 {found}, declared is {declared}"),
                     "check the program at its source, or correct `sha256`",
                 ),
-                _ => Ok(Ready::Yes),
+                _ => Ok(ProgramReadiness::Yes),
             },
         }
     }
 
     /// Plans a change from the declaration alone if the probe cannot run before an earlier step.
-    fn open(&self, unknown: &Unknown, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+    fn open(&self, unknown: &UnansweredReason, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
         let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) else { return Err(unknown.clone()) };
         let reason = format!("cannot be evaluated before `{step}` runs: {}", unknown.why);
         let to = (!self.absent).then_some(self.version.as_str());
-        let changes = vec![Change::new("version", Some("not known yet"), to)];
-        Ok(Judgement::change(reason, changes, Disruption::D1, json!({ "version": "unknown" })).predicted())
+        let changes = vec![AttributeChange::new("version", Some("not known yet"), to)];
+        Ok(Assessment::change(reason, changes, DisruptionClass::D1, json!({ "version": "unknown" })).predicted())
     }
 }
 
 const BRING: &str = "add a step that installs it before this one, for example an `artifact` step";
 
 /// Whether the program can run.
-enum Ready {
+enum ProgramReadiness {
     Yes,
     /// An earlier step provides it.
     Comes,
-    Blocks(Box<Judgement>),
+    Blocks(Box<Assessment>),
 }

@@ -5,8 +5,8 @@ mod script;
 
 use super::artifact::content;
 use super::support::{bad_value, required};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Resource, Type, shell};
-use crate::artifact::Sha256;
+use super::{Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, Resource, ResourceKind, shell};
+use crate::artifact::Sha256Digest;
 use crate::diag::{Code, Diag};
 use crate::model::{SecretStore, Value};
 use crate::probe::{Observation, Probe};
@@ -14,7 +14,7 @@ use regex::Regex;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "installer",
     summary: "An installer program that runs if a probe finds a version other than the declared one.",
     example: include_str!("../examples/installer.yaml"),
@@ -46,43 +46,51 @@ secrets are rejected there.
     build,
 };
 
-const PROGRAM: &[Field] = &[
-    Field::required("path", Type::Path, "Path of the program on the host."),
-    Field::optional("args", Type::List(&Type::Text), "Arguments."),
+const PROGRAM: &[FieldSpec] = &[
+    FieldSpec::required("path", FieldType::Path, "Path of the program on the host."),
+    FieldSpec::optional("args", FieldType::List(&FieldType::Text), "Arguments."),
 ];
 
-const FIELDS: &[Field] = &[
-    Field::required("path", Type::Path, "Path of the program on the host; run by `sh` if it is not executable."),
-    Field::optional("args", Type::List(&Type::Text), "Arguments, passed unmodified. No secrets."),
-    Field::required("version", Type::Version, "Version that is installed after the program ran."),
-    Field::required("probe", Type::Text, "Read-only script that prints the installed version."),
-    Field::optional(
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required(
+        "path",
+        FieldType::Path,
+        "Path of the program on the host; run by `sh` if it is not executable.",
+    ),
+    FieldSpec::optional("args", FieldType::List(&FieldType::Text), "Arguments, passed unmodified. No secrets."),
+    FieldSpec::required("version", FieldType::Version, "Version that is installed after the program ran."),
+    FieldSpec::required("probe", FieldType::Text, "Read-only script that prints the installed version."),
+    FieldSpec::optional(
         "pattern",
-        Type::Line,
+        FieldType::Line,
         "Regular expression for the output of `probe`; its first group is the version. Default: the first line.",
     ),
-    Field::optional(
+    FieldSpec::optional(
         "not_installed",
-        Type::List(&Type::Int { min: 1, max: 255 }),
+        FieldType::List(&FieldType::Int { min: 1, max: 255 }),
         "Exit codes of `probe` that mean that nothing is installed. Default `[1, 127]`.",
     ),
-    Field::optional("sha256", Type::Line, "Expected SHA-256 of the program, in hex; verified before it runs."),
-    Field::optional("exit_codes", Type::Map(&Type::Line), "Meanings of the program's exit codes, for messages."),
-    Field::optional(
+    FieldSpec::optional("sha256", FieldType::Line, "Expected SHA-256 of the program, in hex; verified before it runs."),
+    FieldSpec::optional(
+        "exit_codes",
+        FieldType::Map(&FieldType::Line),
+        "Meanings of the program's exit codes, for messages.",
+    ),
+    FieldSpec::optional(
         "also_ok",
-        Type::List(&Type::Int { min: 1, max: 255 }),
+        FieldType::List(&FieldType::Int { min: 1, max: 255 }),
         "Exit codes of the program that mean success, in addition to 0.",
     ),
-    Field::optional(
+    FieldSpec::optional(
         "log",
-        Type::Line,
+        FieldType::Line,
         "Log of the program, shown if it fails: an absolute path, which may contain `*` and `?`.",
     ),
-    Field::optional("cwd", Type::Path, "Working directory. Default `/`."),
-    Field::optional("env", Type::Map(&Type::Text), "Environment variables. Values may be secrets."),
-    Field::optional(
+    FieldSpec::optional("cwd", FieldType::Path, "Working directory. Default `/`."),
+    FieldSpec::optional("env", FieldType::Map(&FieldType::Text), "Environment variables. Values may be secrets."),
+    FieldSpec::optional(
         "uninstall",
-        Type::Table(PROGRAM),
+        FieldType::Table(PROGRAM),
         "Program that uninstalls the software, for a removal: `path` and `args`.",
     ),
 ];
@@ -91,13 +99,13 @@ const FIELDS: &[Field] = &[
 const NOT_INSTALLED: [i64; 2] = [1, 127];
 
 #[derive(Debug)]
-struct Installer {
-    program: Program,
+struct InstallerResource {
+    program: InstallerProgram,
     version: String,
     probe: String,
     pattern: Option<Regex>,
     not_installed: Vec<i64>,
-    sha256: Option<Sha256>,
+    sha256: Option<Sha256Digest>,
     exit_codes: BTreeMap<i32, String>,
     also_ok: Vec<i64>,
     log: String,
@@ -107,16 +115,17 @@ struct Installer {
 }
 
 #[derive(Debug)]
-struct Program {
+struct InstallerProgram {
     path: String,
     args: Vec<String>,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let own = Program { path: required(fields, "path")?.to_owned(), args: fields.texts("args").unwrap_or_default() };
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+    let own =
+        InstallerProgram { path: required(fields, "path")?.to_owned(), args: fields.texts("args").unwrap_or_default() };
     let program = if absent { uninstall(fields)? } else { own };
     program.args.iter().try_for_each(|arg| open(arg))?;
-    Ok(Box::new(Installer {
+    Ok(Box::new(InstallerResource {
         program,
         version: required(fields, "version")?.to_owned(),
         probe: super::command::fits("probe", required(fields, "probe")?)?,
@@ -132,13 +141,13 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }))
 }
 
-fn uninstall(fields: &Fields) -> Result<Program, Diag> {
+fn uninstall(fields: &FieldValues) -> Result<InstallerProgram, Diag> {
     let Some(table) = fields.table("uninstall") else {
         return Err(Diag::error(Code::BadStep, "an installer without `uninstall` cannot be removed")
             .hint("add `uninstall:`, the program that uninstalls the software"));
     };
     let args = table.get("args").and_then(Value::as_array).into_iter().flatten();
-    Ok(Program {
+    Ok(InstallerProgram {
         path: table.get("path").and_then(Value::as_str).unwrap_or_default().to_owned(),
         args: args.filter_map(|arg| arg.as_str().map(str::to_owned)).collect(),
     })
@@ -163,11 +172,11 @@ fn pattern(text: &str) -> Result<Regex, Diag> {
     }
 }
 
-fn digest(text: &str) -> Result<Sha256, Diag> {
-    Sha256::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").about("sha256"))
+fn digest(text: &str) -> Result<Sha256Digest, Diag> {
+    Sha256Digest::parse(text).ok_or_else(|| bad_value("`sha256` is not 64 hexadecimal digits").about("sha256"))
 }
 
-fn exit_codes(fields: &Fields) -> Result<BTreeMap<i32, String>, Diag> {
+fn exit_codes(fields: &FieldValues) -> Result<BTreeMap<i32, String>, Diag> {
     let one = |(code, meaning): (String, String)| match code.parse::<i32>() {
         Ok(code) if (1..=255).contains(&code) => Ok((code, meaning)),
         _ => Err(bad_value(format!("`{code}` in `exit_codes` is not an exit code from 1 to 255"))),
@@ -175,7 +184,7 @@ fn exit_codes(fields: &Fields) -> Result<BTreeMap<i32, String>, Diag> {
     fields.map("exit_codes").unwrap_or_default().into_iter().map(one).collect()
 }
 
-fn log(fields: &Fields) -> Result<String, Diag> {
+fn log(fields: &FieldValues) -> Result<String, Diag> {
     let log = fields.text("log").unwrap_or_default();
     match log.is_empty() || log.starts_with('/') {
         true => Ok(log.to_owned()),
@@ -183,7 +192,7 @@ fn log(fields: &Fields) -> Result<String, Diag> {
     }
 }
 
-impl Installer {
+impl InstallerResource {
     /// Returns the probe of the installed version.
     fn version_probe(&self) -> Probe {
         Probe::Check {
@@ -197,7 +206,7 @@ impl Installer {
     }
 }
 
-impl Resource for Installer {
+impl Resource for InstallerResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -211,11 +220,11 @@ impl Resource for Installer {
         vec![self.version_probe(), content::probe(&self.program.path, self.sha256.is_some())]
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         self.judged(seen, cx)
     }
 
-    fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {
+    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action { body: shell::close(self.run()), long: true, explain: script::EXPLAIN }
     }
 
@@ -230,7 +239,7 @@ impl Resource for Installer {
         let env: serde_json::Map<String, Value> = self.env.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
         json!({
             "path": self.program.path, "args": self.program.args, "version": self.version, "probe": self.probe,
-            "sha256": self.sha256.as_ref().map(Sha256::as_str), "env": env,
+            "sha256": self.sha256.as_ref().map(Sha256Digest::as_str), "env": env,
         })
     }
 
@@ -239,7 +248,7 @@ impl Resource for Installer {
         json!({ "probe": self.probe, "version": if self.absent { None } else { Some(&self.version) } })
     }
 
-    fn provides(&self) -> Vec<super::Provision> {
+    fn provides(&self) -> Vec<super::ProvidedItem> {
         Vec::new()
     }
 
@@ -256,7 +265,7 @@ mod tests {
     fn refused(entries: &[(&'static str, Value)], absent: bool) -> String {
         let base = [("path", json!("/opt/x.run")), ("version", json!("1.2")), ("probe", json!("x --version"))];
         let fields = base.into_iter().chain(entries.iter().cloned()).collect();
-        build(&Fields(fields), absent).unwrap_err().message
+        build(&FieldValues(fields), absent).unwrap_err().message
     }
 
     #[test]

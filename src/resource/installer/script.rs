@@ -1,9 +1,9 @@
 //! Shell code of installers: runs the program with its arguments and reports a failure.
 
-use super::Installer;
-use crate::artifact::Sha256;
+use super::InstallerResource;
+use crate::artifact::Sha256Digest;
 use crate::resource::shell;
-use crate::script::{Fragment, safe_path};
+use crate::script::{ShellFragment, safe_path};
 
 /// forge's own failures exit with a code that no known installer uses, so that `exit_codes` never applies to them.
 const READY: &str = r#"
@@ -63,13 +63,13 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("Bad return status for module build", "dkms could not build a module: see its `make.log` under /var/lib/dkms"),
 ];
 
-impl Installer {
-    pub(super) fn run(&self) -> Fragment {
+impl InstallerResource {
+    pub(super) fn run(&self) -> ShellFragment {
         let lines: Vec<String> = self.exit_codes.iter().map(|(code, meaning)| format!("{code} {meaning}")).collect();
         let fine: Vec<String> = self.also_ok.iter().map(i64::to_string).collect();
         let opened = shell::usual()
             .word(&self.program.path)
-            .word(self.sha256.as_ref().map(Sha256::as_str).unwrap_or_default())
+            .word(self.sha256.as_ref().map(Sha256Digest::as_str).unwrap_or_default())
             .word(&self.cwd)
             .word(&self.log)
             .word(lines.join("\n"))

@@ -4,16 +4,18 @@ mod bounds;
 mod judge;
 
 use super::manifest::check_workload;
-use super::object::{Declared, claim};
+use super::object::{DeclaredObject, claim};
 use super::support::{bad_value, required, sha256_hex};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
 use crate::diag::Diag;
-use crate::kube::{Aim, JobCall, Logs, Sign, Signs};
+use crate::kube::{JobCall, JobEndPredicates, JobGoal, JobLogRules, StatusPredicate};
 use crate::model::Value;
 use crate::probe::{ObjectId, Observation, Probe};
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "job",
     summary: "A limited workload that proves a property of the cluster and is then deleted.",
     example: include_str!("../examples/job.yaml"),
@@ -50,57 +52,77 @@ that each expose all adapters, not a number of adapters.
     build,
 };
 
-const SIGN: &[Field] = &[
-    Field::optional("condition", Type::Text, "Status condition that must be `True`. Excludes `path` and `is`."),
-    Field::optional("path", Type::Text, "Path of the status value: `.status.state.phase`. Needs `is`."),
-    Field::optional("is", Type::List(&Type::Text), "Accepted values at `path`."),
+const SIGN: &[FieldSpec] = &[
+    FieldSpec::optional(
+        "condition",
+        FieldType::Text,
+        "Status condition that must be `True`. Excludes `path` and `is`.",
+    ),
+    FieldSpec::optional("path", FieldType::Text, "Path of the status value: `.status.state.phase`. Needs `is`."),
+    FieldSpec::optional("is", FieldType::List(&FieldType::Text), "Accepted values at `path`."),
 ];
 
-const LOGS: &[Field] = &[
-    Field::optional("expect", Type::List(&Type::Text), "Regular expressions; each must match a line."),
-    Field::optional("deny", Type::List(&Type::Text), "Regular expressions that must not match any line of any pod."),
-    Field::optional(
+const LOGS: &[FieldSpec] = &[
+    FieldSpec::optional("expect", FieldType::List(&FieldType::Text), "Regular expressions; each must match a line."),
+    FieldSpec::optional(
+        "deny",
+        FieldType::List(&FieldType::Text),
+        "Regular expressions that must not match any line of any pod.",
+    ),
+    FieldSpec::optional(
         "each",
-        Type::Bool,
+        FieldType::Bool,
         "Require every pod to print the expected lines; otherwise one pod is sufficient. Default `true`.",
     ),
-    Field::optional("tail", Type::Int { min: 0, max: 1000 }, "Log lines shown after a failure. Default 20."),
+    FieldSpec::optional("tail", FieldType::Int { min: 0, max: 1000 }, "Log lines shown after a failure. Default 20."),
 ];
 
-const FIELDS: &[Field] = &[
-    Field::required("object", Type::Any, "Workload: `apiVersion`, `kind`, `metadata: { name: … }` and `spec`."),
-    Field::required("namespace", Type::Name, "Namespace. Must exist or be created by an earlier step."),
-    Field::optional("succeeded", Type::Table(SIGN), "Status that means success, for kinds that forge does not know."),
-    Field::optional("failed", Type::Table(SIGN), "Status that means failure, for kinds that forge does not know."),
-    Field::optional(
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required(
+        "object",
+        FieldType::Any,
+        "Workload: `apiVersion`, `kind`, `metadata: { name: … }` and `spec`.",
+    ),
+    FieldSpec::required("namespace", FieldType::Name, "Namespace. Must exist or be created by an earlier step."),
+    FieldSpec::optional(
+        "succeeded",
+        FieldType::Table(SIGN),
+        "Status that means success, for kinds that forge does not know.",
+    ),
+    FieldSpec::optional(
+        "failed",
+        FieldType::Table(SIGN),
+        "Status that means failure, for kinds that forge does not know.",
+    ),
+    FieldSpec::optional(
         "within",
-        Type::Duration,
+        FieldType::Duration,
         "Time limit, including the time that its pods wait to be scheduled. Default `10m`.",
     ),
-    Field::optional(
+    FieldSpec::optional(
         "stays_pending",
-        Type::Duration,
+        FieldType::Duration,
         "Time during which none of its pods may start. Excludes `within` and `logs`.",
     ),
-    Field::optional("logs", Type::Table(LOGS), "Expected output of its pods."),
-    Field::optional(
+    FieldSpec::optional("logs", FieldType::Table(LOGS), "Expected output of its pods."),
+    FieldSpec::optional(
         "for",
-        Type::Map(&Type::Any),
+        FieldType::Map(&FieldType::Any),
         "Other values that the result depends on; the workload runs again if one of them changes.",
     ),
 ];
 
 #[derive(Debug)]
-struct Job {
-    declared: Declared,
-    aim: Aim,
-    logs: Logs,
+struct JobResource {
+    declared: DeclaredObject,
+    aim: JobGoal,
+    logs: JobLogRules,
     /// Value of `for`.
     about: Value,
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let namespace = required(fields, "namespace")?;
     let mut object = fields.0.get("object").cloned().unwrap_or_default();
     if !object.is_object() {
@@ -122,37 +144,37 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
                 return Err(bad_value("`stays_pending` excludes `within` and `logs`")
                     .hint("remove `within` and `logs`, or `stays_pending`"));
             }
-            Aim::StaysPending { for_s, signs }
+            JobGoal::StaysPending { for_s, signs }
         }
-        None => Aim::Ends { signs, within_s: seconds("within").unwrap_or(600) },
+        None => JobGoal::Ends { signs, within_s: seconds("within").unwrap_or(600) },
     };
     bounds::add(&mut object, limit_of(&aim));
     let about = fields.table("for").cloned().map(Value::Object).unwrap_or_default();
-    Ok(Box::new(Job { declared: Declared { id, object }, aim, logs: logs(fields)?, about, absent }))
+    Ok(Box::new(JobResource { declared: DeclaredObject { id, object }, aim, logs: logs(fields)?, about, absent }))
 }
 
-fn limit_of(aim: &Aim) -> u64 {
+fn limit_of(aim: &JobGoal) -> u64 {
     match aim {
-        Aim::Ends { within_s, .. } => *within_s,
-        Aim::StaysPending { for_s, .. } => *for_s,
+        JobGoal::Ends { within_s, .. } => *within_s,
+        JobGoal::StaysPending { for_s, .. } => *for_s,
     }
 }
 
-fn signs(fields: &Fields, id: &ObjectId) -> Result<Signs, Diag> {
-    let known = Signs::known(&id.api_version, &id.kind);
+fn signs(fields: &FieldValues, id: &ObjectId) -> Result<JobEndPredicates, Diag> {
+    let known = JobEndPredicates::known(&id.api_version, &id.kind);
     let lacks = |part: &str| {
         bad_value(format!("unknown status of {} in `{}`: `{part}` is missing", id.kind, id.api_version))
             .hint(format!("add `{part}: {{ path: .status.phase, is: [Done] }}` or `{part}: {{ condition: Ready }}`"))
     };
     let succeeded = sign(fields, "succeeded")?.or_else(|| known.as_ref().map(|known| known.succeeded.clone()));
     let failed = sign(fields, "failed")?.or_else(|| known.as_ref().map(|known| known.failed.clone()));
-    Ok(Signs {
+    Ok(JobEndPredicates {
         succeeded: succeeded.ok_or_else(|| lacks("succeeded"))?,
         failed: failed.ok_or_else(|| lacks("failed"))?,
     })
 }
 
-fn sign(fields: &Fields, part: &str) -> Result<Option<Sign>, Diag> {
+fn sign(fields: &FieldValues, part: &str) -> Result<Option<StatusPredicate>, Diag> {
     let Some(table) = fields.table(part) else { return Ok(None) };
     let text = |key: &str| table.get(key).and_then(Value::as_str);
     let is: Vec<String> = table
@@ -163,23 +185,23 @@ fn sign(fields: &Fields, part: &str) -> Result<Option<Sign>, Diag> {
         .filter_map(|one| one.as_str().map(str::to_owned))
         .collect();
     match (text("condition"), text("path")) {
-        (Some(name), None) if is.is_empty() => Ok(Some(Sign::Condition(name.to_owned()))),
+        (Some(name), None) if is.is_empty() => Ok(Some(StatusPredicate::Condition(name.to_owned()))),
         (None, Some(path)) if path.starts_with('.') && !is.is_empty() => {
-            Ok(Some(Sign::Value { pointer: path.replace('.', "/"), is }))
+            Ok(Some(StatusPredicate::Value { pointer: path.replace('.', "/"), is }))
         }
         _ => Err(bad_value(format!("`{part}` needs either `condition`, or `path` and `is`"))
             .hint("write `condition: Ready`, or `path: .status.phase` with `is: [Done]`")),
     }
 }
 
-fn logs(fields: &Fields) -> Result<Logs, Diag> {
+fn logs(fields: &FieldValues) -> Result<JobLogRules, Diag> {
     let empty = serde_json::Map::new();
     let table = fields.table("logs").unwrap_or(&empty);
     let texts = |key: &str| -> Vec<String> {
         let list = table.get(key).and_then(Value::as_array);
         list.into_iter().flatten().filter_map(|one| one.as_str().map(str::to_owned)).collect()
     };
-    let logs = Logs {
+    let logs = JobLogRules {
         expect: texts("expect"),
         deny: texts("deny"),
         each: table.get("each").and_then(Value::as_bool).unwrap_or(true),
@@ -191,7 +213,7 @@ fn logs(fields: &Fields) -> Result<Logs, Diag> {
     }
 }
 
-impl Job {
+impl JobResource {
     fn probe(&self) -> Probe {
         Probe::Proof { id: self.declared.id.clone() }
     }
@@ -212,7 +234,7 @@ impl Job {
     }
 }
 
-impl Resource for Job {
+impl Resource for JobResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -227,11 +249,11 @@ impl Resource for Job {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         judge::judge(self, seen, cx)
     }
 
-    fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {
+    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action::default()
     }
 
@@ -242,8 +264,8 @@ impl Resource for Job {
 
     fn desired(&self) -> Value {
         let aim = match &self.aim {
-            Aim::Ends { .. } => json!("ends"),
-            Aim::StaysPending { for_s, .. } => json!({ "stays_pending": for_s }),
+            JobGoal::Ends { .. } => json!("ends"),
+            JobGoal::StaysPending { for_s, .. } => json!({ "stays_pending": for_s }),
         };
         let logs = json!({ "expect": self.logs.expect, "deny": self.logs.deny, "each": self.logs.each });
         let mut desired = json!({ "object": self.declared.object, "aim": aim, "logs": logs, "for": self.about });
@@ -253,7 +275,7 @@ impl Resource for Job {
         desired
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 

@@ -2,19 +2,19 @@
 
 use super::*;
 
-fn built(more: Value) -> Result<Job, String> {
+fn built(more: Value) -> Result<JobResource, String> {
     let mut fields = json!({ "namespace": "ml", "object": job(json!({})) });
     fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let known = |key: &String| FIELDS.iter().find(|field| field.name == key).unwrap().name;
-    let fields = Fields(fields.as_object().unwrap().iter().map(|(k, v)| (known(k), v.clone())).collect());
+    let fields = FieldValues(fields.as_object().unwrap().iter().map(|(k, v)| (known(k), v.clone())).collect());
     let job = build(&fields, false).map_err(|diag| diag.message)?;
     let desired = job.desired();
-    let signs = Signs::known("batch/v1", "Job").unwrap();
-    let declared = Declared { id: ObjectId::of(&desired["object"]).unwrap(), object: desired["object"].clone() };
-    Ok(Job {
+    let signs = JobEndPredicates::known("batch/v1", "Job").unwrap();
+    let declared = DeclaredObject { id: ObjectId::of(&desired["object"]).unwrap(), object: desired["object"].clone() };
+    Ok(JobResource {
         declared,
-        aim: Aim::Ends { signs, within_s: 1 },
-        logs: Logs::default(),
+        aim: JobGoal::Ends { signs, within_s: 1 },
+        logs: JobLogRules::default(),
         about: Value::Null,
         absent: false,
     })
@@ -94,7 +94,7 @@ fn a_life_without_bounds_gets_some() {
 fn what_it_is_about_is_part_of_what_was_proven() {
     let of = |driver: &str| {
         let fields = [("namespace", json!("ml")), ("object", job(json!({}))), ("for", json!({ "driver": driver }))];
-        build(&Fields(fields.into_iter().collect()), false).unwrap().desired()
+        build(&FieldValues(fields.into_iter().collect()), false).unwrap().desired()
     };
     assert_ne!(of("550"), of("560"));
     assert_eq!(of("550"), of("550"));

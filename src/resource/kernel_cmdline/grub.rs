@@ -1,15 +1,15 @@
 //! The step's own GRUB settings file, and the effect of files that are read after it.
 
-use super::words::{Wanted, Word, line, words};
+use super::words::{DeclaredArguments, KernelArgument, line, words};
 use crate::probe::ConfLine;
 
 pub(super) const FOLDER: &str = "/etc/default/grub.d";
 
 /// Returns the body of the step's own file. `grub-mkconfig` sources it as shell after `/etc/default/grub` and the files
 /// with earlier names. The body removes their settings of the same names and appends the declared arguments.
-pub(super) fn body(wanted: &Wanted) -> String {
+pub(super) fn body(wanted: &DeclaredArguments) -> String {
     let mut patterns: Vec<String> = wanted.names().iter().map(|name| any(name)).collect();
-    patterns.extend(wanted.absent.iter().map(|text| pattern(&Word::read(text))));
+    patterns.extend(wanted.absent.iter().map(|text| pattern(&KernelArgument::read(text))));
     let added = if wanted.args.is_empty() { String::new() } else { format!(" {}", wanted.args.join(" ")) };
     format!(
         "# Kept by forge.\n\
@@ -27,7 +27,7 @@ fn any(name: &str) -> String {
     format!("{name} | {name}=*")
 }
 
-fn pattern(word: &Word) -> String {
+fn pattern(word: &KernelArgument) -> String {
     match &word.value {
         None => any(&word.name),
         Some(value) => format!("{}={value}", word.name.replace('_', "[-_]")),
@@ -36,21 +36,21 @@ fn pattern(word: &Word) -> String {
 
 /// A line that is read after the step's own file and overrides it.
 #[derive(Debug, PartialEq)]
-pub(super) struct Override {
+pub(super) struct GrubOverride {
     /// `file:line`.
     pub place: String,
     pub does: String,
 }
 
 /// A GRUB variable assignment in one line.
-struct Setting {
+struct GrubSetting {
     default: bool,
     /// Whether it extends the previous value.
     keeps: bool,
-    words: Vec<Word>,
+    words: Vec<KernelArgument>,
 }
 
-fn setting(text: &str) -> Option<Setting> {
+fn setting(text: &str) -> Option<GrubSetting> {
     let text = text.trim_start();
     let (name, value) = text.strip_prefix("export ").unwrap_or(text).split_once('=')?;
     let default = match name.trim_end_matches('+') {
@@ -61,7 +61,7 @@ fn setting(text: &str) -> Option<Setting> {
     let keeps = value.contains("$GRUB_CMDLINE_LINUX") || value.contains("${GRUB_CMDLINE_LINUX") || value.contains("$(");
     // Quotes enclose the whole value, and the names of shell variables are not kernel arguments.
     let plain = value.replace(['"', '\''], " ");
-    Some(Setting { default, keeps, words: words(&plain) })
+    Some(GrubSetting { default, keeps, words: words(&plain) })
 }
 
 fn name(path: &str) -> &str {
@@ -70,27 +70,28 @@ fn name(path: &str) -> &str {
 
 /// Returns the last line that is read after the file at `own` and conflicts with it. `GRUB_CMDLINE_LINUX_DEFAULT` comes
 /// after `GRUB_CMDLINE_LINUX` on the command line, so its arguments override.
-pub(super) fn overriding(lines: &[ConfLine], own: &str, wanted: &Wanted) -> Option<Override> {
+pub(super) fn overriding(lines: &[ConfLine], own: &str, wanted: &DeclaredArguments) -> Option<GrubOverride> {
     let later = |line: &&ConfLine| line.file.starts_with(FOLDER) && name(&line.file) > name(own);
-    let undone = |line: &ConfLine| Some(Override { place: line.place(), does: undoes(&setting(&line.text)?, wanted)? });
+    let undone =
+        |line: &ConfLine| Some(GrubOverride { place: line.place(), does: undoes(&setting(&line.text)?, wanted)? });
     lines.iter().filter(later).rev().find_map(undone)
 }
 
-fn undoes(set: &Setting, wanted: &Wanted) -> Option<String> {
+fn undoes(set: &GrubSetting, wanted: &DeclaredArguments) -> Option<String> {
     if !set.default && !set.keeps && !wanted.args.is_empty() {
         return Some("replaces all of `GRUB_CMDLINE_LINUX`".to_owned());
     }
     let present = wanted.present();
-    let differs = |word: &&Word| {
-        let declared: Vec<&Word> = present.iter().filter(|own| own.name == word.name).collect();
+    let differs = |word: &&KernelArgument| {
+        let declared: Vec<&KernelArgument> = present.iter().filter(|own| own.name == word.name).collect();
         wanted.is_absent(word) || declared.last().is_some_and(|last| *last != *word)
     };
-    let bad: Vec<Word> = set.words.iter().filter(differs).cloned().collect();
+    let bad: Vec<KernelArgument> = set.words.iter().filter(differs).cloned().collect();
     (!bad.is_empty()).then(|| format!("sets `{}`", line(&bad)))
 }
 
 /// Reports whether a file other than `own` sets the same argument.
-pub(super) fn set_elsewhere(lines: &[ConfLine], own: &str, word: &Word) -> bool {
+pub(super) fn set_elsewhere(lines: &[ConfLine], own: &str, word: &KernelArgument) -> bool {
     let others = lines.iter().filter(|line| line.file != own).filter_map(|line| setting(&line.text));
     others.flat_map(|set| set.words).any(|other| other == *word)
 }
@@ -100,9 +101,9 @@ pub(super) fn set_elsewhere(lines: &[ConfLine], own: &str, word: &Word) -> bool 
 mod tests {
     use super::*;
 
-    fn wanted(args: &[&str], absent: &[&str]) -> Wanted {
+    fn wanted(args: &[&str], absent: &[&str]) -> DeclaredArguments {
         let own = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect();
-        Wanted::new(own(args), own(absent)).unwrap()
+        DeclaredArguments::new(own(args), own(absent)).unwrap()
     }
 
     /// Sources the file in a shell with `set -e`, as grub-mkconfig does, and returns both variables.

@@ -5,7 +5,7 @@ use crate::resource::support::bad_value;
 
 /// One argument: a flag, or a name with a value. Two arguments are equal if the kernel treats them as the same.
 #[derive(Clone, Debug)]
-pub(super) struct Word {
+pub(super) struct KernelArgument {
     /// With underscores: the kernel treats `-` and `_` in names as the same.
     pub name: String,
     pub value: Option<String>,
@@ -13,13 +13,13 @@ pub(super) struct Word {
     pub text: String,
 }
 
-impl PartialEq for Word {
+impl PartialEq for KernelArgument {
     fn eq(&self, other: &Self) -> bool {
         (&self.name, &self.value) == (&other.name, &other.value)
     }
 }
 
-impl Word {
+impl KernelArgument {
     pub fn read(text: &str) -> Self {
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
@@ -30,13 +30,13 @@ impl Word {
 }
 
 /// Joins arguments into one line.
-pub(super) fn line(words: &[Word]) -> String {
+pub(super) fn line(words: &[KernelArgument]) -> String {
     words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 /// Splits a command line. Blanks between double quotes do not separate arguments, and the kernel ignores everything
 /// after `--`. Arguments that the boot loader fills in (`$tuned_params`) are omitted.
-pub(super) fn words(line: &str) -> Vec<Word> {
+pub(super) fn words(line: &str) -> Vec<KernelArgument> {
     let (mut out, mut word, mut quoted) = (Vec::new(), String::new(), false);
     for c in line.chars().chain([' ']) {
         match c {
@@ -44,7 +44,7 @@ pub(super) fn words(line: &str) -> Vec<Word> {
             _ if c.is_ascii_whitespace() && !quoted => match std::mem::take(&mut word) {
                 done if done == "--" => return out,
                 done if done.is_empty() || done.starts_with('$') => {}
-                done => out.push(Word::read(&done)),
+                done => out.push(KernelArgument::read(&done)),
             },
             // GRUB's scripts write a quote as `\"`.
             '\\' => {}
@@ -56,7 +56,7 @@ pub(super) fn words(line: &str) -> Vec<Word> {
 
 /// Declared arguments of a command line.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct DeclaredArguments {
     /// Original texts.
     pub args: Vec<String>,
     /// Original texts: a name, or a name with a value.
@@ -65,14 +65,14 @@ pub(super) struct Wanted {
 
 /// One difference between a command line and its declaration.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Lack {
+pub(super) struct ArgumentMismatch {
     /// The values of that name that were found.
-    pub have: Vec<Word>,
+    pub have: Vec<KernelArgument>,
     /// The declared values; empty for an absent argument.
-    pub want: Vec<Word>,
+    pub want: Vec<KernelArgument>,
 }
 
-impl Lack {
+impl ArgumentMismatch {
     pub fn says(&self) -> String {
         match (self.have.is_empty(), self.want.is_empty()) {
             (true, _) => format!("`{}` is missing", line(&self.want)),
@@ -82,7 +82,7 @@ impl Lack {
     }
 }
 
-impl Wanted {
+impl DeclaredArguments {
     /// Checks the declared arguments.
     ///
     /// # Errors
@@ -101,13 +101,13 @@ impl Wanted {
         }
     }
 
-    pub fn present(&self) -> Vec<Word> {
-        self.args.iter().map(|text| Word::read(text)).collect()
+    pub fn present(&self) -> Vec<KernelArgument> {
+        self.args.iter().map(|text| KernelArgument::read(text)).collect()
     }
 
     /// Reports whether an argument is declared absent.
-    pub fn is_absent(&self, word: &Word) -> bool {
-        self.absent.iter().map(|text| Word::read(text)).any(|gone| match gone.value {
+    pub fn is_absent(&self, word: &KernelArgument) -> bool {
+        self.absent.iter().map(|text| KernelArgument::read(text)).any(|gone| match gone.value {
             None => gone.name == word.name,
             Some(_) => gone == *word,
         })
@@ -126,21 +126,21 @@ impl Wanted {
 
     /// Compares a command line. The last occurrence of a name takes effect, so the declared arguments of a name must be
     /// the last ones of that name.
-    pub fn lacks(&self, line: &str) -> Vec<Lack> {
+    pub fn lacks(&self, line: &str) -> Vec<ArgumentMismatch> {
         let found = words(line);
-        let of = |words: &[Word], name: &str| -> Vec<Word> {
+        let of = |words: &[KernelArgument], name: &str| -> Vec<KernelArgument> {
             words.iter().filter(|word| word.name == *name).cloned().collect()
         };
         let present = self.present();
-        let mut lacks: Vec<Lack> = Vec::new();
+        let mut lacks: Vec<ArgumentMismatch> = Vec::new();
         for name in self.names() {
             let (have, want) = (of(&found, &name), of(&present, &name));
             if !have.ends_with(&want) {
-                lacks.push(Lack { have, want });
+                lacks.push(ArgumentMismatch { have, want });
             }
         }
         let gone = found.iter().filter(|word| self.is_absent(word));
-        lacks.extend(gone.map(|word| Lack { have: vec![word.clone()], want: Vec::new() }));
+        lacks.extend(gone.map(|word| ArgumentMismatch { have: vec![word.clone()], want: Vec::new() }));
         lacks
     }
 }
@@ -169,13 +169,13 @@ mod tests {
         words(line).into_iter().map(|word| word.text).collect()
     }
 
-    fn wanted(args: &[&str], absent: &[&str]) -> Wanted {
+    fn wanted(args: &[&str], absent: &[&str]) -> DeclaredArguments {
         let own = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect();
-        Wanted::new(own(args), own(absent)).unwrap()
+        DeclaredArguments::new(own(args), own(absent)).unwrap()
     }
 
     fn lacks(args: &[&str], absent: &[&str], line: &str) -> Vec<String> {
-        wanted(args, absent).lacks(line).iter().map(Lack::says).collect()
+        wanted(args, absent).lacks(line).iter().map(ArgumentMismatch::says).collect()
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
     fn words_are_checked() {
         let refused = |args: &[&str], absent: &[&str]| {
             let own = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect();
-            Wanted::new(own(args), own(absent)).unwrap_err().message
+            DeclaredArguments::new(own(args), own(absent)).unwrap_err().message
         };
         assert_eq!(refused(&["iommu=pt nosmt"], &[]), "the value of `iommu` contains ` `");
         assert_eq!(refused(&["memmap=4G$12G"], &[]), "the value of `memmap` contains `$`");

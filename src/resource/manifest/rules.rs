@@ -131,7 +131,7 @@ fn data(id: &ObjectId, object: &Value) -> Result<(), Diag> {
         };
         if key.ends_with(".json")
             && !SecretStore::mentions(text)
-            && let Err(error) = serde_json::from_str::<Strict>(text)
+            && let Err(error) = serde_json::from_str::<StrictJson>(text)
         {
             return Err(bad_value(format!("`{key}` of {id} is not JSON: {error}")));
         }
@@ -140,66 +140,66 @@ fn data(id: &ObjectId, object: &Value) -> Result<(), Diag> {
 }
 
 /// JSON without duplicate keys: most readers take the last one, some the first.
-struct Strict;
+struct StrictJson;
 
-impl<'de> Deserialize<'de> for Strict {
+impl<'de> Deserialize<'de> for StrictJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader)
+        deserializer.deserialize_any(StrictJsonVisitor)
     }
 }
 
-struct Reader;
+struct StrictJsonVisitor;
 
-impl<'de> Visitor<'de> for Reader {
-    type Value = Strict;
+impl<'de> Visitor<'de> for StrictJsonVisitor {
+    type Value = StrictJson;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Strict, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<StrictJson, A::Error> {
         let mut seen = HashSet::new();
         while let Some(key) = map.next_key::<String>()? {
             if seen.contains(&key) {
                 return Err(de::Error::custom(format!("duplicate key `{key}`")));
             }
             seen.insert(key);
-            map.next_value::<Strict>()?;
+            map.next_value::<StrictJson>()?;
         }
-        Ok(Strict)
+        Ok(StrictJson)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Strict, A::Error> {
-        while list.next_element::<Strict>()?.is_some() {}
-        Ok(Strict)
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<StrictJson, A::Error> {
+        while list.next_element::<StrictJson>()?.is_some() {}
+        Ok(StrictJson)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_bool<E>(self, _: bool) -> Result<StrictJson, E> {
+        Ok(StrictJson)
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_i64<E>(self, _: i64) -> Result<StrictJson, E> {
+        Ok(StrictJson)
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_u64<E>(self, _: u64) -> Result<StrictJson, E> {
+        Ok(StrictJson)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_f64<E>(self, _: f64) -> Result<StrictJson, E> {
+        Ok(StrictJson)
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_str<E>(self, _: &str) -> Result<StrictJson, E> {
+        Ok(StrictJson)
     }
 
-    fn visit_unit<E>(self) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_unit<E>(self) -> Result<StrictJson, E> {
+        Ok(StrictJson)
     }
 
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Strict, D::Error> {
-        IgnoredAny::deserialize(deserializer).map(|_| Strict)
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<StrictJson, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| StrictJson)
     }
 }
 

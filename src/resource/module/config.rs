@@ -18,7 +18,7 @@ pub(super) fn modprobe(name: &str, blacklisted: bool, options: &BTreeMap<String,
 
 /// One option of a module and its place.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Setting {
+pub(super) struct ModuleOption {
     /// `file:line`, or the kernel command line.
     pub place: String,
     /// The file; empty for the command line.
@@ -29,7 +29,7 @@ pub(super) struct Setting {
 }
 
 /// Returns every option of `name` in the order in which the module gets them; the last one takes effect.
-pub(super) fn settings(state: &ModuleState, name: &str) -> Vec<Setting> {
+pub(super) fn settings(state: &ModuleState, name: &str) -> Vec<ModuleOption> {
     let mut settings = Vec::new();
     for line in &state.modprobe {
         let mut words = line.text.split_ascii_whitespace();
@@ -45,9 +45,9 @@ pub(super) fn settings(state: &ModuleState, name: &str) -> Vec<Setting> {
     settings
 }
 
-fn setting(place: &str, file: &str, word: &str) -> Setting {
+fn setting(place: &str, file: &str, word: &str) -> ModuleOption {
     let (key, value) = word.split_once('=').unwrap_or((word, ""));
-    Setting {
+    ModuleOption {
         place: place.to_owned(),
         file: file.to_owned(),
         key: key.to_owned(),

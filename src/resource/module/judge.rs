@@ -1,33 +1,44 @@
 //! Evaluates a module: its files, overrides in other files, whether it is loaded, and its effective options.
 
-use super::config::{Setting, in_force, loaders, settings};
-use super::{Module, loaded_change};
-use crate::model::{BlockClass, Disruption, Verdict};
-use crate::probe::{ModuleState, Observation, Presence, Unknown};
-use crate::resource::body::Target;
-use crate::resource::parts::Parts;
+use super::config::{ModuleOption, in_force, loaders, settings};
+use super::{KernelModuleResource, loaded_change};
+use crate::model::{BlockClass, DisruptionClass, StepVerdict};
+use crate::probe::{ModulePresence, ModuleState, Observation, UnansweredReason};
+use crate::resource::body::FileTarget;
+use crate::resource::parts::PartAssessments;
 use crate::resource::support::{join, ticked};
-use crate::resource::{Change, Context, Judgement};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange};
 use serde_json::json;
 
 /// Compares one of the step's own files.
-pub(super) fn file(folder: &str, target: &Target, wanted: bool, seen: &Observation, cx: &Context<'_>) -> Judgement {
+pub(super) fn file(
+    folder: &str,
+    target: &FileTarget,
+    wanted: bool,
+    seen: &Observation,
+    cx: &AssessmentContext<'_>,
+) -> Assessment {
     if wanted {
         let judgement = target.judge(seen, cx, true);
         return match judgement.verdict {
-            Verdict::Ok => Judgement { reason: format!("the file in {folder} matches").into(), ..judgement },
+            StepVerdict::Ok => Assessment { reason: format!("the file in {folder} matches").into(), ..judgement },
             _ => judgement,
         };
     }
     let judgement = target.judge_absent(seen);
     match judgement.verdict {
-        Verdict::Ok => Judgement { reason: format!("no file is needed in {folder}").into(), ..judgement },
+        StepVerdict::Ok => Assessment { reason: format!("no file is needed in {folder}").into(), ..judgement },
         _ => judgement,
     }
 }
 
 /// Adds the observed state of the module to the parts.
-pub(super) fn module(want: &Module, state: &ModuleState, parts: Parts, cx: &Context<'_>) -> Parts {
+pub(super) fn module(
+    want: &KernelModuleResource,
+    state: &ModuleState,
+    parts: PartAssessments,
+    cx: &AssessmentContext<'_>,
+) -> PartAssessments {
     let mut parts = parts.with("others", others(want, state, cx));
     if want.loaded.is_some() || want.blacklisted {
         parts = parts.with("loaded", loaded(want, state, cx));
@@ -39,18 +50,18 @@ pub(super) fn module(want: &Module, state: &ModuleState, parts: Parts, cx: &Cont
 }
 
 /// Evaluates other files and the kernel command line.
-fn others(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
+fn others(want: &KernelModuleResource, state: &ModuleState, cx: &AssessmentContext<'_>) -> Assessment {
     let settings = settings(state, &want.name);
-    let others: Vec<&Setting> = settings.iter().filter(|s| s.file != want.modprobe.path).collect();
+    let others: Vec<&ModuleOption> = settings.iter().filter(|s| s.file != want.modprobe.path).collect();
     let basis = json!(others.iter().map(|s| format!("{}={} {}", s.key, s.value, s.place)).collect::<Vec<_>>());
     let blocked = |place: &str, reason: String, hint: &str| match cx.predicted.and_then(|p| p.after.as_deref()) {
         // An earlier step may remove it; forge evaluates this step again when it runs.
         Some(step) => {
             let reason = format!("{reason}; `{step}` runs first and may change that");
-            let change = Change::new("others", Some(place), None);
-            Judgement::change(reason, vec![change], Disruption::D0, basis.clone()).predicted()
+            let change = AttributeChange::new("others", Some(place), None);
+            Assessment::change(reason, vec![change], DisruptionClass::D0, basis.clone()).predicted()
         }
-        None => Judgement::blocked(BlockClass::Host, reason, basis.clone()).hint(hint),
+        None => Assessment::blocked(BlockClass::Host, reason, basis.clone()).hint(hint),
     };
     if let Some(over) = overriding(want, &others) {
         let reason = format!(
@@ -69,18 +80,18 @@ fn others(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
         let reason = format!("`{}` loads `{}` at boot", line.place(), want.name);
         return blocked(&line.place(), reason, "remove that line with an earlier step");
     }
-    Judgement::ok(more(want, &others), basis)
+    Assessment::ok(more(want, &others), basis)
 }
 
-fn place(setting: &Setting) -> String {
+fn place(setting: &ModuleOption) -> String {
     if setting.file.is_empty() { setting.place.clone() } else { format!("`{}`", setting.place) }
 }
 
 /// Returns the setting that overrides the step's own with another value.
-fn overriding<'s>(want: &Module, others: &[&'s Setting]) -> Option<&'s Setting> {
+fn overriding<'s>(want: &KernelModuleResource, others: &[&'s ModuleOption]) -> Option<&'s ModuleOption> {
     let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let own = name(&want.modprobe.path);
-    let later = |s: &&&Setting| s.file.is_empty() || name(&s.file) > own;
+    let later = |s: &&&ModuleOption| s.file.is_empty() || name(&s.file) > own;
     want.options.iter().find_map(|(key, value)| {
         let last = others.iter().filter(later).rfind(|s| s.key == *key)?;
         (!in_force(&last.value, value) && !in_force(value, &last.value)).then_some(*last)
@@ -88,7 +99,7 @@ fn overriding<'s>(want: &Module, others: &[&'s Setting]) -> Option<&'s Setting> 
 }
 
 /// Lists options that other files set and the step does not declare.
-fn more(want: &Module, others: &[&Setting]) -> String {
+fn more(want: &KernelModuleResource, others: &[&ModuleOption]) -> String {
     let strange = others.iter().filter(|s| !want.options.contains_key(&s.key));
     let words: Vec<String> = strange.map(|s| format!("{} also sets `{}={}`", place(s), s.key, s.value)).collect();
     match words.is_empty() {
@@ -97,21 +108,23 @@ fn more(want: &Module, others: &[&Setting]) -> String {
     }
 }
 
-fn loaded(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
+fn loaded(want: &KernelModuleResource, state: &ModuleState, cx: &AssessmentContext<'_>) -> Assessment {
     let basis = json!(state.presence);
     match (state.presence, want.loaded) {
-        (Presence::Changing, _) => Judgement::unknown(&Unknown::new("the module is being loaded or unloaded")),
-        (Presence::Hidden, _) => hidden(),
-        (Presence::Loaded, Some(true)) => Judgement::ok("it is loaded", basis),
-        (Presence::Builtin, Some(true)) => Judgement::ok("it is built into the kernel", basis),
-        (Presence::NotLoaded, Some(true)) => load(want, state, cx),
-        (Presence::NotLoaded, _) => Judgement::ok("it is not loaded", basis),
-        (Presence::Builtin, _) => {
-            let reason = format!("`{}` is built into the kernel, so it is always loaded", want.name);
-            Judgement::blocked(BlockClass::Hardware, reason, basis)
+        (ModulePresence::Changing, _) => {
+            Assessment::unknown(&UnansweredReason::new("the module is being loaded or unloaded"))
         }
-        (Presence::Loaded, Some(false)) => unload(want, state, cx),
-        (Presence::Loaded, None) => Judgement::pending(STILL_LOADED, basis)
+        (ModulePresence::Hidden, _) => hidden(),
+        (ModulePresence::Loaded, Some(true)) => Assessment::ok("it is loaded", basis),
+        (ModulePresence::Builtin, Some(true)) => Assessment::ok("it is built into the kernel", basis),
+        (ModulePresence::NotLoaded, Some(true)) => load(want, state, cx),
+        (ModulePresence::NotLoaded, _) => Assessment::ok("it is not loaded", basis),
+        (ModulePresence::Builtin, _) => {
+            let reason = format!("`{}` is built into the kernel, so it is always loaded", want.name);
+            Assessment::blocked(BlockClass::Hardware, reason, basis)
+        }
+        (ModulePresence::Loaded, Some(false)) => unload(want, state, cx),
+        (ModulePresence::Loaded, None) => Assessment::pending(STILL_LOADED, basis)
             .by_reboot()
             .hint("reboot the host, or set `loaded: false` if nothing uses it"),
     }
@@ -119,16 +132,16 @@ fn loaded(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
 
 const STILL_LOADED: &str = "blacklisted, but loaded until it is unloaded or the host reboots";
 
-fn hidden() -> Judgement {
-    Judgement::unknown(&Unknown::new("loaded modules could not be read: `/sys/module` does not exist"))
+fn hidden() -> Assessment {
+    Assessment::unknown(&UnansweredReason::new("loaded modules could not be read: `/sys/module` does not exist"))
         .hint("a container uses the modules of its machine: declare them on the machine")
 }
 
-fn load(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
-    let change = |reason: String| loaded_change("not loaded", "loaded", reason, Disruption::D0);
+fn load(want: &KernelModuleResource, state: &ModuleState, cx: &AssessmentContext<'_>) -> Assessment {
+    let change = |reason: String| loaded_change("not loaded", "loaded", reason, DisruptionClass::D0);
     if !state.loadable {
         let reason = "this kernel does not support loadable modules".to_owned();
-        return Judgement::blocked(BlockClass::Hardware, reason, json!("not-loaded"));
+        return Assessment::blocked(BlockClass::Hardware, reason, json!("not-loaded"));
     }
     if state.available {
         return change("it is not loaded".to_owned());
@@ -138,12 +151,12 @@ fn load(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
             .predicted();
     }
     let reason = format!("the running kernel has no module `{}`", want.name);
-    Judgement::blocked(BlockClass::Host, reason, json!("not-available"))
+    Assessment::blocked(BlockClass::Host, reason, json!("not-available"))
         .hint("add a `package` step that installs it for this kernel before this one")
 }
 
-fn unload(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
-    let change = || loaded_change("loaded", "not loaded", "it is loaded".to_owned(), Disruption::D2);
+fn unload(want: &KernelModuleResource, state: &ModuleState, cx: &AssessmentContext<'_>) -> Assessment {
+    let change = || loaded_change("loaded", "not loaded", "it is loaded".to_owned(), DisruptionClass::D2);
     if state.holders.is_empty() && state.refcount == Some(0) {
         return change();
     }
@@ -155,18 +168,18 @@ fn unload(want: &Module, state: &ModuleState, cx: &Context<'_>) -> Judgement {
         }
     };
     match cx.predicted.is_some_and(|p| p.after.is_some()) {
-        true => Judgement { reason: reason.into(), ..change() }.predicted(),
-        false => Judgement::blocked(BlockClass::Busy, reason, json!({ "loaded": true, "holders": state.holders }))
+        true => Assessment { reason: reason.into(), ..change() }.predicted(),
+        false => Assessment::blocked(BlockClass::Busy, reason, json!({ "loaded": true, "holders": state.holders }))
             .hint("stop its users, and unload the modules that depend on it, with earlier steps"),
     }
 }
 
 /// Compares the effective options. They cannot be compared while the module is not loaded.
-fn options(want: &Module, state: &ModuleState) -> Judgement {
-    if state.presence == Presence::NotLoaded {
-        return Judgement::ok("it is not loaded, so its options have not taken effect yet", json!(null));
+fn options(want: &KernelModuleResource, state: &ModuleState) -> Assessment {
+    if state.presence == ModulePresence::NotLoaded {
+        return Assessment::ok("it is not loaded, so its options have not taken effect yet", json!(null));
     }
-    if state.presence == Presence::Hidden {
+    if state.presence == ModulePresence::Hidden {
         return hidden();
     }
     let seen: Vec<_> = want.options.iter().filter(|(key, _)| !want.hidden.contains(key)).collect();
@@ -184,7 +197,8 @@ fn options(want: &Module, state: &ModuleState) -> Judgement {
     }
     if !unseen.is_empty() {
         let why = format!("the kernel does not show whether {} effective", is_are(&unseen));
-        return Judgement::unknown(&Unknown::new(why)).hint("list it in `hidden` to compare only its configuration");
+        return Assessment::unknown(&UnansweredReason::new(why))
+            .hint("list it in `hidden` to compare only its configuration");
     }
     let reason = match want.hidden.as_slice() {
         [] => "loaded with the configured options".to_owned(),
@@ -192,19 +206,24 @@ fn options(want: &Module, state: &ModuleState) -> Judgement {
             format!("loaded with the configured options; the kernel does not show {}", ticked(hidden))
         }
     };
-    Judgement::ok(reason, basis)
+    Assessment::ok(reason, basis)
 }
 
 fn is_are(options: &[&String]) -> String {
     format!("{} {}", ticked(options), if options.len() == 1 { "is" } else { "are" })
 }
 
-fn not_in_force(want: &Module, state: &ModuleState, differ: &str, basis: crate::model::Value) -> Judgement {
-    if state.presence == Presence::Builtin {
+fn not_in_force(
+    want: &KernelModuleResource,
+    state: &ModuleState,
+    differ: &str,
+    basis: crate::model::Value,
+) -> Assessment {
+    if state.presence == ModulePresence::Builtin {
         let reason = format!("`{}` is built into the kernel, so modprobe.d has no effect on it: {differ}", want.name);
-        return Judgement::blocked(BlockClass::Host, reason, basis)
+        return Assessment::blocked(BlockClass::Host, reason, basis)
             .hint(format!("set it on the kernel command line as `{}.OPTION=VALUE`", want.name));
     }
     let reason = format!("configured, not yet effective: {differ}; needs a reload of the module or a reboot");
-    Judgement { verdict: Verdict::Pending, ..Judgement::ok(reason, basis) }
+    Assessment { verdict: StepVerdict::Pending, ..Assessment::ok(reason, basis) }
 }

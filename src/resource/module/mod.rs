@@ -3,19 +3,22 @@
 mod config;
 mod judge;
 
-use super::body::{Body, Target, bare};
-use super::parts::{Parts, part};
+use super::body::{FileBody, FileTarget, bare};
+use super::parts::{PartAssessments, part};
 use super::shell;
 use super::support::{bad_value, module_state, refuse_secrets, required};
-use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
+};
 use crate::diag::{Code, Diag};
-use crate::model::{Disruption, Value};
+use crate::model::{DisruptionClass, Value};
 use crate::probe::{Observation, Probe};
-use crate::script::Fragment;
+use crate::script::ShellFragment;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "kernel_module",
     summary: "A kernel module: whether it is loaded now and at boot, its options, and blacklisting.",
     example: include_str!("../examples/kernel_module.yaml"),
@@ -56,18 +59,18 @@ disruption class D2.
 The proof below covers the configuration, as kmod itself reads it, on real hosts. Loading, unloading and effective
 options are covered by recorded cases, because the test hosts cannot load modules.",
     fields: &[
-        Field::required("name", Type::Name, "Name of the module."),
-        Field::optional("loaded", Type::Bool, "Whether it is loaded now. Default: not compared."),
-        Field::optional(
+        FieldSpec::required("name", FieldType::Name, "Name of the module."),
+        FieldSpec::optional("loaded", FieldType::Bool, "Whether it is loaded now. Default: not compared."),
+        FieldSpec::optional(
             "at_boot",
-            Type::Bool,
+            FieldType::Bool,
             "Whether it is loaded at boot. With `false`, no other file of `modules-load.d` may list it.",
         ),
-        Field::optional("blacklisted", Type::Bool, "Prevent it from being loaded. Default `false`."),
-        Field::optional("options", Type::Map(&Type::Line), "Module options, by name."),
-        Field::optional(
+        FieldSpec::optional("blacklisted", FieldType::Bool, "Prevent it from being loaded. Default `false`."),
+        FieldSpec::optional("options", FieldType::Map(&FieldType::Line), "Module options, by name."),
+        FieldSpec::optional(
             "hidden",
-            Type::List(&Type::Name),
+            FieldType::List(&FieldType::Name),
             "Options that the kernel does not show: only their configuration is compared.",
         ),
     ],
@@ -75,7 +78,7 @@ options are covered by recorded cases, because the test hosts cannot load module
 };
 
 #[derive(Debug)]
-struct Module {
+struct KernelModuleResource {
     /// With underscores.
     name: String,
     loaded: Option<bool>,
@@ -83,12 +86,12 @@ struct Module {
     blacklisted: bool,
     options: BTreeMap<String, String>,
     hidden: Vec<String>,
-    modprobe: Target,
-    modules_load: Target,
+    modprobe: FileTarget,
+    modules_load: FileTarget,
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     refuse_secrets(KIND.name, fields, "a module option cannot hold a secret")?;
     let name = name(required(fields, "name")?)?;
     let flag = |field: &str| if absent { None } else { fields.bool(field) };
@@ -107,7 +110,17 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }
     let modprobe = file("modprobe.d", &name, config::modprobe(&name, blacklisted, &options));
     let modules_load = file("modules-load.d", &name, format!("{name}\n"));
-    Ok(Box::new(Module { name, loaded, at_boot, blacklisted, options, hidden, modprobe, modules_load, absent }))
+    Ok(Box::new(KernelModuleResource {
+        name,
+        loaded,
+        at_boot,
+        blacklisted,
+        options,
+        hidden,
+        modprobe,
+        modules_load,
+        absent,
+    }))
 }
 
 fn name(given: &str) -> Result<String, Diag> {
@@ -128,12 +141,12 @@ fn option(key: &str, value: &str) -> Result<(), Diag> {
     Ok(())
 }
 
-fn file(folder: &str, name: &str, body: String) -> Target {
+fn file(folder: &str, name: &str, body: String) -> FileTarget {
     let path = format!("/etc/{folder}/forge-{name}.conf");
-    Target { path, body: Body::new(body), owner: "root".into(), group: "root".into(), mode: 0o644 }
+    FileTarget { path, body: FileBody::new(body), owner: "root".into(), group: "root".into(), mode: 0o644 }
 }
 
-impl Module {
+impl KernelModuleResource {
     fn probe(&self) -> Probe {
         Probe::Module { name: self.name.clone() }
     }
@@ -146,14 +159,14 @@ impl Module {
         !self.absent && self.at_boot == Some(true)
     }
 
-    fn files(&self) -> [(&'static str, &Target, bool); 2] {
+    fn files(&self) -> [(&'static str, &FileTarget, bool); 2] {
         [
             ("modprobe.d", &self.modprobe, self.wants_modprobe()),
             ("modules-load.d", &self.modules_load, self.wants_modules_load()),
         ]
     }
 
-    fn write(&self, target: &Target, wanted: bool, cx: &Context<'_>) -> Fragment {
+    fn write(&self, target: &FileTarget, wanted: bool, cx: &AssessmentContext<'_>) -> ShellFragment {
         if !wanted {
             return shell::remove_file(&target.path, cx.run, true);
         }
@@ -161,8 +174,8 @@ impl Module {
         folder.then(target.write(cx, true, ""))
     }
 
-    fn action(&self, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
-        let mut steps: Vec<Fragment> = Vec::new();
+    fn action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
+        let mut steps: Vec<ShellFragment> = Vec::new();
         for (name, target, wanted) in self.files() {
             steps.extend(part(judgement, name).map(|_| self.write(target, wanted, cx)));
         }
@@ -170,8 +183,8 @@ impl Module {
             let code = if self.loaded == Some(true) { LOAD } else { UNLOAD };
             steps.push(shell::close(shell::usual().word(&self.name).code(code)));
         }
-        let and = |all: Fragment, one: Fragment| all.code("[ $? -eq 0 ] &&\n").then(one);
-        steps.into_iter().fold(Fragment::new().code(":\n"), and)
+        let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").then(one);
+        steps.into_iter().fold(ShellFragment::new().code(":\n"), and)
     }
 }
 
@@ -200,7 +213,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ),
 ];
 
-impl Resource for Module {
+impl Resource for KernelModuleResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -211,13 +224,14 @@ impl Resource for Module {
 
     fn probes(&self) -> Vec<Probe> {
         let mut probes: Vec<Probe> = if self.absent { vec![] } else { vec![self.probe()] };
-        let file = |(_, target, wanted): &(_, &Target, bool)| if *wanted { target.probe() } else { bare(&target.path) };
+        let file =
+            |(_, target, wanted): &(_, &FileTarget, bool)| if *wanted { target.probe() } else { bare(&target.path) };
         probes.extend(self.files().iter().map(file));
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
-        let mut parts = Parts::default();
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let mut parts = PartAssessments::default();
         for (name, target, wanted) in self.files() {
             parts = parts.with(name, judge::file(name, target, wanted, seen, cx));
         }
@@ -226,11 +240,11 @@ impl Resource for Module {
         }
         match module_state(seen, &self.probe()) {
             Ok(state) => judge::module(self, state, parts, cx).judgement(),
-            Err(unknown) => Judgement::unknown(&unknown),
+            Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         Action { body: self.action(judgement, cx), long: false, explain: EXPLAIN }
     }
 
@@ -244,8 +258,12 @@ impl Resource for Module {
         }
     }
 
-    fn provides(&self) -> Vec<Provision> {
-        self.files().iter().filter(|(_, _, wanted)| *wanted).map(|(_, t, _)| Provision::Path(t.path.clone())).collect()
+    fn provides(&self) -> Vec<ProvidedItem> {
+        self.files()
+            .iter()
+            .filter(|(_, _, wanted)| *wanted)
+            .map(|(_, t, _)| ProvidedItem::Path(t.path.clone()))
+            .collect()
     }
 
     fn inputs(&self) -> Vec<String> {
@@ -259,9 +277,9 @@ impl Resource for Module {
 }
 
 /// Returns a change of the loaded state.
-fn loaded_change(from: &str, to: &str, reason: String, disruption: Disruption) -> Judgement {
-    let change = Change::new("loaded", Some(from), Some(to));
-    Judgement::change(reason, vec![change], disruption, json!(from))
+fn loaded_change(from: &str, to: &str, reason: String, disruption: DisruptionClass) -> Assessment {
+    let change = AttributeChange::new("loaded", Some(from), Some(to));
+    Assessment::change(reason, vec![change], disruption, json!(from))
 }
 
 #[cfg(test)]
@@ -269,7 +287,7 @@ mod tests {
     use super::*;
 
     fn refused(fields: &[(&'static str, Value)]) -> String {
-        build(&Fields(fields.iter().cloned().collect()), false).unwrap_err().message
+        build(&FieldValues(fields.iter().cloned().collect()), false).unwrap_err().message
     }
 
     #[test]

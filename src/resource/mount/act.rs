@@ -1,11 +1,11 @@
 //! The commands of a mount: the mount first, then fstab, so that fstab never gets an entry that does not work.
 
-use super::{Mount, State, fstab};
+use super::{DesiredMountState, MountResource, fstab};
 use crate::resource::parts::part;
 use crate::resource::shell;
 use crate::resource::support::octal;
-use crate::resource::{Context, Judgement};
-use crate::script::{Fragment, safe_path};
+use crate::resource::{Assessment, AssessmentContext};
+use crate::script::{ShellFragment, safe_path};
 
 /// Prints the processes that use the mount at `$FORGE_PATH`, as `bash (812)`: by a working directory, a root directory,
 /// a program or an open file. It reads only the links, never their targets.
@@ -82,11 +82,11 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
 ];
 
 /// Renders the changes in `judgement`.
-pub(super) fn action(want: &Mount, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
+pub(super) fn action(want: &MountResource, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
     let mut steps = Vec::new();
     if let Some(now) = part(judgement, "mounted") {
         steps.push(match (want.state, now.changes.iter().any(|c| c.attribute == "mounted")) {
-            (State::Unmounted, _) => unmount(want),
+            (DesiredMountState::Unmounted, _) => unmount(want),
             (_, true) => mount(want),
             (_, false) => remount(want, &now),
         });
@@ -94,11 +94,11 @@ pub(super) fn action(want: &Mount, judgement: &Judgement, cx: &Context<'_>) -> F
     if let Some(entry) = part(judgement, "fstab") {
         steps.push(edit(want, &entry, cx).code(RELOAD));
     }
-    let and = |all: Fragment, one: Fragment| all.code("[ $? -eq 0 ] &&\n").then(one);
-    steps.into_iter().fold(Fragment::new().code(":\n"), and)
+    let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").then(one);
+    steps.into_iter().fold(ShellFragment::new().code(":\n"), and)
 }
 
-fn mount(want: &Mount) -> Fragment {
+fn mount(want: &MountResource) -> ShellFragment {
     let point = shell::usual().word(&want.path).word(octal(want.mode)).word(&want.source).code("\n");
     let point = point.code(safe_path::ENTER).code(safe_path::FIXED).code(MAKE_POINT);
     let options = if want.options.is_empty() { "defaults".to_owned() } else { want.options.join(",") };
@@ -107,7 +107,7 @@ fn mount(want: &Mount) -> Fragment {
 }
 
 /// Passes all declared options, and the opposite of each undeclared restriction: a remount keeps options that it omits.
-fn remount(want: &Mount, now: &Judgement) -> Fragment {
+fn remount(want: &MountResource, now: &Assessment) -> ShellFragment {
     let mut options = want.options.clone();
     let wanted = now.changes.iter().filter_map(|change| Some(change.to.as_ref()?.raw().to_owned()));
     options.extend(wanted.filter(|option| !want.options.contains(option)));
@@ -115,12 +115,12 @@ fn remount(want: &Mount, now: &Judgement) -> Fragment {
     shell::close(action.code(safe_path::ENTER).code(safe_path::FIXED).code(SAME_POINT).code(REMOUNT))
 }
 
-fn unmount(want: &Mount) -> Fragment {
+fn unmount(want: &MountResource) -> ShellFragment {
     let action = shell::usual().word(&want.path).word(HOLDERS).code("\n");
     shell::close(action.code(safe_path::ENTER).code(safe_path::FIXED).code(SAME_POINT).code(UNMOUNT))
 }
 
-fn edit(want: &Mount, entry: &Judgement, cx: &Context<'_>) -> Fragment {
+fn edit(want: &MountResource, entry: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
     let line = if want.absent { String::new() } else { fstab::line(want) };
     let old: Vec<&str> = entry.changes.iter().filter_map(|c| c.from.as_ref()).map(|text| text.raw()).collect();
     shell::edit_file("/etc/fstab", cx.run, EDIT, [line, old.join("\n")])

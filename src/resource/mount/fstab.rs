@@ -1,14 +1,14 @@
 //! One line of fstab: its spelling, and its comparison with the current entry.
 
-use super::Mount;
-use crate::model::Disruption;
-use crate::model::Untrusted;
+use super::MountResource;
+use crate::model::DisruptionClass;
+use crate::model::UntrustedText;
 use crate::probe::{FstabLine, MountState};
-use crate::resource::{Change, Judgement};
+use crate::resource::{Assessment, AttributeChange};
 use serde_json::json;
 
 /// Returns the declared line.
-pub(super) fn line(want: &Mount) -> String {
+pub(super) fn line(want: &MountResource) -> String {
     let options = if want.options.is_empty() { "defaults".to_owned() } else { want.options.join(",") };
     let fields = [&want.source, &want.path, &want.fstype, &options].map(|field| escape(field));
     format!("{} {} {}", fields.join(" "), want.dump, want.pass)
@@ -28,42 +28,48 @@ fn escape(text: &str) -> String {
 
 /// Compares the lines for the mount point with the declared one, field by field. Whitespace and the order of options do
 /// not matter.
-pub(super) fn judge(want: &Mount, state: &MountState) -> Judgement {
+pub(super) fn judge(want: &MountResource, state: &MountState) -> Assessment {
     let line = line(want);
     let basis = basis(state);
     match state.fstab.as_slice() {
         [] => {
             let reason = "fstab has no entry".to_owned();
-            Judgement::change(reason, vec![Change::new("entry", None, Some(&line))], Disruption::D0, basis)
+            Assessment::change(
+                reason,
+                vec![AttributeChange::new("entry", None, Some(&line))],
+                DisruptionClass::D0,
+                basis,
+            )
         }
-        [one] if fields(one.text.raw()) == fields(&line) => Judgement::ok("the entry in fstab matches", basis),
+        [one] if fields(one.text.raw()) == fields(&line) => Assessment::ok("the entry in fstab matches", basis),
         [one] => {
-            let change = Change::new("entry", Some(one.text.raw()), Some(&line));
-            Judgement::change(format!("line {} of fstab differs", one.line), vec![change], Disruption::D0, basis)
+            let change = AttributeChange::new("entry", Some(one.text.raw()), Some(&line));
+            Assessment::change(format!("line {} of fstab differs", one.line), vec![change], DisruptionClass::D0, basis)
         }
         several => {
-            let mut changes: Vec<Change> =
-                several.iter().map(|one| Change::new("entry", Some(one.text.raw()), None)).collect();
-            changes.push(Change::new("entry", None, Some(&line)));
+            let mut changes: Vec<AttributeChange> =
+                several.iter().map(|one| AttributeChange::new("entry", Some(one.text.raw()), None)).collect();
+            changes.push(AttributeChange::new("entry", None, Some(&line)));
             let reason = format!("fstab has {} entries for it, in lines {}", several.len(), numbers(several));
-            Judgement::change(reason, changes, Disruption::D0, basis)
+            Assessment::change(reason, changes, DisruptionClass::D0, basis)
         }
     }
 }
 
-pub(super) fn judge_absent(state: &MountState) -> Judgement {
-    let changes: Vec<Change> = state.fstab.iter().map(|one| Change::new("entry", Some(one.text.raw()), None)).collect();
+pub(super) fn judge_absent(state: &MountState) -> Assessment {
+    let changes: Vec<AttributeChange> =
+        state.fstab.iter().map(|one| AttributeChange::new("entry", Some(one.text.raw()), None)).collect();
     match changes.is_empty() {
-        true => Judgement::ok("fstab has no entry", basis(state)),
+        true => Assessment::ok("fstab has no entry", basis(state)),
         false => {
             let reason = format!("fstab has an entry in line {}", numbers(&state.fstab));
-            Judgement::change(reason, changes, Disruption::D0, basis(state))
+            Assessment::change(reason, changes, DisruptionClass::D0, basis(state))
         }
     }
 }
 
 fn basis(state: &MountState) -> crate::model::Value {
-    json!(state.fstab.iter().map(|line| &line.text).collect::<Vec<&Untrusted>>())
+    json!(state.fstab.iter().map(|line| &line.text).collect::<Vec<&UntrustedText>>())
 }
 
 fn numbers(lines: &[FstabLine]) -> String {

@@ -5,15 +5,17 @@ mod fstab;
 mod judge;
 mod options;
 
-use super::parts::Parts;
+use super::parts::PartAssessments;
 use super::support::{bad_value, mount_state, octal, refuse_secrets, required};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
 use crate::diag::Diag;
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "mount",
     summary: "A file system: its entry in fstab, and whether it is mounted now.",
     example: include_str!("../examples/mount.yaml"),
@@ -50,43 +52,63 @@ applied with `mount -o remount`, D1. The parent directory of the mount point mus
 **Removal** unmounts and removes the entry. The mount point stays. `state: unmounted` keeps the entry; add `noauto` to
 the options to keep it unmounted at boot. `state: fstab` does not compare the current mount.",
     fields: &[
-        Field::required("path", Type::Path, "The mount point."),
-        Field::required(
+        FieldSpec::required("path", FieldType::Path, "The mount point."),
+        FieldSpec::required(
             "source",
-            Type::Line,
+            FieldType::Line,
             "A device, `UUID=…`, `LABEL=…`, `PARTUUID=…`, `server:/export`, a directory to bind, or `tmpfs`.",
         ),
-        Field::required("fstype", Type::Line, "File system type; `none` with the option `bind`, `auto` for any type."),
-        Field::optional("options", Type::List(&Type::Line), "Mount options, one per entry. Default `defaults`."),
-        Field::optional("dump", Type::Int { min: 0, max: 2 }, "Fifth field of the entry. Default `0`."),
-        Field::optional("pass", Type::Int { min: 0, max: 2 }, "Sixth field: the order of checks at boot. Default `0`."),
-        Field::optional("state", Type::Enum(&["mounted", "fstab", "unmounted"]), "Desired state. Default `mounted`."),
-        Field::optional("mode", Type::Mode, "Permission bits of a mount point that forge creates. Default `\"0755\"`."),
+        FieldSpec::required(
+            "fstype",
+            FieldType::Line,
+            "File system type; `none` with the option `bind`, `auto` for any type.",
+        ),
+        FieldSpec::optional(
+            "options",
+            FieldType::List(&FieldType::Line),
+            "Mount options, one per entry. Default `defaults`.",
+        ),
+        FieldSpec::optional("dump", FieldType::Int { min: 0, max: 2 }, "Fifth field of the entry. Default `0`."),
+        FieldSpec::optional(
+            "pass",
+            FieldType::Int { min: 0, max: 2 },
+            "Sixth field: the order of checks at boot. Default `0`.",
+        ),
+        FieldSpec::optional(
+            "state",
+            FieldType::Enum(&["mounted", "fstab", "unmounted"]),
+            "Desired state. Default `mounted`.",
+        ),
+        FieldSpec::optional(
+            "mode",
+            FieldType::Mode,
+            "Permission bits of a mount point that forge creates. Default `\"0755\"`.",
+        ),
     ],
     build,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
+enum DesiredMountState {
     Mounted,
     Fstab,
     Unmounted,
 }
 
 #[derive(Debug)]
-struct Mount {
+struct MountResource {
     path: String,
     source: String,
     fstype: String,
     options: Vec<String>,
     dump: i64,
     pass: i64,
-    state: State,
+    state: DesiredMountState,
     mode: u32,
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     refuse_secrets(
         KIND.name,
         fields,
@@ -95,15 +117,15 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let path = required(fields, "path")?;
     let text = |name: &str| if absent { Ok(fields.text(name).unwrap_or_default()) } else { required(fields, name) };
     let state = match fields.text("state") {
-        _ if absent => State::Unmounted,
-        Some("fstab") => State::Fstab,
-        Some("unmounted") => State::Unmounted,
-        _ => State::Mounted,
+        _ if absent => DesiredMountState::Unmounted,
+        Some("fstab") => DesiredMountState::Fstab,
+        Some("unmounted") => DesiredMountState::Unmounted,
+        _ => DesiredMountState::Mounted,
     };
-    if path == "/" && state == State::Unmounted {
+    if path == "/" && state == DesiredMountState::Unmounted {
         return Err(bad_value("`/` cannot be unmounted"));
     }
-    let mount = Mount {
+    let mount = MountResource {
         path: path.to_owned(),
         source: source(text("source")?, absent)?,
         fstype: word("fstype", text("fstype")?, absent)?,
@@ -146,7 +168,7 @@ fn check_option(option: &str) -> Result<(), Diag> {
     }
 }
 
-impl Mount {
+impl MountResource {
     fn probe(&self) -> Probe {
         Probe::Mount { path: self.path.clone(), source: self.source.clone() }
     }
@@ -173,7 +195,7 @@ impl Mount {
     }
 }
 
-impl Resource for Mount {
+impl Resource for MountResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -184,20 +206,20 @@ impl Resource for Mount {
 
     fn probes(&self) -> Vec<Probe> {
         let mut probes = vec![self.probe()];
-        if self.state == State::Unmounted {
+        if self.state == DesiredMountState::Unmounted {
             probes.push(self.holders_probe());
         }
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let state = match mount_state(seen, &self.probe()) {
             Ok(state) => state,
-            Err(unknown) if unknown.barred => return Judgement::unknown(&unknown).hint(act::ONLY_ROOT),
-            Err(unknown) => return Judgement::unknown(&unknown),
+            Err(unknown) if unknown.barred => return Assessment::unknown(&unknown).hint(act::ONLY_ROOT),
+            Err(unknown) => return Assessment::unknown(&unknown),
         };
         let entry = if self.absent { fstab::judge_absent(state) } else { fstab::judge(self, state) };
-        let parts = Parts::default().with("fstab", entry);
+        let parts = PartAssessments::default().with("fstab", entry);
         match judge::now(self, state, seen, cx) {
             Some(now) => parts.with("mounted", now),
             None => parts,
@@ -205,7 +227,7 @@ impl Resource for Mount {
         .judgement()
     }
 
-    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         Action { body: act::action(self, judgement, cx), long: false, explain: act::EXPLAIN }
     }
 
@@ -214,13 +236,13 @@ impl Resource for Mount {
             true => json!({ "path": self.path, "absent": true }),
             false => json!({
                 "path": self.path, "entry": fstab::line(self), "mode": octal(self.mode),
-                "state": match self.state { State::Mounted => "mounted", State::Fstab => "fstab", State::Unmounted => "unmounted" },
+                "state": match self.state { DesiredMountState::Mounted => "mounted", DesiredMountState::Fstab => "fstab", DesiredMountState::Unmounted => "unmounted" },
             }),
         }
     }
 
-    fn provides(&self) -> Vec<Provision> {
-        (self.state == State::Mounted).then(|| Provision::Path(self.path.clone())).into_iter().collect()
+    fn provides(&self) -> Vec<ProvidedItem> {
+        (self.state == DesiredMountState::Mounted).then(|| ProvidedItem::Path(self.path.clone())).into_iter().collect()
     }
 }
 
@@ -230,7 +252,7 @@ mod tests {
 
     fn refused(fields: &[(&'static str, Value)], absent: bool) -> String {
         let usual = [("path", json!("/a")), ("source", json!("tmpfs")), ("fstype", json!("tmpfs"))];
-        build(&Fields(usual.into_iter().chain(fields.iter().cloned()).collect()), absent).unwrap_err().message
+        build(&FieldValues(usual.into_iter().chain(fields.iter().cloned()).collect()), absent).unwrap_err().message
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 /// Comparison of a declared option with the current mount.
 #[derive(Debug, PartialEq)]
-pub(super) enum Found {
+pub(super) enum MountOptionMatch {
     Holds,
     /// The kernel shows this value instead.
     Differs(String),
@@ -30,37 +30,37 @@ const ATIME: [&str; 3] = ["noatime", "strictatime", "relatime"];
 const RENAMED: [(&str, &str); 1] = [("nfsvers", "vers")];
 
 /// Compares `declared` with the effective options.
-pub(super) fn compare(declared: &str, shown: &[String]) -> Found {
+pub(super) fn compare(declared: &str, shown: &[String]) -> MountOptionMatch {
     let has = |option: &str| shown.iter().any(|s| s == option);
     if let Some((good, bad)) = FLAGS.iter().find(|(good, bad)| declared == *good || declared == *bad) {
         return match (declared == *bad, has(bad)) {
-            (true, true) | (false, false) => Found::Holds,
-            (true, false) => Found::Differs((*good).to_owned()),
-            (false, true) => Found::Differs((*bad).to_owned()),
+            (true, true) | (false, false) => MountOptionMatch::Holds,
+            (true, false) => MountOptionMatch::Differs((*good).to_owned()),
+            (false, true) => MountOptionMatch::Differs((*bad).to_owned()),
         };
     }
     if ATIME.contains(&declared) {
         let found = ATIME.into_iter().find(|way| has(way)).unwrap_or("strictatime");
-        return if found == declared { Found::Holds } else { Found::Differs(found.to_owned()) };
+        return if found == declared { MountOptionMatch::Holds } else { MountOptionMatch::Differs(found.to_owned()) };
     }
     if has(declared) {
-        return Found::Holds;
+        return MountOptionMatch::Holds;
     }
     match declared.split_once('=') {
         Some((key, value)) => pair(key, value, shown),
-        None => Found::NotShown,
+        None => MountOptionMatch::NotShown,
     }
 }
 
-fn pair(key: &str, value: &str, shown: &[String]) -> Found {
+fn pair(key: &str, value: &str, shown: &[String]) -> MountOptionMatch {
     let key = RENAMED.iter().find(|(old, _)| *old == key).map_or(key, |(_, new)| new);
     let found = shown.iter().find_map(|option| option.strip_prefix(key)?.strip_prefix('='));
     match found {
-        None => Found::NotShown,
+        None => MountOptionMatch::NotShown,
         // The kernel shows a percentage of memory in bytes, and the memory size at mount time is not known.
-        Some(_) if value.ends_with('%') => Found::NotShown,
-        Some(found) if same(key, value, found) => Found::Holds,
-        Some(found) => Found::Differs(format!("{key}={found}")),
+        Some(_) if value.ends_with('%') => MountOptionMatch::NotShown,
+        Some(found) if same(key, value, found) => MountOptionMatch::Holds,
+        Some(found) => MountOptionMatch::Differs(format!("{key}={found}")),
     }
 }
 
@@ -103,37 +103,37 @@ pub(super) fn undeclared(declared: &[String], shown: &[String]) -> Vec<(&'static
 mod tests {
     use super::*;
 
-    fn against(declared: &str, shown: &str) -> Found {
+    fn against(declared: &str, shown: &str) -> MountOptionMatch {
         let shown: Vec<String> = shown.split(',').map(str::to_owned).collect();
         compare(declared, &shown)
     }
 
     #[test]
     fn sizes_and_modes_by_value() {
-        assert_eq!(against("size=64m", "rw,relatime,size=65536k"), Found::Holds);
-        assert_eq!(against("mode=0755", "rw,mode=755"), Found::Holds);
-        assert_eq!(against("size=64m", "rw,size=32768k"), Found::Differs("size=32768k".into()));
-        assert_eq!(against("size=50%", "rw,size=32768k"), Found::NotShown);
-        assert_eq!(against("nfsvers=4.2", "rw,vers=4.2"), Found::Holds);
-        assert_eq!(against("nfsvers=3", "rw,vers=4.2"), Found::Differs("vers=4.2".into()));
+        assert_eq!(against("size=64m", "rw,relatime,size=65536k"), MountOptionMatch::Holds);
+        assert_eq!(against("mode=0755", "rw,mode=755"), MountOptionMatch::Holds);
+        assert_eq!(against("size=64m", "rw,size=32768k"), MountOptionMatch::Differs("size=32768k".into()));
+        assert_eq!(against("size=50%", "rw,size=32768k"), MountOptionMatch::NotShown);
+        assert_eq!(against("nfsvers=4.2", "rw,vers=4.2"), MountOptionMatch::Holds);
+        assert_eq!(against("nfsvers=3", "rw,vers=4.2"), MountOptionMatch::Differs("vers=4.2".into()));
     }
 
     #[test]
     fn flags_with_opposites() {
-        assert_eq!(against("noexec", "rw,noexec"), Found::Holds);
-        assert_eq!(against("noexec", "rw"), Found::Differs("exec".into()));
-        assert_eq!(against("exec", "rw,noexec"), Found::Differs("noexec".into()));
-        assert_eq!(against("rw", "ro"), Found::Differs("ro".into()));
-        assert_eq!(against("async", "rw"), Found::Holds);
-        assert_eq!(against("noatime", "rw,relatime"), Found::Differs("relatime".into()));
-        assert_eq!(against("strictatime", "rw"), Found::Holds);
-        assert_eq!(against("relatime", "rw,noatime"), Found::Differs("noatime".into()));
+        assert_eq!(against("noexec", "rw,noexec"), MountOptionMatch::Holds);
+        assert_eq!(against("noexec", "rw"), MountOptionMatch::Differs("exec".into()));
+        assert_eq!(against("exec", "rw,noexec"), MountOptionMatch::Differs("noexec".into()));
+        assert_eq!(against("rw", "ro"), MountOptionMatch::Differs("ro".into()));
+        assert_eq!(against("async", "rw"), MountOptionMatch::Holds);
+        assert_eq!(against("noatime", "rw,relatime"), MountOptionMatch::Differs("relatime".into()));
+        assert_eq!(against("strictatime", "rw"), MountOptionMatch::Holds);
+        assert_eq!(against("relatime", "rw,noatime"), MountOptionMatch::Differs("noatime".into()));
     }
 
     #[test]
     fn what_the_kernel_keeps_for_itself_is_not_shown() {
         for option in ["defaults", "nofail", "x-systemd.automount", "_netdev", "acl", "mode=1777"] {
-            assert_eq!(against(option, "rw,relatime"), Found::NotShown, "{option}");
+            assert_eq!(against(option, "rw,relatime"), MountOptionMatch::NotShown, "{option}");
         }
     }
 

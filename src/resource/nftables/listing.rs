@@ -5,7 +5,7 @@ const SEPARATOR: &str = "\u{1e}\n";
 
 /// The declared table and the table in the kernel, both as printed by the host's `nft`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Listings {
+pub(super) struct TableListings {
     /// Empty if no table is declared.
     pub declared: String,
     pub loaded: Option<String>,
@@ -13,7 +13,7 @@ pub(super) struct Listings {
     pub other_table: Option<String>,
 }
 
-impl Listings {
+impl TableListings {
     /// Parses the output for `table`; `None` if its form is unexpected.
     pub fn parse(stdout: &str, table: &str) -> Option<Self> {
         let (declared, loaded) = stdout.split_once(SEPARATOR)?;
@@ -71,10 +71,10 @@ mod tests {
     #[test]
     fn another_table_is_named_and_a_strange_answer_is_none() {
         let both = "table inet t {\n}\ntable ip filter {\n}\n\u{1e}\n";
-        assert_eq!(Listings::parse(both, "inet t").unwrap().other_table.as_deref(), Some("table ip filter"));
-        let gone = Listings::parse("table inet t {\n}\n\u{1e}\n", "inet t").unwrap();
+        assert_eq!(TableListings::parse(both, "inet t").unwrap().other_table.as_deref(), Some("table ip filter"));
+        let gone = TableListings::parse("table inet t {\n}\n\u{1e}\n", "inet t").unwrap();
         assert_eq!((gone.loaded, gone.other_table), (None, None));
-        assert_eq!(Listings::parse("table inet t {\n}\n", "inet t"), None);
-        assert_eq!(Listings::parse("\u{1e}\nwhat\n", "inet t"), None);
+        assert_eq!(TableListings::parse("table inet t {\n}\n", "inet t"), None);
+        assert_eq!(TableListings::parse("\u{1e}\nwhat\n", "inet t"), None);
     }
 }

@@ -3,19 +3,22 @@
 mod listing;
 mod rules;
 
-use self::listing::Listings;
-use super::body::{Body, Target, bare};
-use super::parts::{Parts, part};
+use self::listing::TableListings;
+use super::body::{FileBody, FileTarget, bare};
+use super::parts::{PartAssessments, part};
 use super::support::{bad_value, output, required, unit_state};
-use super::unit::Unit;
-use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type, diff, shell};
+use super::unit::UnitResource;
+use super::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind, diff, shell,
+};
 use crate::diag::Diag;
-use crate::model::{BlockClass, Disruption, SecretStore, Value};
-use crate::probe::{Observation, Probe, Unknown};
-use crate::script::Fragment;
+use crate::model::{BlockClass, DisruptionClass, SecretStore, Value};
+use crate::probe::{Observation, Probe, UnansweredReason};
+use crate::script::ShellFragment;
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "nftables",
     summary: "A table of nftables: loaded now, and loaded at every boot.",
     example: include_str!("../examples/nftables.yaml"),
@@ -45,13 +48,17 @@ table. The table's counters restart at zero.
 
 **Removal** deletes the table, the unit and the file.",
     fields: &[
-        Field::required("name", Type::Name, "Name of the table."),
-        Field::optional(
+        FieldSpec::required("name", FieldType::Name, "Name of the table."),
+        FieldSpec::optional(
             "family",
-            Type::Enum(&["inet", "ip", "ip6", "arp", "bridge"]),
+            FieldType::Enum(&["inet", "ip", "ip6", "arp", "bridge"]),
             "Address family. Default `inet`: IPv4 and IPv6.",
         ),
-        Field::required("rules", Type::Text, "Content of the table, without its braces: sets, chains and rules."),
+        FieldSpec::required(
+            "rules",
+            FieldType::Text,
+            "Content of the table, without its braces: sets, chains and rules.",
+        ),
     ],
     build,
 };
@@ -59,18 +66,18 @@ table. The table's counters restart at zero.
 const FOLDER: &str = "/etc/nftables.d";
 
 #[derive(Debug)]
-struct Nftables {
+struct NftablesResource {
     /// Family and name in the syntax of `nft`: `inet cluster`.
     table: String,
     /// The declared table as input of `nft -f`.
     text: String,
-    target: Target,
-    unit: Unit,
+    target: FileTarget,
+    unit: UnitResource,
     service: String,
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = required(fields, "name")?;
     let family = fields.text("family").unwrap_or("inet");
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -87,10 +94,10 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let text = format!("table {table} {{\n{}\n}}\n", rules.trim_end());
     let file = format!("{FOLDER}/forge-{family}-{name}.nft");
     let service = format!("forge-nftables-{family}-{name}.service");
-    let body = Body::new(format!("table {table}\ndelete table {table}\n{text}"));
-    let unit = Unit::whole(&service, &unit_text(&table, &file), absent);
-    let target = Target { path: file, body, owner: "root".into(), group: "root".into(), mode: 0o644 };
-    Ok(Box::new(Nftables { table, text, target, unit, service, absent }))
+    let body = FileBody::new(format!("table {table}\ndelete table {table}\n{text}"));
+    let unit = UnitResource::whole(&service, &unit_text(&table, &file), absent);
+    let target = FileTarget { path: file, body, owner: "root".into(), group: "root".into(), mode: 0o644 };
+    Ok(Box::new(NftablesResource { table, text, target, unit, service, absent }))
 }
 
 /// Returns the text of the unit. `nftables.service` flushes every table when it starts, stops and reloads, so this unit
@@ -118,7 +125,7 @@ if printf '%s\n' "$tables" | grep -qxF "table $nft_table"; then nft -s list tabl
 
 const LOOK_LIMIT_S: u64 = 20;
 
-impl Nftables {
+impl NftablesResource {
     fn probe(&self) -> Probe {
         let text = if self.absent { "" } else { &self.text };
         let env = [("nft_table", self.table.as_str()), ("nft_text", text)];
@@ -132,14 +139,14 @@ impl Nftables {
         }
     }
 
-    fn judge_loaded(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge_loaded(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let look = match output(seen, &self.probe()) {
             Ok(look) => look,
-            Err(unknown) => return Judgement::unknown(&unknown),
+            Err(unknown) => return Assessment::unknown(&unknown),
         };
-        let unknown = |why: &str| Judgement::unknown(&Unknown::new(why).said(look.stderr.raw()));
+        let unknown = |why: &str| Assessment::unknown(&UnansweredReason::new(why).said(look.stderr.raw()));
         match look.status {
-            0 => match Listings::parse(look.stdout.raw(), &self.table) {
+            0 => match TableListings::parse(look.stdout.raw(), &self.table) {
                 Some(listings) => self.compare(&listings),
                 None => unknown("the output of `nft` has an unexpected form"),
             },
@@ -151,42 +158,45 @@ impl Nftables {
         }
     }
 
-    fn judge_without_nft(&self, cx: &Context<'_>) -> Judgement {
+    fn judge_without_nft(&self, cx: &AssessmentContext<'_>) -> Assessment {
         let basis = json!({ "nft": false });
         if self.absent {
-            return Judgement::ok("`nft` is not installed, so no table is loaded", basis);
+            return Assessment::ok("`nft` is not installed, so no table is loaded", basis);
         }
         match cx.predicted.and_then(|p| p.after.as_deref()) {
             Some(step) => {
                 let reason = format!("`nft` is not installed yet; `{step}` runs first and may install it");
-                Judgement::change(reason, vec![self.all_new()], Disruption::D0, basis).predicted()
+                Assessment::change(reason, vec![self.all_new()], DisruptionClass::D0, basis).predicted()
             }
-            None => Judgement::blocked(BlockClass::Host, "`nft` is not installed on the host", basis)
+            None => Assessment::blocked(BlockClass::Host, "`nft` is not installed on the host", basis)
                 .hint("install `nftables` with a `package` step before this one"),
         }
     }
 
     /// An earlier step may install the missing module or program.
-    fn judge_rejected(&self, said: &str, cx: &Context<'_>) -> Judgement {
+    fn judge_rejected(&self, said: &str, cx: &AssessmentContext<'_>) -> Assessment {
         let basis = json!({ "rejected": said });
         match cx.predicted.and_then(|p| p.after.as_deref()) {
             Some(step) => {
                 let reason = format!("`nft` rejects the rules; `{step}` runs first and may change that: {said}");
-                Judgement::change(reason, vec![self.all_new()], Disruption::D0, basis).predicted()
+                Assessment::change(reason, vec![self.all_new()], DisruptionClass::D0, basis).predicted()
             }
-            None => Judgement::blocked(BlockClass::Declaration, format!("`nft` rejects the rules: {said}"), basis)
+            None => Assessment::blocked(BlockClass::Declaration, format!("`nft` rejects the rules: {said}"), basis)
                 .hint("check the rules with `nft -c -f FILE`; match interfaces with `iifname` and `oifname`"),
         }
     }
 
-    fn all_new(&self) -> Change {
-        Change { diff: diff::unified(b"", self.text.as_bytes()).map(Into::into), ..Change::new("loaded", None, None) }
+    fn all_new(&self) -> AttributeChange {
+        AttributeChange {
+            diff: diff::unified(b"", self.text.as_bytes()).map(Into::into),
+            ..AttributeChange::new("loaded", None, None)
+        }
     }
 
-    fn compare(&self, listings: &Listings) -> Judgement {
+    fn compare(&self, listings: &TableListings) -> Assessment {
         if let Some(other) = &listings.other_table {
             let basis = json!({ "other": other });
-            return Judgement::blocked(
+            return Assessment::blocked(
                 BlockClass::Declaration,
                 format!("the rules declare another table: `{other}`"),
                 basis,
@@ -195,48 +205,53 @@ impl Nftables {
         }
         let basis = json!({ "loaded": listings.loaded });
         match (&listings.loaded, self.absent) {
-            (None, true) => Judgement::ok(format!("no table `{}` is loaded", self.table), basis),
+            (None, true) => Assessment::ok(format!("no table `{}` is loaded", self.table), basis),
             (Some(_), true) => {
-                let change = Change::new("loaded", Some("loaded"), None);
-                Judgement::change(format!("the table `{}` is loaded", self.table), vec![change], Disruption::D0, basis)
+                let change = AttributeChange::new("loaded", Some("loaded"), None);
+                Assessment::change(
+                    format!("the table `{}` is loaded", self.table),
+                    vec![change],
+                    DisruptionClass::D0,
+                    basis,
+                )
             }
             (None, false) => {
                 let change = difference("", &listings.declared);
-                Judgement::change(
+                Assessment::change(
                     format!("the table `{}` is not loaded", self.table),
                     vec![change],
-                    Disruption::D0,
+                    DisruptionClass::D0,
                     basis,
                 )
             }
             (Some(loaded), false) if *loaded == listings.declared => {
-                Judgement::ok(format!("the table `{}` is loaded and its rules match", self.table), basis)
+                Assessment::ok(format!("the table `{}` is loaded and its rules match", self.table), basis)
             }
             (Some(loaded), false) => {
                 let change = difference(loaded, &listings.declared);
-                Judgement::change("the loaded rules differ", vec![change], Disruption::D0, basis)
+                Assessment::change("the loaded rules differ", vec![change], DisruptionClass::D0, basis)
             }
         }
     }
 
-    fn judge_enabled(&self, seen: &Observation) -> Judgement {
+    fn judge_enabled(&self, seen: &Observation) -> Assessment {
         let unit = match unit_state(seen, &Probe::Unit { name: self.service.clone() }) {
             Ok(unit) => unit,
-            Err(unknown) => return Judgement::unknown(&unknown),
+            Err(unknown) => return Assessment::unknown(&unknown),
         };
         let basis = json!({ "enabled": unit.file_state });
         match unit.file_state.as_str() {
-            "enabled" => Judgement::ok("loaded at boot", basis),
+            "enabled" => Assessment::ok("loaded at boot", basis),
             state => {
                 let from = (!state.is_empty()).then_some(state);
-                let change = Change::new("enabled", from, Some("enabled"));
-                Judgement::change("not loaded at boot", vec![change], Disruption::D0, basis)
+                let change = AttributeChange::new("enabled", from, Some("enabled"));
+                Assessment::change("not loaded at boot", vec![change], DisruptionClass::D0, basis)
             }
         }
     }
 
-    fn bring(&self, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
-        let and = |all: Fragment, one: Fragment| all.code("[ $? -eq 0 ] &&\n").then(one);
+    fn bring(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
+        let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").then(one);
         let file = part(judgement, "file").map(|_| {
             let folder = shell::close(shell::private().word(FOLDER).code(MAKE_FOLDER)).code("[ $? -eq 0 ] &&\n");
             folder.then(self.target.write(cx, true, "nft -c -f \"$FORGE_FILE\""))
@@ -245,21 +260,21 @@ impl Nftables {
         let loads = part(judgement, "loaded").is_some();
         let start = shell::usual().word(&self.service).word(&self.target.path).word(if loads { "yes" } else { "no" });
         let steps = file.into_iter().chain(unit).chain([shell::close(start.code(START))]);
-        steps.fold(Fragment::new().code(":\n"), and)
+        steps.fold(ShellFragment::new().code(":\n"), and)
     }
 
-    fn take_away(&self, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
+    fn take_away(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
         let stop = shell::usual().word(&self.service).word(&self.table).code(STOP);
         let file = part(judgement, "file").map(|_| shell::remove_file(&self.target.path, cx.run, true));
         let unit = part(judgement, "unit").map(|part| self.unit.act(&part, cx).body);
-        let and = |all: Fragment, one: Fragment| all.code("[ $? -eq 0 ] &&\n").then(one);
+        let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").then(one);
         file.into_iter().chain(unit).fold(shell::close(stop), and)
     }
 }
 
-fn difference(loaded: &str, declared: &str) -> Change {
+fn difference(loaded: &str, declared: &str) -> AttributeChange {
     let diff = diff::unified(loaded.as_bytes(), declared.as_bytes()).map(Into::into);
-    Change { diff, ..Change::new("loaded", None, None) }
+    AttributeChange { diff, ..AttributeChange::new("loaded", None, None) }
 }
 
 const MAKE_FOLDER: &str = r#"
@@ -291,7 +306,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("No space left on device", "the file system is full; the old file is unchanged"),
 ];
 
-impl Resource for Nftables {
+impl Resource for NftablesResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -310,17 +325,17 @@ impl Resource for Nftables {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let file = match self.absent {
             true => self.target.judge_absent(seen),
             false => self.target.judge(seen, cx, true),
         };
-        let parts = Parts::default().with("file", file).with("unit", self.unit.judge(seen, cx));
+        let parts = PartAssessments::default().with("file", file).with("unit", self.unit.judge(seen, cx));
         let parts = if self.absent { parts } else { parts.with("enabled", self.judge_enabled(seen)) };
         parts.with("loaded", self.judge_loaded(seen, cx)).judgement()
     }
 
-    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         let body = if self.absent { self.take_away(judgement, cx) } else { self.bring(judgement, cx) };
         Action { body, long: false, explain: EXPLAIN }
     }
@@ -332,8 +347,8 @@ impl Resource for Nftables {
         }
     }
 
-    fn provides(&self) -> Vec<Provision> {
-        let file = (!self.absent).then(|| Provision::Path(self.target.path.clone()));
+    fn provides(&self) -> Vec<ProvidedItem> {
+        let file = (!self.absent).then(|| ProvidedItem::Path(self.target.path.clone()));
         file.into_iter().chain(self.unit.provides()).collect()
     }
 
@@ -352,7 +367,9 @@ mod tests {
     use super::*;
 
     fn refused(fields: &[(&'static str, &str)]) -> String {
-        build(&Fields(fields.iter().map(|(name, value)| (*name, json!(value))).collect()), false).unwrap_err().message
+        build(&FieldValues(fields.iter().map(|(name, value)| (*name, json!(value))).collect()), false)
+            .unwrap_err()
+            .message
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Evaluates the labels, annotations and taints of a node: which ones to set, and which ones to remove.
 
-use super::{Node, probe};
-use crate::kube::{Call, Mark, Marks};
-use crate::model::{BlockClass, Disruption, Value};
-use crate::probe::{FieldManager, ObjectInfo, ObjectState, Observation, Unknown};
+use super::{NodeResource, probe};
+use crate::kube::{ClusterCall, NodeMark, NodeMarkChanges};
+use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::probe::{FieldManager, ObjectInfo, ObjectState, Observation, UnansweredReason};
 use crate::resource::object::claimed_once;
 use crate::resource::support::{join, object_state};
-use crate::resource::{Change, Context, Judgement};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ const TOLD: usize = 4;
 
 /// Findings about all nodes so far.
 #[derive(Default)]
-struct Found {
-    changes: Vec<Change>,
+struct NodeFindings {
+    changes: Vec<AttributeChange>,
     /// Entries that differ, as text.
     differing: Vec<String>,
     /// Managers that set the differing entries.
@@ -24,23 +24,23 @@ struct Found {
     /// Entries to remove, by node.
     going: BTreeMap<String, Vec<String>>,
     notes: Vec<String>,
-    marks: Vec<Marks>,
+    marks: Vec<NodeMarkChanges>,
     basis: Map<String, Value>,
 }
 
-pub(super) fn judge(own: &Node, seen: &Observation, cx: &Context<'_>) -> Judgement {
-    judged(own, seen, cx).unwrap_or_else(|why| Judgement::unknown(&why))
+pub(super) fn judge(own: &NodeResource, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+    judged(own, seen, cx).unwrap_or_else(|why| Assessment::unknown(&why))
 }
 
-fn judged(own: &Node, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
-    let mut found = Found::default();
+fn judged(own: &NodeResource, seen: &Observation, cx: &AssessmentContext<'_>) -> Result<Assessment, UnansweredReason> {
+    let mut found = NodeFindings::default();
     match (info(seen, &own.name)?, own.absent) {
         (None, false) => return Ok(missing(own, cx)),
         (None, true) => drop(found.basis.insert(own.name.clone(), Value::Null)),
         (Some(info), false) => found.presence(own, info),
         (Some(info), true) => found.removal(&own.name, info, own.marks.iter().map(|(mark, value)| (mark, Some(value)))),
     }
-    let mut before: BTreeMap<String, Vec<Mark>> = BTreeMap::new();
+    let mut before: BTreeMap<String, Vec<NodeMark>> = BTreeMap::new();
     for (node, mark) in cx.record.map(|record| gone(own, record)).unwrap_or_default() {
         before.entry(node).or_default().push(mark);
     }
@@ -53,50 +53,52 @@ fn judged(own: &Node, seen: &Observation, cx: &Context<'_>) -> Result<Judgement,
 }
 
 /// Returns the entries that the record names and the step no longer declares.
-pub(super) fn gone(own: &Node, record: &Value) -> Vec<(String, Mark)> {
+pub(super) fn gone(own: &NodeResource, record: &Value) -> Vec<(String, NodeMark)> {
     let claims = claimed_once(record, super::KIND.name);
-    let marks = claims.iter().filter_map(|claim| Mark::of_claim(claim));
+    let marks = claims.iter().filter_map(|claim| NodeMark::of_claim(claim));
     marks.filter(|(node, mark)| !own.is_own(node, mark)).collect()
 }
 
 /// Returns the node; `None` if it does not exist.
-fn info<'s>(seen: &'s Observation, node: &str) -> Result<Option<&'s ObjectInfo>, Unknown> {
+fn info<'s>(seen: &'s Observation, node: &str) -> Result<Option<&'s ObjectInfo>, UnansweredReason> {
     match object_state(seen, &probe(node))? {
         ObjectState::Known(info) if info.live.is_some() => Ok(Some(info)),
         ObjectState::Known(_) => Ok(None),
-        ObjectState::Unserved => Err(Unknown::new("the API serves no nodes")),
+        ObjectState::Unserved => Err(UnansweredReason::new("the API serves no nodes")),
     }
 }
 
 /// Evaluates a missing node. A node registers itself, and an earlier step may make its host join.
-fn missing(own: &Node, cx: &Context<'_>) -> Judgement {
+fn missing(own: &NodeResource, cx: &AssessmentContext<'_>) -> Assessment {
     let reason = format!("node {} does not exist", own.name);
     let basis = json!({ &own.name: null });
     if cx.predicted.is_some_and(|predicted| predicted.after.is_some()) {
-        let changes =
-            own.marks.iter().map(|(mark, value)| Change::new(&mark.to_string(), None, Some(&shown(mark, value))));
-        let changes: Vec<Change> = changes.collect();
-        let marks = Marks { node: own.name.clone(), set: own.marks.clone(), ..Marks::default() };
-        let calls = vec![Call::Mark(Box::new(marks))];
-        let judgement = Judgement::change(format!("{reason} yet"), changes, disruption(own.marks.keys()), basis);
-        return Judgement { calls, ..judgement.predicted() };
+        let changes = own
+            .marks
+            .iter()
+            .map(|(mark, value)| AttributeChange::new(&mark.to_string(), None, Some(&shown(mark, value))));
+        let changes: Vec<AttributeChange> = changes.collect();
+        let marks = NodeMarkChanges { node: own.name.clone(), set: own.marks.clone(), ..NodeMarkChanges::default() };
+        let calls = vec![ClusterCall::Mark(Box::new(marks))];
+        let judgement = Assessment::change(format!("{reason} yet"), changes, disruption(own.marks.keys()), basis);
+        return Assessment { calls, ..judgement.predicted() };
     }
-    Judgement::blocked(BlockClass::Declaration, reason, basis)
+    Assessment::blocked(BlockClass::Declaration, reason, basis)
         .hint("let its host join the cluster first, or fix the name")
 }
 
 /// Returns the disruption class: a `NoExecute` taint evicts pods.
-fn disruption<'m>(set: impl IntoIterator<Item = &'m Mark>) -> Disruption {
-    let evicts = |mark: &Mark| matches!(mark, Mark::Taint { effect, .. } if effect == "NoExecute");
-    if set.into_iter().any(evicts) { Disruption::D1 } else { Disruption::D0 }
+fn disruption<'m>(set: impl IntoIterator<Item = &'m NodeMark>) -> DisruptionClass {
+    let evicts = |mark: &NodeMark| matches!(mark, NodeMark::Taint { effect, .. } if effect == "NoExecute");
+    if set.into_iter().any(evicts) { DisruptionClass::D1 } else { DisruptionClass::D0 }
 }
 
-impl Found {
-    fn see(&mut self, node: &str, mark: &Mark, value: Option<&str>) {
+impl NodeFindings {
+    fn see(&mut self, node: &str, mark: &NodeMark, value: Option<&str>) {
         self.basis.insert(mark.claim(node), json!(value));
     }
 
-    fn presence(&mut self, own: &Node, info: &ObjectInfo) {
+    fn presence(&mut self, own: &NodeResource, info: &ObjectInfo) {
         let live = info.live.as_ref().unwrap_or(&Value::Null);
         let mut set = BTreeMap::new();
         for (mark, value) in &own.marks {
@@ -106,13 +108,22 @@ impl Found {
                 continue;
             }
             let shown_there = there.as_deref().map(|value| shown(mark, value));
-            self.changes.push(Change::new(&mark.to_string(), shown_there.as_deref(), Some(&shown(mark, value))));
+            self.changes.push(AttributeChange::new(
+                &mark.to_string(),
+                shown_there.as_deref(),
+                Some(&shown(mark, value)),
+            ));
             self.differing.push(mark.to_string());
             self.by.extend(there.as_ref().and_then(|_| Some((mark, setter(info, mark)?))).map(by));
             set.insert(mark.clone(), value.clone());
         }
         if !set.is_empty() {
-            self.marks.push(Marks { node: own.name.clone(), uid: info.uid.clone(), set, ..Marks::default() });
+            self.marks.push(NodeMarkChanges {
+                node: own.name.clone(),
+                uid: info.uid.clone(),
+                set,
+                ..NodeMarkChanges::default()
+            });
         }
     }
 
@@ -122,14 +133,14 @@ impl Found {
         &mut self,
         node: &str,
         info: &ObjectInfo,
-        marks: impl Iterator<Item = (&'m Mark, Option<&'m String>)>,
+        marks: impl Iterator<Item = (&'m NodeMark, Option<&'m String>)>,
     ) {
         let live = info.live.as_ref().unwrap_or(&Value::Null);
-        let mut take = Marks { node: node.to_owned(), uid: info.uid.clone(), ..Marks::default() };
+        let mut take = NodeMarkChanges { node: node.to_owned(), uid: info.uid.clone(), ..NodeMarkChanges::default() };
         for (mark, declared) in marks {
             let there = mark.of(live);
             let own = match mark {
-                Mark::Taint { .. } => declared.is_none_or(|value| there.as_ref() == Some(value)),
+                NodeMark::Taint { .. } => declared.is_none_or(|value| there.as_ref() == Some(value)),
                 _ => info.managers.iter().any(|known| known.manager == "forge" && has(known, mark)),
             };
             self.basis.insert(mark.claim(node), json!({ "value": there, "own": own }));
@@ -138,7 +149,7 @@ impl Found {
                 self.notes.push(format!("{mark} of node {node} stays: another manager set it"));
                 continue;
             }
-            self.changes.push(Change::new(&mark.to_string(), Some(&shown(mark, &there)), None));
+            self.changes.push(AttributeChange::new(&mark.to_string(), Some(&shown(mark, &there)), None));
             self.going.entry(node.to_owned()).or_default().push(mark.to_string());
             take.take.insert(mark.clone());
         }
@@ -147,7 +158,7 @@ impl Found {
         }
     }
 
-    fn judgement(self, own: &Node) -> Judgement {
+    fn judgement(self, own: &NodeResource) -> Assessment {
         let basis = Value::Object(self.basis);
         let mut reasons = Vec::new();
         if !self.differing.is_empty() {
@@ -170,12 +181,12 @@ impl Found {
                 false => format!("node {} matches", own.name),
             };
             let all: Vec<String> = std::iter::once(settled).chain(self.notes).collect();
-            return Judgement::ok(all.join("; "), basis);
+            return Assessment::ok(all.join("; "), basis);
         }
         reasons.extend(self.notes);
         let disruption = disruption(self.marks.iter().flat_map(|marks| marks.set.keys()));
-        let calls = self.marks.into_iter().map(|marks| Call::Mark(Box::new(marks))).collect();
-        Judgement { calls, ..Judgement::change(reasons.join("; "), self.changes, disruption, basis) }
+        let calls = self.marks.into_iter().map(|marks| ClusterCall::Mark(Box::new(marks))).collect();
+        Assessment { calls, ..Assessment::change(reasons.join("; "), self.changes, disruption, basis) }
     }
 }
 
@@ -187,30 +198,30 @@ fn told(things: &[String]) -> String {
 }
 
 /// Returns a value for display. An empty text is shown as `""`; a taint usually has no value.
-fn shown(mark: &Mark, value: &str) -> String {
+fn shown(mark: &NodeMark, value: &str) -> String {
     match (mark, value) {
-        (Mark::Taint { .. }, "") => "present".to_owned(),
+        (NodeMark::Taint { .. }, "") => "present".to_owned(),
         (_, "") => "\"\"".to_owned(),
         (_, value) => value.to_owned(),
     }
 }
 
 /// Returns the manager that set a mark last.
-fn setter<'i>(info: &'i ObjectInfo, mark: &Mark) -> Option<&'i FieldManager> {
+fn setter<'i>(info: &'i ObjectInfo, mark: &NodeMark) -> Option<&'i FieldManager> {
     info.managers.iter().filter(|known| has(known, mark)).max_by(|a, b| a.time.cmp(&b.time))
 }
 
-fn by((mark, known): (&Mark, &FieldManager)) -> String {
+fn by((mark, known): (&NodeMark, &FieldManager)) -> String {
     let at = if known.time.is_empty() { String::new() } else { format!(" at {}", known.time) };
     format!("`{}` set {mark}{at}", known.manager)
 }
 
 /// Reports whether a manager's field paths include the mark.
-fn has(known: &FieldManager, mark: &Mark) -> bool {
+fn has(known: &FieldManager, mark: &NodeMark) -> bool {
     let field = match mark {
-        Mark::Label(key) => of_metadata("labels", key),
-        Mark::Annotation(key) => of_metadata("annotations", key),
-        Mark::Taint { .. } => ".spec.taints".to_owned(),
+        NodeMark::Label(key) => of_metadata("labels", key),
+        NodeMark::Annotation(key) => of_metadata("annotations", key),
+        NodeMark::Taint { .. } => ".spec.taints".to_owned(),
     };
     known.fields.contains(&field)
 }

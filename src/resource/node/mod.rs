@@ -4,15 +4,17 @@ mod judge;
 mod names;
 
 use super::support::{bad_value, required};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
 use crate::diag::Diag;
-use crate::kube::{Mark, Marks};
+use crate::kube::{NodeMark, NodeMarkChanges};
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "node",
     summary: "Labels, annotations and taints of a node of the cluster.",
     example: include_str!("../examples/node.yaml"),
@@ -41,37 +43,37 @@ are rejected, because everyone who can read nodes can read them.
     build,
 };
 
-const FIELDS: &[Field] = &[
-    Field::required("name", Type::Name, "Name of the node in the cluster."),
-    Field::optional("labels", Type::Map(&Type::Text), "Labels of the node."),
-    Field::optional("annotations", Type::Map(&Type::Text), "Annotations of the node."),
-    Field::optional(
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required("name", FieldType::Name, "Name of the node in the cluster."),
+    FieldSpec::optional("labels", FieldType::Map(&FieldType::Text), "Labels of the node."),
+    FieldSpec::optional("annotations", FieldType::Map(&FieldType::Text), "Annotations of the node."),
+    FieldSpec::optional(
         "taints",
-        Type::Map(&Type::Any),
+        FieldType::Map(&FieldType::Any),
         "Taints of the node, by key: an effect (`NoSchedule`, `PreferNoSchedule`, `NoExecute`), \
          `{ effect: …, value: … }`, or a list of these.",
     ),
 ];
 
 #[derive(Debug)]
-struct Node {
+struct NodeResource {
     name: String,
     /// The declared labels, annotations and taints with their values.
-    marks: BTreeMap<Mark, String>,
+    marks: BTreeMap<NodeMark, String>,
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = required(fields, "name")?.to_owned();
     names::node(&name)?;
     let mut marks = BTreeMap::new();
     for (key, value) in fields.map("labels").unwrap_or_default() {
         names::label(&key, &value)?;
-        marks.insert(Mark::Label(key), value);
+        marks.insert(NodeMark::Label(key), value);
     }
     for (key, value) in fields.map("annotations").unwrap_or_default() {
         names::annotation(&key, &value)?;
-        marks.insert(Mark::Annotation(key), value);
+        marks.insert(NodeMark::Annotation(key), value);
     }
     for (key, value) in fields.table("taints").into_iter().flatten() {
         names::taints(key, value)?.into_iter().try_for_each(|(mark, value)| match marks.insert(mark, value) {
@@ -84,20 +86,20 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
             bad_value("the node needs labels, annotations or taints").hint("set `labels`, `annotations` or `taints`")
         );
     }
-    Ok(Box::new(Node { name, marks, absent }))
+    Ok(Box::new(NodeResource { name, marks, absent }))
 }
 
 fn probe(node: &str) -> Probe {
-    Marks::id(node).probe()
+    NodeMarkChanges::id(node).probe()
 }
 
-impl Node {
-    fn is_own(&self, node: &str, mark: &Mark) -> bool {
+impl NodeResource {
+    fn is_own(&self, node: &str, mark: &NodeMark) -> bool {
         node == self.name && self.marks.contains_key(mark)
     }
 }
 
-impl Resource for Node {
+impl Resource for NodeResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -115,11 +117,11 @@ impl Resource for Node {
         nodes.iter().map(|node| probe(node)).collect()
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         judge::judge(self, seen, cx)
     }
 
-    fn act(&self, _judgement: &Judgement, _cx: &Context<'_>) -> Action {
+    fn act(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         Action::default()
     }
 
@@ -133,7 +135,7 @@ impl Resource for Node {
         desired
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 
@@ -148,7 +150,7 @@ mod tests {
 
     fn refused(fields: &Value) -> String {
         let known = |key: &String| FIELDS.iter().find(|field| field.name == key).unwrap().name;
-        let fields = Fields(fields.as_object().unwrap().iter().map(|(k, v)| (known(k), v.clone())).collect());
+        let fields = FieldValues(fields.as_object().unwrap().iter().map(|(k, v)| (known(k), v.clone())).collect());
         build(&fields, false).unwrap_err().message
     }
 
@@ -189,7 +191,7 @@ mod tests {
     #[test]
     fn a_taint_is_an_effect_or_more() {
         let taints = json!({ "a": "NoSchedule", "b": { "effect": "NoExecute", "value": "x" }, "c": ["NoSchedule", "NoExecute"] });
-        let fields = Fields([("name", json!("gpu-1")), ("taints", taints)].into_iter().collect());
+        let fields = FieldValues([("name", json!("gpu-1")), ("taints", taints)].into_iter().collect());
         let names: Vec<String> = build(&fields, false).unwrap().claims().into_iter().map(|(_, name)| name).collect();
         let expected =
             ["a:NoSchedule", "b:NoExecute", "c:NoExecute", "c:NoSchedule"].map(|t| format!("gpu-1 taint {t}"));

@@ -1,7 +1,7 @@
 //! Validation of declared labels, annotations and taints of a node.
 
 use crate::diag::Diag;
-use crate::kube::{Mark, OPERANDS};
+use crate::kube::{NodeMark, OPERANDS};
 use crate::model::{SecretStore, Value};
 use crate::resource::support::{bad_value, ticked};
 
@@ -49,7 +49,7 @@ pub(super) fn annotation(key: &str, value: &str) -> Result<(), Diag> {
 ///
 /// # Errors
 /// Fails if the API rejects such a taint, or if steps may not set it.
-pub(super) fn taints(key: &str, written: &Value) -> Result<Vec<(Mark, String)>, Diag> {
+pub(super) fn taints(key: &str, written: &Value) -> Result<Vec<(NodeMark, String)>, Diag> {
     if OF_STATE.iter().any(|prefix| key.starts_with(prefix)) {
         return Err(bad_value(format!("taint `{key}` is managed by Kubernetes: it follows the state of the node"))
             .hint("to cordon a host, drain it in its window with `rollout: { drain: … }`"));
@@ -61,7 +61,7 @@ pub(super) fn taints(key: &str, written: &Value) -> Result<Vec<(Mark, String)>, 
     }
 }
 
-fn taint(key: &str, written: &Value) -> Result<(Mark, String), Diag> {
+fn taint(key: &str, written: &Value) -> Result<(NodeMark, String), Diag> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let (effect, value) = match written {
         Value::Object(map) => {
@@ -79,7 +79,7 @@ fn taint(key: &str, written: &Value) -> Result<(Mark, String), Diag> {
             .hint(format!("use one of {}", ticked(&EFFECTS))));
     }
     valued("taint", key, &value)?;
-    Ok((Mark::Taint { key: key.to_owned(), effect }, value))
+    Ok((NodeMark::Taint { key: key.to_owned(), effect }, value))
 }
 
 fn named(what: &str, key: &str) -> Result<(), Diag> {

@@ -2,28 +2,31 @@
 
 use super::text::{scalar, yaml};
 use crate::model::Value;
-use crate::resource::{Change, diff};
+use crate::resource::{AttributeChange, diff};
 use std::collections::BTreeSet;
 
 /// Maximum number of fields to list one by one.
 const SHOWN: usize = 40;
 
 /// Returns the fields that differ. `of` names the object if a step has several.
-pub(super) fn fields(of: &str, live: &Value, becomes: &Value) -> Vec<Change> {
+pub(super) fn fields(of: &str, live: &Value, becomes: &Value) -> Vec<AttributeChange> {
     let mut changes = Vec::new();
     walk(&mut Vec::new(), Some(live), Some(becomes), of, &mut changes);
     let more = changes.len().saturating_sub(SHOWN);
     if more > 0 {
         changes.truncate(SHOWN);
-        changes.push(Change::new(&named(of, "…"), Some(&format!("{more} more fields")), None));
+        changes.push(AttributeChange::new(&named(of, "…"), Some(&format!("{more} more fields")), None));
     }
     changes
 }
 
 /// Returns the change that creates an object, with its text as a diff.
-pub(in crate::resource) fn made(of: &str, object: &Value) -> Change {
+pub(in crate::resource) fn made(of: &str, object: &Value) -> AttributeChange {
     let text = yaml(&shown(object));
-    Change { diff: diff::unified(b"", text.as_bytes()).map(Into::into), ..Change::new(of, None, Some("declared")) }
+    AttributeChange {
+        diff: diff::unified(b"", text.as_bytes()).map(Into::into),
+        ..AttributeChange::new(of, None, Some("declared"))
+    }
 }
 
 /// Hides secrets: placeholders, and the values of a Secret.
@@ -51,7 +54,13 @@ pub(super) fn named(of: &str, field: &str) -> String {
     if of.is_empty() { field.to_owned() } else { format!("{of} {field}") }
 }
 
-fn walk(at: &mut Vec<String>, live: Option<&Value>, becomes: Option<&Value>, of: &str, into: &mut Vec<Change>) {
+fn walk(
+    at: &mut Vec<String>,
+    live: Option<&Value>,
+    becomes: Option<&Value>,
+    of: &str,
+    into: &mut Vec<AttributeChange>,
+) {
     match (live, becomes) {
         (live, becomes) if live == becomes => {}
         (Some(Value::Object(live)), Some(Value::Object(becomes))) => {
@@ -89,24 +98,24 @@ fn step(key: &str) -> String {
     if plain { format!(".{key}") } else { format!("[{key}]") }
 }
 
-fn change(attribute: &str, live: Option<&Value>, becomes: Option<&Value>) -> Change {
+fn change(attribute: &str, live: Option<&Value>, becomes: Option<&Value>) -> AttributeChange {
     let secret = |value: &&Value| value.as_str().is_some_and(|text| text.starts_with("(secret"));
     if live.filter(secret).or(becomes.filter(secret)).is_some() {
-        return Change { secret: true, ..Change::new(attribute, None, None) };
+        return AttributeChange { secret: true, ..AttributeChange::new(attribute, None, None) };
     }
     let large =
         |value: &Value| value.is_object() || value.is_array() || value.as_str().is_some_and(|text| text.contains('\n'));
     if !live.into_iter().chain(becomes).any(large) {
         let text = |value: Option<&Value>| value.map(scalar);
-        return Change::new(attribute, text(live).as_deref(), text(becomes).as_deref());
+        return AttributeChange::new(attribute, text(live).as_deref(), text(becomes).as_deref());
     }
     let text = |value: Option<&Value>| {
         value.map(|value| value.as_str().map_or_else(|| yaml(value), str::to_owned)).unwrap_or_default()
     };
     let unified = diff::unified(text(live).as_bytes(), text(becomes).as_bytes());
-    Change {
+    AttributeChange {
         diff: unified.map(Into::into),
-        ..Change::new(attribute, live.map(|_| "current"), becomes.map(|_| "declared"))
+        ..AttributeChange::new(attribute, live.map(|_| "current"), becomes.map(|_| "declared"))
     }
 }
 

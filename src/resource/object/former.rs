@@ -1,14 +1,14 @@
 //! Objects that a step declared before and no longer declares, found through its record and deleted.
 
-use super::Declared;
+use super::DeclaredObject;
 use crate::model::Value;
 use crate::probe::{ObjectId, Probe};
-use crate::state::{Former, Identity};
+use crate::state::{FormerIdentity, RecordIdentity};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
 /// Returns the objects that a record names and `now` does not contain.
-pub(super) fn gone(record: &Value, now: &[Declared]) -> Vec<ObjectId> {
+pub(super) fn gone(record: &Value, now: &[DeclaredObject]) -> Vec<ObjectId> {
     let kept: BTreeSet<String> = now.iter().map(|declared| declared.id.claim()).collect();
     let claims = claimed_once(record, "object");
     claims.iter().filter(|claim| !kept.contains(*claim)).filter_map(|claim| ObjectId::of_claim(claim)).collect()
@@ -20,13 +20,13 @@ pub(in crate::resource) fn claimed_once(record: &Value, kind: &str) -> BTreeSet<
     let part = |key: &str| record.get(key).cloned().unwrap_or_default();
     // A removed declaration has no claims.
     let removed = record.get("absent").and_then(Value::as_bool) == Some(true);
-    let latest = Identity::deserialize(part("identity")).ok().filter(|_| !removed);
-    let before = Vec::<Former>::deserialize(part("left")).unwrap_or_default();
+    let latest = RecordIdentity::deserialize(part("identity")).ok().filter(|_| !removed);
+    let before = Vec::<FormerIdentity>::deserialize(part("left")).unwrap_or_default();
     let identities = latest.into_iter().chain(before.into_iter().map(|former| former.identity));
     identities.flat_map(|identity| identity.claims).filter(|(known, _)| known == kind).map(|(_, name)| name).collect()
 }
 
 /// Returns the probes of these objects.
-pub(in crate::resource) fn former(record: &Value, now: &[Declared]) -> Vec<Probe> {
+pub(in crate::resource) fn former(record: &Value, now: &[DeclaredObject]) -> Vec<Probe> {
     gone(record, now).iter().map(ObjectId::probe).collect()
 }

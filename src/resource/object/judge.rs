@@ -1,47 +1,53 @@
 //! Evaluates the objects of a step: which ones to create, change, prune and delete.
 
-use super::Declared;
+use super::DeclaredObject;
 use super::differ;
 use super::former::gone;
-use crate::kube::Call;
-use crate::model::{BlockClass, Disruption, Value, Verdict};
-use crate::probe::{Added, Dry, Held, ObjectId, ObjectInfo, ObjectState, Observation, Unknown};
+use crate::kube::ClusterCall;
+use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
+use crate::probe::{
+    AddedField, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState, Observation, UnansweredReason,
+};
 use crate::resource::support::{brought, object_state};
-use crate::resource::{Change, Context, Judgement, Provision};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
 use serde_json::{Map, json};
 
 /// Desired state of the objects of a step.
-pub(in crate::resource) struct Want<'w> {
-    pub objects: &'w [Declared],
+pub(in crate::resource) struct DesiredObjects<'w> {
+    pub objects: &'w [DeclaredObject],
     /// Whether to remove the objects.
     pub absent: bool,
     /// Condition to wait for after the apply, and its timeout in seconds.
     pub wait: Option<(&'w str, u64)>,
-    pub disruption: Disruption,
+    pub disruption: DisruptionClass,
 }
 
 /// Findings about all objects so far.
 #[derive(Default)]
-struct Found {
-    changes: Vec<Change>,
+struct ObjectFindings {
+    changes: Vec<AttributeChange>,
     /// Reasons for the changes.
     reasons: Vec<String>,
-    strips: Vec<Call>,
-    applies: Vec<Call>,
-    waits: Vec<Call>,
-    deletes: Vec<Call>,
+    strips: Vec<ClusterCall>,
+    applies: Vec<ClusterCall>,
+    waits: Vec<ClusterCall>,
+    deletes: Vec<ClusterCall>,
     /// Observed state, by object.
     basis: Map<String, Value>,
     /// Notes in addition to the reasons.
     notes: Vec<String>,
     predicted: bool,
-    unknown: Option<Unknown>,
+    unknown: Option<UnansweredReason>,
     blocked: Option<(String, String)>,
 }
 
 /// Evaluates the objects of a step.
-pub(in crate::resource) fn judge(want: &Want<'_>, seen: &Observation, cx: &Context<'_>) -> Judgement {
-    let mut found = Found::default();
+pub(in crate::resource) fn judge(
+    want: &DesiredObjects<'_>,
+    seen: &Observation,
+    cx: &AssessmentContext<'_>,
+) -> Assessment {
+    let mut found = ObjectFindings::default();
     for declared in want.objects {
         match object_state(seen, &declared.probe()) {
             Err(why) => found.lacks(why),
@@ -60,8 +66,8 @@ pub(in crate::resource) fn judge(want: &Want<'_>, seen: &Observation, cx: &Conte
     found.judgement(want)
 }
 
-impl Found {
-    fn lacks(&mut self, why: Unknown) {
+impl ObjectFindings {
+    fn lacks(&mut self, why: UnansweredReason) {
         self.unknown.get_or_insert(why);
     }
 
@@ -69,7 +75,13 @@ impl Found {
         self.basis.insert(id.claim(), state);
     }
 
-    fn presence(&mut self, want: &Want<'_>, declared: &Declared, state: &ObjectState, cx: &Context<'_>) {
+    fn presence(
+        &mut self,
+        want: &DesiredObjects<'_>,
+        declared: &DeclaredObject,
+        state: &ObjectState,
+        cx: &AssessmentContext<'_>,
+    ) {
         let info = match state {
             ObjectState::Known(info) => info,
             ObjectState::Unserved => return self.unserved(want, declared, cx),
@@ -77,27 +89,27 @@ impl Found {
         self.see(&declared.id, basis(info));
         if info.deleting {
             let why = format!("{} is being deleted", declared.id);
-            return self.lacks(Unknown::new(why));
+            return self.lacks(UnansweredReason::new(why));
         }
         match &info.dry {
-            Some(Dry::Becomes(becomes)) => self.compare(want, declared, info, becomes),
-            Some(Dry::NoNamespace) => self.no_namespace(want, declared, cx),
-            Some(Dry::Refused(words)) => {
+            Some(ObjectDryRun::Becomes(becomes)) => self.compare(want, declared, info, becomes),
+            Some(ObjectDryRun::NoNamespace) => self.no_namespace(want, declared, cx),
+            Some(ObjectDryRun::Refused(words)) => {
                 let reason = format!("the API rejects {}: {words}", declared.id);
                 self.blocked.get_or_insert((reason, "fix the declaration of this object".to_owned()));
             }
-            None => self.lacks(Unknown::new(format!("no dry-run apply of {} was made", declared.id))),
+            None => self.lacks(UnansweredReason::new(format!("no dry-run apply of {} was made", declared.id))),
         }
         self.wait(want, declared, Some(info));
     }
 
     /// The API does not serve this kind: an earlier step may install it.
-    fn unserved(&mut self, want: &Want<'_>, declared: &Declared, cx: &Context<'_>) {
+    fn unserved(&mut self, want: &DesiredObjects<'_>, declared: &DeclaredObject, cx: &AssessmentContext<'_>) {
         self.see(&declared.id, Value::Null);
         let kind = format!("{}/{}", declared.id.group(), declared.id.kind);
         let own = want.objects.iter().any(|other| other.serves().as_deref() == Some(kind.as_str()));
         let earlier =
-            brought(cx.predicted, &Provision::Served(kind)) || cx.predicted.is_some_and(|p| p.after.is_some());
+            brought(cx.predicted, &ProvidedItem::Served(kind)) || cx.predicted.is_some_and(|p| p.after.is_some());
         match (own, earlier) {
             (true, _) => self.make(declared),
             (false, true) => {
@@ -106,18 +118,18 @@ impl Found {
             }
             (false, false) => {
                 let why = format!("the API serves no `{}` of `{}`", declared.id.kind, declared.id.api_version);
-                self.lacks(Unknown::new(why));
+                self.lacks(UnansweredReason::new(why));
             }
         }
         self.wait(want, declared, None);
     }
 
-    fn no_namespace(&mut self, want: &Want<'_>, declared: &Declared, cx: &Context<'_>) {
+    fn no_namespace(&mut self, want: &DesiredObjects<'_>, declared: &DeclaredObject, cx: &AssessmentContext<'_>) {
         let name = declared.id.namespace.clone().unwrap_or_default();
         let id = ObjectId { api_version: "v1".to_owned(), kind: "Namespace".to_owned(), namespace: None, name };
         let own = want.objects.iter().any(|other| other.id.claim() == id.claim());
         let earlier =
-            brought(cx.predicted, &Provision::Object(id.claim())) || cx.predicted.is_some_and(|p| p.after.is_some());
+            brought(cx.predicted, &ProvidedItem::Object(id.claim())) || cx.predicted.is_some_and(|p| p.after.is_some());
         match (own, earlier) {
             (true, _) => self.make(declared),
             (false, true) => {
@@ -132,17 +144,17 @@ impl Found {
         }
     }
 
-    fn make(&mut self, declared: &Declared) {
+    fn make(&mut self, declared: &DeclaredObject) {
         self.reasons.push(format!("{} does not exist", declared.id));
         self.changes.push(differ::made(&declared.id.to_string(), &declared.object));
         self.apply(declared);
     }
 
-    fn apply(&mut self, declared: &Declared) {
-        self.applies.push(Call::Apply { object: declared.object.clone() });
+    fn apply(&mut self, declared: &DeclaredObject) {
+        self.applies.push(ClusterCall::Apply { object: declared.object.clone() });
     }
 
-    fn compare(&mut self, want: &Want<'_>, declared: &Declared, info: &ObjectInfo, becomes: &Value) {
+    fn compare(&mut self, want: &DesiredObjects<'_>, declared: &DeclaredObject, info: &ObjectInfo, becomes: &Value) {
         let Some(live) = &info.live else { return self.make(declared) };
         let id = &declared.id;
         let of = if want.objects.len() == 1 { String::new() } else { id.to_string() };
@@ -159,20 +171,20 @@ impl Found {
             self.reasons.push(added(id, &info.added));
             self.changes.extend(info.added.iter().map(|added| taken_out(&of, live, added)));
             let pointers = info.added.iter().map(|added| added.pointer.clone()).collect();
-            self.strips.push(Call::Strip { id: id.clone(), version: info.version.clone(), pointers });
+            self.strips.push(ClusterCall::Strip { id: id.clone(), version: info.version.clone(), pointers });
         }
         if let Some(words) = &info.stuck {
             self.notes.push(format!("undeclared fields of {id} cannot be removed: {words}"));
         }
     }
 
-    fn wait(&mut self, want: &Want<'_>, declared: &Declared, info: Option<&ObjectInfo>) {
+    fn wait(&mut self, want: &DesiredObjects<'_>, declared: &DeclaredObject, info: Option<&ObjectInfo>) {
         let id = &declared.id;
         let applied =
-            self.applies.iter().any(|call| matches!(call, Call::Apply { object } if *object == declared.object));
+            self.applies.iter().any(|call| matches!(call, ClusterCall::Apply { object } if *object == declared.object));
         // Objects of a new kind can only be applied once the kind is served.
         if applied && declared.serves().is_some() {
-            self.applies.push(Call::Await { id: id.clone(), condition: "Established".to_owned(), limit_s: 60 });
+            self.applies.push(ClusterCall::Await { id: id.clone(), condition: "Established".to_owned(), limit_s: 60 });
         }
         let Some((condition, limit_s)) = want.wait.filter(|(condition, _)| has_condition(id, condition)) else {
             return;
@@ -186,12 +198,12 @@ impl Found {
             let why = found.map_or("condition not reported yet", |found| found.message.as_str());
             self.reasons.push(format!("{id} is not {condition}: {why}"));
             let status = found.map(|found| found.status.as_str());
-            self.changes.push(Change::new(&format!("{id} {condition}"), status, Some("True")));
+            self.changes.push(AttributeChange::new(&format!("{id} {condition}"), status, Some("True")));
         }
-        self.waits.push(Call::Await { id: id.clone(), condition: condition.to_owned(), limit_s });
+        self.waits.push(ClusterCall::Await { id: id.clone(), condition: condition.to_owned(), limit_s });
     }
 
-    fn removal(&mut self, declared: &Declared, state: &ObjectState) {
+    fn removal(&mut self, declared: &DeclaredObject, state: &ObjectState) {
         let info = match state {
             ObjectState::Known(info) => info,
             ObjectState::Unserved => return self.see(&declared.id, Value::Null),
@@ -205,8 +217,8 @@ impl Found {
     }
 
     fn delete(&mut self, id: &ObjectId, info: &ObjectInfo) {
-        self.changes.push(Change::new(&id.to_string(), Some("exists"), None));
-        self.deletes.push(Call::Delete { id: id.clone(), uid: info.uid.clone() });
+        self.changes.push(AttributeChange::new(&id.to_string(), Some("exists"), None));
+        self.deletes.push(ClusterCall::Delete { id: id.clone(), uid: info.uid.clone() });
     }
 
     /// Deletes an object that the step declared before, if forge still manages any of its fields. Keeps objects
@@ -228,15 +240,15 @@ impl Found {
         self.delete(id, info);
     }
 
-    fn judgement(self, want: &Want<'_>) -> Judgement {
+    fn judgement(self, want: &DesiredObjects<'_>) -> Assessment {
         let basis = Value::Object(self.basis);
         if let Some(why) = &self.unknown {
             let hint = unknown_hint(&why.why);
-            let judgement = Judgement { basis, ..Judgement::unknown(why) };
-            return Judgement { hint, ..judgement };
+            let judgement = Assessment { basis, ..Assessment::unknown(why) };
+            return Assessment { hint, ..judgement };
         }
         if let Some((reason, hint)) = self.blocked {
-            return Judgement::blocked(BlockClass::Declaration, reason, basis).hint(hint);
+            return Assessment::blocked(BlockClass::Declaration, reason, basis).hint(hint);
         }
         let mut calls = self.strips;
         calls.extend(self.applies);
@@ -246,11 +258,11 @@ impl Found {
         if calls.is_empty() {
             let reason = settled(want);
             let notes: Vec<String> = std::iter::once(reason).chain(self.notes).collect();
-            return Judgement::ok(notes.join("; "), basis);
+            return Assessment::ok(notes.join("; "), basis);
         }
         let reasons: Vec<String> = shortened(self.reasons).into_iter().chain(self.notes).collect();
-        let judgement = Judgement::change(reasons.join("; "), self.changes, want.disruption, basis);
-        Judgement { calls, predicted: self.predicted, verdict: Verdict::Change, ..judgement }
+        let judgement = Assessment::change(reasons.join("; "), self.changes, want.disruption, basis);
+        Assessment { calls, predicted: self.predicted, verdict: StepVerdict::Change, ..judgement }
     }
 }
 
@@ -261,7 +273,7 @@ fn unknown_hint(why: &str) -> Option<String> {
 }
 
 /// Returns the reason of a step without changes.
-fn settled(want: &Want<'_>) -> String {
+fn settled(want: &DesiredObjects<'_>) -> String {
     match (want.objects, want.absent) {
         ([one], true) => format!("{} does not exist", one.id),
         ([one], false) => format!("{} matches", one.id),
@@ -288,12 +300,12 @@ fn basis(info: &ObjectInfo) -> Value {
 }
 
 /// Returns a field that differs, with its current value.
-fn seen_of(change: &Change) -> (String, Value) {
+fn seen_of(change: &AttributeChange) -> (String, Value) {
     let text = change.diff.as_ref().or(change.from.as_ref()).map(|text| text.raw());
     (change.attribute.to_string(), Value::from(text))
 }
 
-fn differing(id: &ObjectId, changes: &[Change], conflicts: &[Held]) -> String {
+fn differing(id: &ObjectId, changes: &[AttributeChange], conflicts: &[ObjectFieldConflict]) -> String {
     let fields = match changes {
         [one] => format!("{} of {id} differs", one.attribute.rsplit(' ').next().unwrap_or_default()),
         many => format!("{} fields of {id} differ", many.len()),
@@ -306,7 +318,7 @@ fn differing(id: &ObjectId, changes: &[Change], conflicts: &[Held]) -> String {
     }
 }
 
-fn added(id: &ObjectId, added: &[Added]) -> String {
+fn added(id: &ObjectId, added: &[AddedField]) -> String {
     let told: Vec<String> =
         added.iter().map(|added| format!("`{}` added {}{}", added.manager, added.field, since(&added.time))).collect();
     format!("{id} has undeclared fields: {}", told.join(", "))
@@ -316,9 +328,9 @@ fn since(time: &str) -> String {
     if time.is_empty() { String::new() } else { format!(" at {time}") }
 }
 
-fn taken_out(of: &str, live: &Value, added: &Added) -> Change {
+fn taken_out(of: &str, live: &Value, added: &AddedField) -> AttributeChange {
     let found = live.pointer(&added.pointer).map(super::text::scalar);
-    Change::new(&differ::named(of, &added.field), found.as_deref().or(Some("present")), None)
+    AttributeChange::new(&differ::named(of, &added.field), found.as_deref().or(Some("present")), None)
 }
 
 /// Reports whether objects of a kind can have a condition.

@@ -8,9 +8,9 @@ mod text;
 
 pub(super) use differ::made;
 pub(super) use former::{claimed_once, former};
-pub(super) use judge::{Want, judge};
+pub(super) use judge::{DesiredObjects, judge};
 
-use super::Provision;
+use super::ProvidedItem;
 use super::support::sha256_hex;
 use crate::model::{SecretStore, Value};
 use crate::probe::{ObjectId, Probe};
@@ -18,13 +18,13 @@ use serde_json::json;
 
 /// One declared object.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Declared {
+pub(super) struct DeclaredObject {
     pub id: ObjectId,
     /// The object to apply, with placeholders for secrets.
     pub object: Value,
 }
 
-impl Declared {
+impl DeclaredObject {
     /// Returns the form of the object that records store. Values that a recipe writes into a Secret are replaced by
     /// their digests. Placeholders stay, so the record stores a keyed digest of the whole object.
     pub fn kept(&self) -> Value {
@@ -49,9 +49,9 @@ impl Declared {
     }
 
     /// Returns the things that exist once the object is applied.
-    pub fn provides(&self) -> Vec<Provision> {
-        let mut provided = vec![Provision::Object(self.id.claim())];
-        provided.extend(self.serves().map(Provision::Served));
+    pub fn provides(&self) -> Vec<ProvidedItem> {
+        let mut provided = vec![ProvidedItem::Object(self.id.claim())];
+        provided.extend(self.serves().map(ProvidedItem::Served));
         provided
     }
 

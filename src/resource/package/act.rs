@@ -1,8 +1,8 @@
 //! The commands of a package change: one script that can be killed at any point and run again.
 
-use super::Package;
-use crate::resource::{Judgement, lock, shell};
-use crate::script::Fragment;
+use super::PackageResource;
+use crate::resource::{Assessment, lock, shell};
+use crate::script::ShellFragment;
 
 const SETTINGS: &str = r#"
 export DEBIAN_FRONTEND=noninteractive APT_LISTCHANGES_FRONTEND=none NEEDRESTART_MODE=l UCF_FORCE_CONFFOLD=1
@@ -70,7 +70,7 @@ finish() {
 "#;
 
 /// Opens an action of apt for `names`: defines the functions that wait, call apt and finish interrupted runs.
-pub(in crate::resource) fn opened(lock_timeout: u64, names: &str) -> Fragment {
+pub(in crate::resource) fn opened(lock_timeout: u64, names: &str) -> ShellFragment {
     let opened = shell::usual().number(lock_timeout).word(names).code("\nlimit=$1 names=$2\n");
     opened.code(SETTINGS).code(HOLDER).code(WAITING).code(APT)
 }
@@ -139,7 +139,7 @@ pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
 ];
 
 /// Renders the changes in `judgement`.
-pub(super) fn action(package: &Package, judgement: &Judgement) -> Fragment {
+pub(super) fn action(package: &PackageResource, judgement: &Assessment) -> ShellFragment {
     let action = opened(package.lock_timeout, &package.names.join(" "));
     let action = match package.absent {
         true => remove(package, action),
@@ -148,7 +148,7 @@ pub(super) fn action(package: &Package, judgement: &Judgement) -> Fragment {
     shell::close(action)
 }
 
-fn install(package: &Package, judgement: &Judgement, action: Fragment) -> Fragment {
+fn install(package: &PackageResource, judgement: &Assessment, action: ShellFragment) -> ShellFragment {
     let action = match judgement.changes.iter().any(|c| !is(&c.attribute, "hold")) {
         true => transaction(package, judgement, action.code(RELEASE)),
         false => action,
@@ -156,7 +156,7 @@ fn install(package: &Package, judgement: &Judgement, action: Fragment) -> Fragme
     hold(package.hold, action)
 }
 
-fn transaction(package: &Package, judgement: &Judgement, action: Fragment) -> Fragment {
+fn transaction(package: &PackageResource, judgement: &Assessment, action: ShellFragment) -> ShellFragment {
     let downgrade = judgement.changes.iter().any(|c| is(&c.attribute, "downgrade"));
     let action = action.code(if package.update { "update=yes" } else { "update=no" }).code(if downgrade {
         " downgrade=--allow-downgrades\n"
@@ -166,12 +166,12 @@ fn transaction(package: &Package, judgement: &Judgement, action: Fragment) -> Fr
     package.names.iter().fold(action.code("set --"), |action, name| action.word(wanted(package, name))).code(INSTALL)
 }
 
-fn remove(package: &Package, action: Fragment) -> Fragment {
+fn remove(package: &PackageResource, action: ShellFragment) -> ShellFragment {
     removal(&package.names, package.purge, action)
 }
 
 /// Removes exactly `names`.
-pub(in crate::resource) fn removal(names: &[String], purge: bool, action: Fragment) -> Fragment {
+pub(in crate::resource) fn removal(names: &[String], purge: bool, action: ShellFragment) -> ShellFragment {
     let action = action.code(if purge { "verb=purge\n" } else { "verb=remove\n" }).code(UNHOLD);
     names.iter().fold(action.code("set --"), |action, name| action.word(name)).code(REMOVE)
 }
@@ -186,7 +186,7 @@ done
 "#;
 
 /// Sets the declared hold at the end; the trap must not undo a declared `false`.
-fn hold(hold: Option<bool>, action: Fragment) -> Fragment {
+fn hold(hold: Option<bool>, action: ShellFragment) -> ShellFragment {
     match hold {
         Some(true) => action.code("locked apt-mark hold -- $names >/dev/null || fail \"cannot hold $names\"\n"),
         Some(false) => {
@@ -196,7 +196,7 @@ fn hold(hold: Option<bool>, action: Fragment) -> Fragment {
     }
 }
 
-fn wanted(package: &Package, name: &str) -> String {
+fn wanted(package: &PackageResource, name: &str) -> String {
     match &package.version {
         Some(version) => format!("{name}={version}"),
         None => name.to_owned(),

@@ -1,9 +1,9 @@
 //! The commands of a package change with dnf and rpm: one script that can be killed at any point and run again.
 
-use super::Package;
+use super::PackageResource;
 use super::act::{WAITING, is};
-use crate::resource::{Judgement, lock, shell};
-use crate::script::Fragment;
+use crate::resource::{Assessment, lock, shell};
+use crate::script::ShellFragment;
 
 /// dnf 4 writes its pid to its own lock files; rpm locks with `fcntl`, so `/proc/locks` lists the holder.
 const HOLDER: &str = r#"
@@ -89,13 +89,13 @@ pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
 ];
 
 /// Opens an action of dnf for `names`.
-pub(in crate::resource) fn opened(lock_timeout: u64, names: &str) -> Fragment {
+pub(in crate::resource) fn opened(lock_timeout: u64, names: &str) -> ShellFragment {
     let opened = shell::usual().number(lock_timeout).word(names).code("\nlimit=$1 names=$2\n");
     opened.code(HOLDER).code(WAITING).code(DNF)
 }
 
 /// Renders the changes in `judgement`.
-pub(super) fn action(package: &Package, judgement: &Judgement) -> Fragment {
+pub(super) fn action(package: &PackageResource, judgement: &Assessment) -> ShellFragment {
     let action = opened(package.lock_timeout, &package.names.join(" "));
     shell::close(match package.absent {
         true => removal(&package.names, action),
@@ -104,17 +104,21 @@ pub(super) fn action(package: &Package, judgement: &Judgement) -> Fragment {
 }
 
 /// Removes exactly `names`.
-pub(in crate::resource) fn removal(names: &[String], action: Fragment) -> Fragment {
+pub(in crate::resource) fn removal(names: &[String], action: ShellFragment) -> ShellFragment {
     names.iter().fold(action.code("set --"), |action, name| action.word(name)).code(REMOVE)
 }
 
 /// Installs the words that `words` appends; dnf installs a lower version if exactly that version is named.
-pub(in crate::resource) fn transaction(words: impl FnOnce(Fragment) -> Fragment, action: Fragment) -> Fragment {
+pub(in crate::resource) fn transaction(
+    words: impl FnOnce(ShellFragment) -> ShellFragment,
+    action: ShellFragment,
+) -> ShellFragment {
     words(action.code(RELEASE).code("run_dnf install --")).code(" || exit 1\n")
 }
 
-fn install(package: &Package, judgement: &Judgement, action: Fragment) -> Fragment {
-    let words = |action| package.names.iter().fold(action, |action: Fragment, name| action.word(wanted(package, name)));
+fn install(package: &PackageResource, judgement: &Assessment, action: ShellFragment) -> ShellFragment {
+    let words =
+        |action| package.names.iter().fold(action, |action: ShellFragment, name| action.word(wanted(package, name)));
     let action = match judgement.changes.iter().any(|c| !is(&c.attribute, "hold")) {
         true => transaction(words, action),
         false => action,
@@ -127,7 +131,7 @@ fn install(package: &Package, judgement: &Judgement, action: Fragment) -> Fragme
 }
 
 /// Returns `name-version`, followed by the architecture if the name has one.
-fn wanted(package: &Package, name: &str) -> String {
+fn wanted(package: &PackageResource, name: &str) -> String {
     const ARCHES: [&str; 7] = ["x86_64", "i686", "aarch64", "noarch", "ppc64le", "s390x", "riscv64"];
     let arch = name.rsplit_once('.').filter(|(_, arch)| ARCHES.contains(arch));
     match (&package.version, arch) {

@@ -1,11 +1,11 @@
 //! Evaluates packages from the package manager's output.
 
-use super::Package;
+use super::PackageResource;
 use super::version::compare;
-use crate::model::{BlockClass, Disruption, Value};
-use crate::probe::{Manager, Observation, PackageState, Probe, Unknown};
+use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::probe::{Observation, PackageManagerKind, PackageState, Probe, UnansweredReason};
 use crate::resource::support::{brought, join, manager_state, ticked};
-use crate::resource::{Change, Context, Judgement, Provision};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
 use serde_json::{Map, json};
 use std::cmp::Ordering;
 
@@ -14,29 +14,29 @@ const LISTED: usize = 5;
 
 /// Findings about all packages of a step.
 #[derive(Default)]
-struct Findings {
-    changes: Vec<Change>,
+struct PackageFindings {
+    changes: Vec<AttributeChange>,
     /// Reasons for the changes.
     reasons: Vec<String>,
     /// Packages that match.
     settled: Vec<String>,
-    disruption: Disruption,
+    disruption: DisruptionClass,
     /// Packages that apt does not offer in the wanted version: the name and a description of the offers.
     missing: Vec<(String, String)>,
     /// Why apt's offers could not be read, if they are needed.
     offers_unknown: Option<String>,
     /// Why a declared hold cannot be set.
     cannot_hold: Option<String>,
-    manager: Manager,
+    manager: PackageManagerKind,
 }
 
 pub(super) fn judge(
-    want: &Package,
+    want: &PackageResource,
     states: &[(&str, &PackageState)],
     seen: &Observation,
-    cx: &Context<'_>,
-) -> Judgement {
-    let mut findings = Findings::default();
+    cx: &AssessmentContext<'_>,
+) -> Assessment {
+    let mut findings = PackageFindings::default();
     for (name, state) in states {
         findings.manager = state.manager;
         match want.absent {
@@ -47,19 +47,25 @@ pub(super) fn judge(
     conclude(want, findings, basis(want, states), seen, cx)
 }
 
-fn conclude(want: &Package, findings: Findings, basis: Value, seen: &Observation, cx: &Context<'_>) -> Judgement {
+fn conclude(
+    want: &PackageResource,
+    findings: PackageFindings,
+    basis: Value,
+    seen: &Observation,
+    cx: &AssessmentContext<'_>,
+) -> Assessment {
     if findings.changes.is_empty() {
-        return Judgement::ok(findings.settled.join("; "), basis);
+        return Assessment::ok(findings.settled.join("; "), basis);
     }
     let reason = findings.reasons.join("; ");
     if let Some(why) = findings.offers_unknown {
-        return Judgement { basis, ..Judgement::unknown(&Unknown::new(why)) };
+        return Assessment { basis, ..Assessment::unknown(&UnansweredReason::new(why)) };
     }
     if let Some(why) = findings.cannot_hold {
-        return no_hold(why, Judgement::change(reason, findings.changes, findings.disruption, basis), cx);
+        return no_hold(why, Assessment::change(reason, findings.changes, findings.disruption, basis), cx);
     }
     if findings.missing.is_empty() {
-        return Judgement::change(
+        return Assessment::change(
             with_manager(want, reason, seen, findings.manager),
             findings.changes,
             findings.disruption,
@@ -68,7 +74,7 @@ fn conclude(want: &Package, findings: Findings, basis: Value, seen: &Observation
     }
     let offers: Vec<&str> = findings.missing.iter().map(|(_, offer)| offer.as_str()).collect();
     let offers = offers.join("; ");
-    let change = |why: String| Judgement::change(why, findings.changes.clone(), findings.disruption, basis.clone());
+    let change = |why: String| Assessment::change(why, findings.changes.clone(), findings.disruption, basis.clone());
     let missing = findings.missing.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     if comes(&missing, cx) {
         return change(format!("{offers}; an earlier step may change that")).predicted();
@@ -76,16 +82,16 @@ fn conclude(want: &Package, findings: Findings, basis: Value, seen: &Observation
     if want.update {
         return change(with_manager(want, format!("{offers}; apt's lists are updated first"), seen, findings.manager));
     }
-    Judgement::blocked(BlockClass::Host, offers, basis)
+    Assessment::blocked(BlockClass::Host, offers, basis)
         .hint("add an `apt_repository` step before this one, or set `update: if-missing`")
 }
 
 /// Blocks a declared hold that the host cannot keep, unless an earlier step may install the plugin.
-fn no_hold(why: String, judgement: Judgement, cx: &Context<'_>) -> Judgement {
+fn no_hold(why: String, judgement: Assessment, cx: &AssessmentContext<'_>) -> Assessment {
     if comes(&[PLUGIN.to_owned()], cx) {
         return judgement.predicted();
     }
-    Judgement::blocked(BlockClass::Rule, format!("a hold is declared, but {why}"), judgement.basis)
+    Assessment::blocked(BlockClass::Rule, format!("a hold is declared, but {why}"), judgement.basis)
         .hint(format!("install `{PLUGIN}` with an earlier step"))
 }
 
@@ -93,13 +99,13 @@ fn no_hold(why: String, judgement: Judgement, cx: &Context<'_>) -> Judgement {
 const PLUGIN: &str = "python3-dnf-plugin-versionlock";
 
 /// Reports whether an earlier step may provide the packages that apt does not offer now.
-fn comes(missing: &[String], cx: &Context<'_>) -> bool {
-    let provided = missing.iter().all(|name| brought(cx.predicted, &Provision::Package(name.clone())));
+fn comes(missing: &[String], cx: &AssessmentContext<'_>) -> bool {
+    let provided = missing.iter().all(|name| brought(cx.predicted, &ProvidedItem::Package(name.clone())));
     provided || cx.predicted.is_some_and(|p| p.after.is_some())
 }
 
 /// Adds current obstacles to the reason. They change from minute to minute and are not part of the basis.
-fn with_manager(want: &Package, reason: String, seen: &Observation, whose: Manager) -> String {
+fn with_manager(want: &PackageResource, reason: String, seen: &Observation, whose: PackageManagerKind) -> String {
     let lock = if whose.is_dpkg() { "dpkg's" } else { "rpm's" };
     let Ok(manager) = manager_state(seen, &Probe::PackageManager) else { return reason };
     let mut reason = reason;
@@ -113,8 +119,8 @@ fn with_manager(want: &Package, reason: String, seen: &Observation, whose: Manag
     reason
 }
 
-impl Findings {
-    fn wanted(&mut self, want: &Package, name: &str, state: &PackageState) {
+impl PackageFindings {
+    fn wanted(&mut self, want: &PackageResource, name: &str, state: &PackageState) {
         match (unpacked(state), state.status.as_str()) {
             (Some(installed), "installed" | "triggers-pending" | "triggers-awaited") => {
                 self.installed(want, name, installed, state);
@@ -125,20 +131,20 @@ impl Findings {
         self.hold(want, name, state);
     }
 
-    fn installed(&mut self, want: &Package, name: &str, installed: &str, state: &PackageState) {
+    fn installed(&mut self, want: &PackageResource, name: &str, installed: &str, state: &PackageState) {
         if !self.other_version(want, name, installed, state) {
             self.settled.push(format!("`{name}` {installed} is installed"));
         }
     }
 
-    fn unfinished(&mut self, want: &Package, name: &str, found: &str, status: &str, state: &PackageState) {
+    fn unfinished(&mut self, want: &PackageResource, name: &str, found: &str, status: &str, state: &PackageState) {
         self.change(name, want, "status", Some(status), Some("installed"));
         self.reasons.push(format!("`{name}` is {status}"));
         self.other_version(want, name, found, state);
     }
 
     /// Adds a change if the declared version differs from the installed one; reports whether it does.
-    fn other_version(&mut self, want: &Package, name: &str, found: &str, state: &PackageState) -> bool {
+    fn other_version(&mut self, want: &PackageResource, name: &str, found: &str, state: &PackageState) -> bool {
         let Some(version) = want.version.as_deref() else { return false };
         let attribute = match compare(state.manager, version, found) {
             Some(Ordering::Equal) => return false,
@@ -147,12 +153,12 @@ impl Findings {
         };
         self.change(name, want, attribute, Some(found), Some(version));
         self.reasons.push(format!("`{name}` is {found}, not {version}"));
-        self.disruption = Disruption::D1;
+        self.disruption = DisruptionClass::D1;
         self.offered(want, name, state);
         true
     }
 
-    fn not_installed(&mut self, want: &Package, name: &str, state: &PackageState) {
+    fn not_installed(&mut self, want: &PackageResource, name: &str, state: &PackageState) {
         let any = if state.manager.is_dpkg() { "latest from apt" } else { "latest from dnf" };
         let version = want.version.as_deref().or(state.candidate.as_deref()).unwrap_or(any);
         self.change(name, want, "version", None, Some(version));
@@ -161,8 +167,8 @@ impl Findings {
     }
 
     /// Records a version that apt's lists do not contain. dnf is not queried.
-    fn offered(&mut self, want: &Package, name: &str, state: &PackageState) {
-        if state.manager == Manager::Rpm {
+    fn offered(&mut self, want: &PackageResource, name: &str, state: &PackageState) {
+        if state.manager == PackageManagerKind::Rpm {
             return;
         }
         if let Some(why) = &state.offers_unknown {
@@ -182,7 +188,7 @@ impl Findings {
         self.missing.push((name.to_owned(), offer));
     }
 
-    fn hold(&mut self, want: &Package, name: &str, state: &PackageState) {
+    fn hold(&mut self, want: &PackageResource, name: &str, state: &PackageState) {
         let Some(hold) = want.hold.filter(|hold| *hold != state.held) else { return };
         let word = |held: bool| if held { "held" } else { "not held" };
         self.change(name, want, "hold", Some(word(state.held)), Some(word(hold)));
@@ -192,12 +198,12 @@ impl Findings {
         }
     }
 
-    fn unwanted(&mut self, want: &Package, name: &str, state: &PackageState) {
+    fn unwanted(&mut self, want: &PackageResource, name: &str, state: &PackageState) {
         match (unpacked(state), state.status.as_str()) {
             (Some(version), _) => {
                 self.change(name, want, "version", Some(version), None);
                 self.reasons.push(format!("`{name}` {version} is installed"));
-                self.disruption = Disruption::D1;
+                self.disruption = DisruptionClass::D1;
             }
             (None, "config-files") if want.purge => {
                 self.change(name, want, "configuration", Some("left"), None);
@@ -208,12 +214,12 @@ impl Findings {
     }
 
     /// Adds a change. With several packages the attribute includes the package.
-    fn change(&mut self, name: &str, want: &Package, attribute: &str, from: Option<&str>, to: Option<&str>) {
+    fn change(&mut self, name: &str, want: &PackageResource, attribute: &str, from: Option<&str>, to: Option<&str>) {
         let attribute = match want.names.len() {
             1 => attribute.to_owned(),
             _ => format!("{attribute} of {name}"),
         };
-        self.changes.push(Change::new(&attribute, from, to));
+        self.changes.push(AttributeChange::new(&attribute, from, to));
     }
 }
 
@@ -233,13 +239,13 @@ fn listed(versions: &[String]) -> String {
 
 /// Returns the observed state that the judgement depends on. It excludes apt's offers: a new version in the archive
 /// must not make a plan stale that does not install it.
-fn basis(want: &Package, states: &[(&str, &PackageState)]) -> Value {
+fn basis(want: &PackageResource, states: &[(&str, &PackageState)]) -> Value {
     let entry = |(name, state): &(&str, &PackageState)| {
         let mut seen = json!({ "version": state.version, "status": state.status });
         if want.hold.is_some() {
             seen["held"] = json!(state.held);
         }
-        if state.manager == Manager::Rpm {
+        if state.manager == PackageManagerKind::Rpm {
             seen["manager"] = json!("rpm");
         }
         ((*name).to_owned(), seen)
@@ -248,10 +254,10 @@ fn basis(want: &Package, states: &[(&str, &PackageState)]) -> Value {
 }
 
 /// Returns the package manager of the judgement; the action must use the same one.
-pub(super) fn manager(judgement: &Judgement) -> Manager {
+pub(super) fn manager(judgement: &Assessment) -> PackageManagerKind {
     let of_rpm = |entry: &Value| entry["manager"] == "rpm";
     match judgement.basis.as_object().is_some_and(|packages| packages.values().any(of_rpm)) {
-        true => Manager::Rpm,
-        false => Manager::Dpkg,
+        true => PackageManagerKind::Rpm,
+        false => PackageManagerKind::Dpkg,
     }
 }

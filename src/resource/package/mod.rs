@@ -7,13 +7,15 @@ pub(in crate::resource) mod version;
 
 use super::lock;
 use super::support::{bad_value, package_state};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
 use crate::diag::{Code, Diag};
 use crate::model::Value;
-use crate::probe::{Manager, Observation, Offers, Probe};
+use crate::probe::{AptOfferPolicy, Observation, PackageManagerKind, Probe};
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "package",
     summary: "Packages of apt or dnf: present or absent, at an exact version, held.",
     example: include_str!("../examples/package.yaml"),
@@ -52,26 +54,34 @@ Debian 12 host without dpkg, and on reconstructed output of RHEL 9. They have no
     build,
 };
 
-const FIELDS: &[Field] = &[
-    Field::optional(
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::optional(
         "name",
-        Type::Name,
+        FieldType::Name,
         "One package, `name` or `name:architecture` (dnf: `name.arch`). Excludes `names`.",
     ),
-    Field::optional("names", Type::List(&Type::Name), "Several packages in one transaction. Excludes `name`."),
-    Field::optional("version", Type::Version, "The exact version, as dpkg or rpm prints it; applies to every name."),
-    Field::optional("hold", Type::Bool, "Hold the package at its version. Default: not compared."),
-    Field::optional("purge", Type::Bool, "Whether removal deletes the configuration too. Default `false`."),
-    Field::optional(
+    FieldSpec::optional(
+        "names",
+        FieldType::List(&FieldType::Name),
+        "Several packages in one transaction. Excludes `name`.",
+    ),
+    FieldSpec::optional(
+        "version",
+        FieldType::Version,
+        "The exact version, as dpkg or rpm prints it; applies to every name.",
+    ),
+    FieldSpec::optional("hold", FieldType::Bool, "Hold the package at its version. Default: not compared."),
+    FieldSpec::optional("purge", FieldType::Bool, "Whether removal deletes the configuration too. Default `false`."),
+    FieldSpec::optional(
         "update",
-        Type::Enum(&["if-missing", "never"]),
+        FieldType::Enum(&["if-missing", "never"]),
         "Whether to update apt's lists if they do not contain the package or version. Default `if-missing`.",
     ),
     lock::FIELD,
 ];
 
 #[derive(Debug)]
-struct Package {
+struct PackageResource {
     names: Vec<String>,
     version: Option<String>,
     hold: Option<bool>,
@@ -81,12 +91,12 @@ struct Package {
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let version = fields.text("version").map(str::to_owned);
     if let Some(version) = &version {
         version::check(version)?;
     }
-    Ok(Box::new(Package {
+    Ok(Box::new(PackageResource {
         names: names(fields)?,
         version,
         hold: fields.bool("hold"),
@@ -97,7 +107,7 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }))
 }
 
-fn names(fields: &Fields) -> Result<Vec<String>, Diag> {
+fn names(fields: &FieldValues) -> Result<Vec<String>, Diag> {
     let names = match (fields.text("name"), fields.texts("names")) {
         (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`name` and `names` exclude each other")),
         (None, None) => return Err(Diag::error(Code::MissingKey, "`name` or `names` is required")),
@@ -130,19 +140,19 @@ pub(super) fn check_name(name: &str) -> Result<(), Diag> {
         .hint("use letters, digits and `+-._`; set a version with `version`"))
 }
 
-impl Package {
+impl PackageResource {
     /// Probes the versions that apt offers only if the package has to be installed.
     fn probe(&self, name: &str) -> Probe {
         let offers = match &self.version {
-            _ if self.absent => Offers::Unneeded,
-            None => Offers::UnlessInstalled,
-            Some(version) => Offers::UnlessVersion(version.clone()),
+            _ if self.absent => AptOfferPolicy::Unneeded,
+            None => AptOfferPolicy::UnlessInstalled,
+            Some(version) => AptOfferPolicy::UnlessVersion(version.clone()),
         };
         Probe::Package { name: name.to_owned(), offers }
     }
 }
 
-impl Resource for Package {
+impl Resource for PackageResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -157,19 +167,21 @@ impl Resource for Package {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let states: Result<Vec<_>, _> =
             self.names.iter().map(|name| Ok((name.as_str(), package_state(seen, &self.probe(name))?))).collect();
         match states {
             Ok(states) => judge::judge(self, &states, seen, cx),
-            Err(unknown) => Judgement::unknown(&unknown),
+            Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn act(&self, judgement: &Judgement, _cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Action {
         match judge::manager(judgement) {
-            Manager::Dpkg => Action { body: act::action(self, judgement), long: true, explain: act::EXPLAIN },
-            Manager::Rpm => Action { body: dnf::action(self, judgement), long: true, explain: dnf::EXPLAIN },
+            PackageManagerKind::Dpkg => {
+                Action { body: act::action(self, judgement), long: true, explain: act::EXPLAIN }
+            }
+            PackageManagerKind::Rpm => Action { body: dnf::action(self, judgement), long: true, explain: dnf::EXPLAIN },
         }
     }
 
@@ -177,10 +189,10 @@ impl Resource for Package {
         json!({ "names": self.names, "version": self.version, "hold": self.hold, "absent": self.absent })
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         match self.absent {
             true => Vec::new(),
-            false => self.names.iter().cloned().map(Provision::Package).collect(),
+            false => self.names.iter().cloned().map(ProvidedItem::Package).collect(),
         }
     }
 
@@ -225,7 +237,7 @@ mod tests {
     use super::*;
 
     fn refused(entries: &[(&'static str, Value)]) -> String {
-        build(&Fields(entries.iter().cloned().collect()), false).unwrap_err().message
+        build(&FieldValues(entries.iter().cloned().collect()), false).unwrap_err().message
     }
 
     #[test]
@@ -253,7 +265,7 @@ mod tests {
     fn a_hold_is_no_reason_to_restart() {
         let value = |hold: bool| {
             let fields = [("name", json!("a")), ("hold", json!(hold))];
-            build(&Fields(fields.into_iter().collect()), false).unwrap().input_value()
+            build(&FieldValues(fields.into_iter().collect()), false).unwrap().input_value()
         };
         assert_eq!(value(true), value(false));
     }

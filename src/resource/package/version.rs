@@ -1,7 +1,7 @@
 //! Package versions, compared by the rules of their package manager.
 
 use crate::diag::Diag;
-use crate::probe::{Manager, compare_rpm};
+use crate::probe::{PackageManagerKind, compare_rpm};
 use crate::resource::support::bad_value;
 use debversion::Version;
 use std::cmp::Ordering;
@@ -22,10 +22,10 @@ fn deb(version: &str) -> Option<Version> {
 }
 
 /// Compares two versions; `None` if they differ and at least one is not valid for that manager.
-pub(in crate::resource) fn compare(manager: Manager, a: &str, b: &str) -> Option<Ordering> {
+pub(in crate::resource) fn compare(manager: PackageManagerKind, a: &str, b: &str) -> Option<Ordering> {
     match (manager, deb(a), deb(b)) {
-        (Manager::Rpm, _, _) => Some(compare_rpm(a, b)),
-        (Manager::Dpkg, Some(a), Some(b)) => Some(a.cmp(&b)),
+        (PackageManagerKind::Rpm, _, _) => Some(compare_rpm(a, b)),
+        (PackageManagerKind::Dpkg, Some(a), Some(b)) => Some(a.cmp(&b)),
         _ => (a == b).then_some(Ordering::Equal),
     }
 }
@@ -36,10 +36,10 @@ mod tests {
 
     #[test]
     fn each_manager_has_its_rules() {
-        assert_eq!(compare(Manager::Dpkg, "1.0", "1.0-1"), Some(Ordering::Less));
-        assert_eq!(compare(Manager::Rpm, "1.0", "1.0-1"), Some(Ordering::Equal));
-        assert_eq!(compare(Manager::Dpkg, "1^2", "1"), None);
-        assert_eq!(compare(Manager::Rpm, "1^2", "1"), Some(Ordering::Greater));
+        assert_eq!(compare(PackageManagerKind::Dpkg, "1.0", "1.0-1"), Some(Ordering::Less));
+        assert_eq!(compare(PackageManagerKind::Rpm, "1.0", "1.0-1"), Some(Ordering::Equal));
+        assert_eq!(compare(PackageManagerKind::Dpkg, "1^2", "1"), None);
+        assert_eq!(compare(PackageManagerKind::Rpm, "1^2", "1"), Some(Ordering::Greater));
     }
 
     #[test]

@@ -1,33 +1,33 @@
 //! The commands of a package file: place it on the host, check it against the declaration, install it.
 
-use super::{From, PackageFile};
+use super::{PackageFileResource, PackageFileSource};
 use crate::model::Value;
-use crate::probe::Manager;
+use crate::probe::PackageManagerKind;
 use crate::resource::package::{act as apt, dnf};
-use crate::resource::{Action, Judgement, shell};
-use crate::script::{Fragment, safe_path};
+use crate::resource::{Action, Assessment, shell};
+use crate::script::{ShellFragment, safe_path};
 
-pub(super) fn action(want: &PackageFile, judgement: &Judgement) -> Action {
+pub(super) fn action(want: &PackageFileResource, judgement: &Assessment) -> Action {
     let text = |key: &str| judgement.basis.get(key).and_then(Value::as_str);
     let name = text("package").or(want.name.as_deref()).unwrap_or_default().to_owned();
     let manager = match (want.absent, text("manager")) {
-        (true, Some("rpm")) => Manager::Rpm,
-        (true, _) => Manager::Dpkg,
+        (true, Some("rpm")) => PackageManagerKind::Rpm,
+        (true, _) => PackageManagerKind::Dpkg,
         (false, _) => want.manager,
     };
     let (opened, explain) = match manager {
-        Manager::Dpkg => (apt::opened(want.lock_timeout, &name), apt::EXPLAIN),
-        Manager::Rpm => (dnf::opened(want.lock_timeout, &name), dnf::EXPLAIN),
+        PackageManagerKind::Dpkg => (apt::opened(want.lock_timeout, &name), apt::EXPLAIN),
+        PackageManagerKind::Rpm => (dnf::opened(want.lock_timeout, &name), dnf::EXPLAIN),
     };
     let body = match (want.absent, manager) {
-        (true, Manager::Dpkg) => apt::removal(&[name], false, opened),
-        (true, Manager::Rpm) => dnf::removal(&[name], opened),
+        (true, PackageManagerKind::Dpkg) => apt::removal(&[name], false, opened),
+        (true, PackageManagerKind::Rpm) => dnf::removal(&[name], opened),
         (false, _) => install(want, judgement, &name, opened),
     };
     Action { body: shell::close(body), long: true, explain }
 }
 
-fn install(want: &PackageFile, judgement: &Judgement, name: &str, action: Fragment) -> Fragment {
+fn install(want: &PackageFileResource, judgement: &Assessment, name: &str, action: ShellFragment) -> ShellFragment {
     let version = judgement.basis.get("wanted").and_then(Value::as_str).or(want.version.as_deref());
     let action = action
         .code("set --")
@@ -37,30 +37,30 @@ fn install(want: &PackageFile, judgement: &Judgement, name: &str, action: Fragme
         .code("\nname=$1 version=$2 sha256=$3\n");
     let placed = place(want, action).code(CHECK_DIGEST);
     match want.manager {
-        Manager::Dpkg => {
+        PackageManagerKind::Dpkg => {
             let downgrade = judgement.changes.iter().any(|c| c.attribute == "downgrade");
             let option = if downgrade { "downgrade=--allow-downgrades\n" } else { "downgrade=\n" };
             placed.code(CHECK_DEB).code(option).code(INSTALL_DEB)
         }
-        Manager::Rpm => placed.code(CHECK_RPM).code("run_dnf install -- \"$file\" || exit 1\n"),
+        PackageManagerKind::Rpm => placed.code(CHECK_RPM).code("run_dnf install -- \"$file\" || exit 1\n"),
     }
 }
 
 /// Sets `$file` to the path of the file.
-fn place(want: &PackageFile, action: Fragment) -> Fragment {
+fn place(want: &PackageFileResource, action: ShellFragment) -> ShellFragment {
     match &want.from {
-        From::Path(path) => action
+        PackageFileSource::Path(path) => action
             .code(safe_path::ENTER)
             .code(safe_path::TRUSTED)
             .code("set --")
             .word(path)
             .code("\nfile=$1\n[ -f \"$file\" ] || fail \"there is no file at $file\"\ntrusted \"$file\"\n"),
-        From::Source(body) => {
+        PackageFileSource::Source(body) => {
             let ends = if want.manager.is_dpkg() { ".deb" } else { ".rpm" };
             let action = action.code(FOLDER).code("set --").word(ends).code("\nfile=$folder/package$1\nprintf %s");
             action.data(body.bytes()).code(" | base64 -d >\"$file\" || fail \"cannot write $file\"\n")
         }
-        From::Nothing => action,
+        PackageFileSource::Nothing => action,
     }
 }
 

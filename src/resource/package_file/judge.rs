@@ -1,22 +1,28 @@
 //! Compares a package file with the installed package.
 
-use super::PackageFile;
-use crate::model::{BlockClass, Disruption, Value};
-use crate::probe::{Manager, Observation, PackageFileInfo, PackageFileState, PackageState, PathState, Unknown};
+use super::PackageFileResource;
+use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::probe::{
+    Observation, PackageFileInfo, PackageFileState, PackageManagerKind, PackageState, PathState, UnansweredReason,
+};
 use crate::resource::package::version::compare;
 use crate::resource::support::{brought, package_file_state, package_state, path_state};
-use crate::resource::{Change, Context, Judgement, Provision};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
 use serde_json::json;
 use std::cmp::Ordering;
 
 /// The desired package and its state.
-struct Pair<'a> {
+struct ExpectedPackage<'a> {
     name: &'a str,
     version: &'a str,
     state: &'a PackageState,
 }
 
-pub(super) fn judge(want: &PackageFile, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+pub(super) fn judge(
+    want: &PackageFileResource,
+    seen: &Observation,
+    cx: &AssessmentContext<'_>,
+) -> Result<Assessment, UnansweredReason> {
     if want.absent {
         return removal(want, seen);
     }
@@ -30,7 +36,7 @@ pub(super) fn judge(want: &PackageFile, seen: &Observation, cx: &Context<'_>) ->
     };
     match (file, declared) {
         (None, Some(pair)) => Ok(compared(want, &pair)),
-        (None, None) => Err(Unknown::new("the package name is not known")),
+        (None, None) => Err(UnansweredReason::new("the package name is not known")),
         (Some(PackageFileState::Absent), declared) => Ok(no_file(want, declared, cx)),
         (Some(PackageFileState::Bad(why)), _) => {
             Ok(blocked(format!("`{}` is not a package: {}", path(want), why.raw()), Value::Null))
@@ -40,15 +46,22 @@ pub(super) fn judge(want: &PackageFile, seen: &Observation, cx: &Context<'_>) ->
 }
 
 /// Returns the declared package if name and version are declared.
-fn declared<'a>(want: &'a PackageFile, seen: &'a Observation) -> Result<Option<Pair<'a>>, Unknown> {
+fn declared<'a>(
+    want: &'a PackageFileResource,
+    seen: &'a Observation,
+) -> Result<Option<ExpectedPackage<'a>>, UnansweredReason> {
     let (Some(name), Some(version), Some(probe)) = (&want.name, &want.version, want.package_probe()) else {
         return Ok(None);
     };
-    Ok(Some(Pair { name, version, state: package_state(seen, &probe)? }))
+    Ok(Some(ExpectedPackage { name, version, state: package_state(seen, &probe)? }))
 }
 
-fn of_file(want: &PackageFile, info: &PackageFileInfo, seen: &Observation) -> Result<Judgement, Unknown> {
-    let pair = Pair { name: &info.name, version: &info.version, state: &info.installed };
+fn of_file(
+    want: &PackageFileResource,
+    info: &PackageFileInfo,
+    seen: &Observation,
+) -> Result<Assessment, UnansweredReason> {
+    let pair = ExpectedPackage { name: &info.name, version: &info.version, state: &info.installed };
     let other = |declared: &Option<String>, found: &str| declared.as_ref().filter(|d| *d != found).cloned();
     let version = want.version.as_ref().filter(|v| compare(want.manager, v, &info.version) != Some(Ordering::Equal));
     if let Some(declared) = other(&want.name, &info.name).or(version.cloned()) {
@@ -64,39 +77,45 @@ fn of_file(want: &PackageFile, info: &PackageFileInfo, seen: &Observation) -> Re
     Ok(compared(want, &pair))
 }
 
-fn wrong_digest(want: &PackageFile, seen: &Observation) -> Result<Option<String>, Unknown> {
+fn wrong_digest(want: &PackageFileResource, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
     let (Some(probe), Some(wanted)) = (want.digest_probe(), &want.sha256) else { return Ok(None) };
     let PathState::Present(info) = path_state(seen, &probe)? else { return Ok(None) };
-    let found = info.sha256.as_ref().ok_or_else(|| Unknown::new(format!("`{}` could not be read", path(want))))?;
+    let found =
+        info.sha256.as_ref().ok_or_else(|| UnansweredReason::new(format!("`{}` could not be read", path(want))))?;
     let why = || format!("`{}` has the sha256 {found}, declared is {wanted}", path(want));
     Ok((found != wanted).then(why))
 }
 
-fn is_installed(manager: Manager, pair: &Pair<'_>) -> bool {
+fn is_installed(manager: PackageManagerKind, pair: &ExpectedPackage<'_>) -> bool {
     let same = |found: &str| compare(manager, pair.version, found) == Some(Ordering::Equal);
     let whole = matches!(pair.state.status.as_str(), "installed" | "triggers-pending" | "triggers-awaited");
     whole && pair.state.version.as_deref().is_some_and(same)
 }
 
-fn settled(pair: &Pair<'_>) -> Judgement {
-    Judgement::ok(format!("`{}` {} is installed", pair.name, pair.version), basis(pair))
+fn settled(pair: &ExpectedPackage<'_>) -> Assessment {
+    Assessment::ok(format!("`{}` {} is installed", pair.name, pair.version), basis(pair))
 }
 
-fn compared(want: &PackageFile, pair: &Pair<'_>) -> Judgement {
-    let Pair { name, version, state } = pair;
+fn compared(want: &PackageFileResource, pair: &ExpectedPackage<'_>) -> Assessment {
+    let ExpectedPackage { name, version, state } = pair;
     if state.manager != want.manager {
         let (ends, has) = if want.manager.is_dpkg() { (".deb", "rpm") } else { (".rpm", "dpkg") };
         return blocked(format!("a {ends} cannot be installed here: the host uses {has}"), basis(pair));
     }
     let Some(found) = &state.version else {
-        let changes = vec![Change::new("version", None, Some(version))];
-        return Judgement::change(format!("`{name}` is not installed"), changes, Disruption::D0, basis(pair));
+        let changes = vec![AttributeChange::new("version", None, Some(version))];
+        return Assessment::change(format!("`{name}` is not installed"), changes, DisruptionClass::D0, basis(pair));
     };
     let order = compare(want.manager, version, found);
     let attribute = match order {
         Some(Ordering::Equal) => {
-            let changes = vec![Change::new("status", Some(&state.status), Some("installed"))];
-            return Judgement::change(format!("`{name}` is {}", state.status), changes, Disruption::D0, basis(pair));
+            let changes = vec![AttributeChange::new("status", Some(&state.status), Some("installed"))];
+            return Assessment::change(
+                format!("`{name}` is {}", state.status),
+                changes,
+                DisruptionClass::D0,
+                basis(pair),
+            );
         }
         Some(Ordering::Less) => "downgrade",
         _ => "version",
@@ -110,14 +129,18 @@ fn compared(want: &PackageFile, pair: &Pair<'_>) -> Judgement {
         return blocked(format!("{reason}, which is lower"), basis(pair))
             .hint("set `allow_downgrade: true` to downgrade");
     }
-    let changes = vec![Change::new(attribute, Some(found), Some(version))];
-    Judgement::change(reason, changes, Disruption::D1, basis(pair))
+    let changes = vec![AttributeChange::new(attribute, Some(found), Some(version))];
+    Assessment::change(reason, changes, DisruptionClass::D1, basis(pair))
 }
 
 /// Evaluates a missing file: it blocks the step unless an earlier step may provide it.
-fn no_file(want: &PackageFile, declared: Option<Pair<'_>>, cx: &Context<'_>) -> Judgement {
+fn no_file(
+    want: &PackageFileResource,
+    declared: Option<ExpectedPackage<'_>>,
+    cx: &AssessmentContext<'_>,
+) -> Assessment {
     let reason = format!("file `{}` does not exist", path(want));
-    let comes = brought(cx.predicted, &Provision::Path(path(want).to_owned()));
+    let comes = brought(cx.predicted, &ProvidedItem::Path(path(want).to_owned()));
     let basis = json!({ "file": null, "package": declared.as_ref().map(basis) });
     if !comes && cx.predicted.is_none_or(|p| p.after.is_none()) {
         return blocked(reason, basis).hint("provide it with an earlier step");
@@ -125,15 +148,15 @@ fn no_file(want: &PackageFile, declared: Option<Pair<'_>>, cx: &Context<'_>) -> 
     let from = declared.as_ref().and_then(|pair| pair.state.version.as_deref());
     let to = want.version.as_deref().unwrap_or("the version of the file");
     let disruption = if declared.as_ref().is_some_and(|pair| pair.state.version.is_none()) {
-        Disruption::D0
+        DisruptionClass::D0
     } else {
-        Disruption::D1
+        DisruptionClass::D1
     };
     let reason = format!("{reason} yet; an earlier step may provide it");
-    Judgement::change(reason, vec![Change::new("version", from, Some(to))], disruption, basis).predicted()
+    Assessment::change(reason, vec![AttributeChange::new("version", from, Some(to))], disruption, basis).predicted()
 }
 
-fn removal(want: &PackageFile, seen: &Observation) -> Result<Judgement, Unknown> {
+fn removal(want: &PackageFileResource, seen: &Observation) -> Result<Assessment, UnansweredReason> {
     let (name, state) = match (&want.name, want.package_probe(), want.file_probe()) {
         (Some(name), Some(probe), _) => (name.as_str(), package_state(seen, &probe)?),
         (_, _, Some(probe)) => match package_file_state(seen, &probe)? {
@@ -143,28 +166,28 @@ fn removal(want: &PackageFile, seen: &Observation) -> Result<Judgement, Unknown>
                 return Ok(blocked(reason, Value::Null).hint("set `name`"));
             }
         },
-        _ => return Err(Unknown::new("the package name is not known")),
+        _ => return Err(UnansweredReason::new("the package name is not known")),
     };
     let basis = json!({ "package": name, "version": state.version, "manager": state.manager });
     let gone = matches!(state.status.as_str(), "not-installed" | "config-files");
     Ok(match state.version.as_deref().filter(|_| !gone) {
-        None => Judgement::ok(format!("`{name}` is not installed"), basis),
+        None => Assessment::ok(format!("`{name}` is not installed"), basis),
         Some(version) => {
-            let changes = vec![Change::new("version", Some(version), None)];
-            Judgement::change(format!("`{name}` {version} is installed"), changes, Disruption::D1, basis)
+            let changes = vec![AttributeChange::new("version", Some(version), None)];
+            Assessment::change(format!("`{name}` {version} is installed"), changes, DisruptionClass::D1, basis)
         }
     })
 }
 
-fn blocked(reason: String, basis: Value) -> Judgement {
-    Judgement::blocked(BlockClass::Rule, reason, basis)
+fn blocked(reason: String, basis: Value) -> Assessment {
+    Assessment::blocked(BlockClass::Rule, reason, basis)
 }
 
-fn path(want: &PackageFile) -> &str {
+fn path(want: &PackageFileResource) -> &str {
     want.path().unwrap_or_default()
 }
 
-fn basis(pair: &Pair<'_>) -> Value {
-    let Pair { name, version, state } = pair;
+fn basis(pair: &ExpectedPackage<'_>) -> Value {
+    let ExpectedPackage { name, version, state } = pair;
     json!({ "package": name, "wanted": version, "version": state.version, "status": state.status, "held": state.held })
 }

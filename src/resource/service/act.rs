@@ -1,10 +1,10 @@
 //! The commands of a service change. They succeed only if the unit stays up.
 
-use super::Service;
+use super::ServiceResource;
 use super::renew::content_digest;
 use crate::resource::shell;
-use crate::resource::{Context, Judgement};
-use crate::script::Fragment;
+use crate::resource::{Assessment, AssessmentContext};
+use crate::script::ShellFragment;
 
 /// Reads `$unit`.
 const LIBRARY: &str = r#"
@@ -86,7 +86,7 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
 ];
 
 /// Renders the changes in `judgement`.
-pub(super) fn action(service: &Service, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
+pub(super) fn action(service: &ServiceResource, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
     let changes = |attribute: &str| judgement.changes.iter().any(|c| c.attribute == attribute);
     let mut action = shell::usual().word(&service.unit).word(content_digest(cx.inputs)).code(LIBRARY);
     if changes("mask") {

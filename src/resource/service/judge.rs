@@ -1,75 +1,90 @@
 //! Evaluates a unit: existence, mask, enablement, activity, and inputs.
 
-use super::Service;
-use super::renew::Renewal;
-use crate::model::{BlockClass, Disruption, Value};
-use crate::probe::{Observation, UnitState, Unknown};
+use super::ServiceResource;
+use super::renew::ServiceRenewal;
+use crate::model::{BlockClass, DisruptionClass, Value};
+use crate::probe::{Observation, UnansweredReason, UnitState};
 use crate::resource::support::{brought, join};
-use crate::resource::{Change, Context, Judgement, Provision};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
 use serde_json::json;
 
-pub(super) fn judge(want: &Service, unit: &UnitState, seen: &Observation, cx: &Context<'_>) -> Judgement {
+pub(super) fn judge(
+    want: &ServiceResource,
+    unit: &UnitState,
+    seen: &Observation,
+    cx: &AssessmentContext<'_>,
+) -> Assessment {
     match unit.load.as_str() {
         "loaded" | "merged" | "masked" => {
-            compare(want, unit, seen, cx).unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+            compare(want, unit, seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
         }
         "not-found" => not_found(want, cx),
         load => unloadable(want, unit, load, cx),
     }
 }
 
-fn not_found(want: &Service, cx: &Context<'_>) -> Judgement {
+fn not_found(want: &ServiceResource, cx: &AssessmentContext<'_>) -> Assessment {
     let basis = json!({ "load": "not-found" });
     if !want.running && want.enabled != Some(true) {
-        return Judgement::ok(format!("unit `{}` does not exist, so it is not running", want.unit), basis);
+        return Assessment::ok(format!("unit `{}` does not exist, so it is not running", want.unit), basis);
     }
-    if brought(cx.predicted, &Provision::Unit(want.unit.clone())) {
+    if brought(cx.predicted, &ProvidedItem::Unit(want.unit.clone())) {
         let reason = format!("unit `{}` does not exist yet; an earlier step provides it", want.unit);
-        return Judgement { reason: reason.into(), ..from_nothing(want) }.predicted();
+        return Assessment { reason: reason.into(), ..from_nothing(want) }.predicted();
     }
     let reason = format!("unit `{}` does not exist and no earlier step provides it", want.unit);
-    Judgement::blocked(BlockClass::Host, reason, basis)
+    Assessment::blocked(BlockClass::Host, reason, basis)
         .hint("check its name, or add a `package` or `unit` step for it before this one, or list it in `provides`")
 }
 
 /// Evaluates a unit that does not exist yet and that a change will create.
-pub(super) fn from_nothing(want: &Service) -> Judgement {
+pub(super) fn from_nothing(want: &ServiceResource) -> Assessment {
     let reason = format!("unit `{}` does not exist", want.unit);
-    Judgement::change(reason, all_new(want), Disruption::D0, json!({ "load": "not-found" }))
+    Assessment::change(reason, all_new(want), DisruptionClass::D0, json!({ "load": "not-found" }))
 }
 
-fn all_new(want: &Service) -> Vec<Change> {
+fn all_new(want: &ServiceResource) -> Vec<AttributeChange> {
     let mut changes = Vec::new();
     if let Some(enabled) = want.enabled {
-        changes.push(Change::new("enabled", None, Some(enabled_word(enabled))));
+        changes.push(AttributeChange::new("enabled", None, Some(enabled_word(enabled))));
     }
-    changes.push(Change::new("state", None, Some(state_word(want))));
+    changes.push(AttributeChange::new("state", None, Some(state_word(want))));
     changes
 }
 
-fn unloadable(want: &Service, unit: &UnitState, load: &str, cx: &Context<'_>) -> Judgement {
+fn unloadable(want: &ServiceResource, unit: &UnitState, load: &str, cx: &AssessmentContext<'_>) -> Assessment {
     let basis = json!({ "load": load });
-    if unit.need_daemon_reload || brought(cx.predicted, &Provision::Unit(want.unit.clone())) {
+    if unit.need_daemon_reload || brought(cx.predicted, &ProvidedItem::Unit(want.unit.clone())) {
         let reason = format!("unit `{}` is {load}, and its files change", want.unit);
-        return Judgement::change(reason, all_new(want), Disruption::D0, basis).predicted();
+        return Assessment::change(reason, all_new(want), DisruptionClass::D0, basis).predicted();
     }
-    Judgement::blocked(BlockClass::Host, format!("systemd cannot load unit `{}`: {load}", want.unit), basis)
+    Assessment::blocked(BlockClass::Host, format!("systemd cannot load unit `{}`: {load}", want.unit), basis)
         .hint(format!("run `systemctl status {}` and `systemd-analyze verify` on the host", want.unit))
 }
 
 /// Results of the comparisons that form a judgement.
-struct Parts {
-    changes: Vec<Change>,
+struct ServiceFindings {
+    changes: Vec<AttributeChange>,
     reasons: Vec<String>,
-    disruption: Disruption,
-    renewal: Renewal,
+    disruption: DisruptionClass,
+    renewal: ServiceRenewal,
 }
 
-fn compare(want: &Service, unit: &UnitState, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+fn compare(
+    want: &ServiceResource,
+    unit: &UnitState,
+    seen: &Observation,
+    cx: &AssessmentContext<'_>,
+) -> Result<Assessment, UnansweredReason> {
     if let Some(blocked) = impossible(want, unit) {
         return Ok(blocked);
     }
-    let mut parts = Parts { changes: vec![], reasons: vec![], disruption: Disruption::D0, renewal: Renewal::default() };
+    let mut parts = ServiceFindings {
+        changes: vec![],
+        reasons: vec![],
+        disruption: DisruptionClass::D0,
+        renewal: ServiceRenewal::default(),
+    };
     parts.mask(want, unit);
     parts.reload_manager(unit);
     parts.enablement(want, unit);
@@ -79,89 +94,99 @@ fn compare(want: &Service, unit: &UnitState, seen: &Observation, cx: &Context<'_
     }
     let basis = basis(want, unit, &parts.renewal);
     if parts.changes.is_empty() {
-        return Ok(Judgement::ok(settled(want, unit), basis));
+        return Ok(Assessment::ok(settled(want, unit), basis));
     }
     // Only a restart or reload can be predicted; other changes are observed.
     let only_coming = parts.renewal.predicted && parts.changes.len() == 1;
-    let judgement = Judgement::change(parts.reasons.join("; "), parts.changes, parts.disruption, basis);
+    let judgement = Assessment::change(parts.reasons.join("; "), parts.changes, parts.disruption, basis);
     Ok(if only_coming { judgement.predicted() } else { judgement })
 }
 
-fn impossible(want: &Service, unit: &UnitState) -> Option<Judgement> {
+fn impossible(want: &ServiceResource, unit: &UnitState) -> Option<Assessment> {
     let basis = || json!({ "load": unit.load, "type": unit.service_type, "file": unit.file_state });
     // Only services have a type, whatever systemd reports.
     let is_service = want.unit.ends_with(".service");
     if is_service && want.running && unit.service_type == "oneshot" && !unit.remain_after_exit && !is_active(unit) {
         let reason = format!("`{}` is a oneshot without `RemainAfterExit=yes`: it never stays running", want.unit);
-        return Some(Judgement::blocked(BlockClass::Host, reason, basis()).hint(
+        return Some(Assessment::blocked(BlockClass::Host, reason, basis()).hint(
             "declare `state: stopped` with `enabled: true`, or add a `unit` drop-in with `RemainAfterExit=yes`",
         ));
     }
     if want.enabled == Some(true) && unit.file_state == "static" {
         let reason = format!("`{}` has no `[Install]` section, so it cannot be enabled", want.unit);
-        return Some(Judgement::blocked(BlockClass::Host, reason, basis()).hint("omit `enabled`"));
+        return Some(Assessment::blocked(BlockClass::Host, reason, basis()).hint("omit `enabled`"));
     }
     None
 }
 
-impl Parts {
-    fn add(&mut self, change: Change, reason: String, disruption: Disruption) {
+impl ServiceFindings {
+    fn add(&mut self, change: AttributeChange, reason: String, disruption: DisruptionClass) {
         self.changes.push(change);
         self.reasons.push(reason);
         self.disruption = self.disruption.max(disruption);
     }
 
-    fn mask(&mut self, want: &Service, unit: &UnitState) {
+    fn mask(&mut self, want: &ServiceResource, unit: &UnitState) {
         if is_masked(unit) && (want.running || want.enabled == Some(true)) {
-            self.add(Change::new("mask", Some("masked"), Some("not masked")), "it is masked".into(), Disruption::D0);
+            self.add(
+                AttributeChange::new("mask", Some("masked"), Some("not masked")),
+                "it is masked".into(),
+                DisruptionClass::D0,
+            );
         }
     }
 
     fn reload_manager(&mut self, unit: &UnitState) {
         if unit.need_daemon_reload {
-            let change = Change::new("daemon-reload", Some("needed"), Some("done"));
-            self.add(change, "its files changed since systemd read them".into(), Disruption::D0);
+            let change = AttributeChange::new("daemon-reload", Some("needed"), Some("done"));
+            self.add(change, "its files changed since systemd read them".into(), DisruptionClass::D0);
         }
     }
 
-    fn enablement(&mut self, want: &Service, unit: &UnitState) {
+    fn enablement(&mut self, want: &ServiceResource, unit: &UnitState) {
         let Some(enabled) = want.enabled.filter(|enabled| *enabled != is_enabled(unit, *enabled)) else { return };
         let found = if unit.file_state.is_empty() { "not enabled" } else { &unit.file_state };
-        self.changes.push(Change::new("enabled", Some(found), Some(enabled_word(enabled))));
+        self.changes.push(AttributeChange::new("enabled", Some(found), Some(enabled_word(enabled))));
         // The reason of the mask covers this.
         if !is_masked(unit) {
             self.reasons.push(format!("it is {found}"));
         }
     }
 
-    fn activity(&mut self, want: &Service, unit: &UnitState) -> Result<(), Unknown> {
+    fn activity(&mut self, want: &ServiceResource, unit: &UnitState) -> Result<(), UnansweredReason> {
         let down = match unit.active.as_str() {
             "active" | "reloading" | "refreshing" => false,
             "inactive" | "failed" | "deactivating" | "activating" | "maintenance" => true,
-            other => return Err(Unknown::new(format!("systemd reports the unknown state `{other}`"))),
+            other => return Err(UnansweredReason::new(format!("systemd reports the unknown state `{other}`"))),
         };
         // A unit that systemd keeps restarting is `activating`, so it can still be stopped.
         let at_rest = down && unit.active != "activating";
         let as_declared = if want.running { !down } else { at_rest };
         if !as_declared {
-            let disruption = if want.running { Disruption::D0 } else { Disruption::D1 };
+            let disruption = if want.running { DisruptionClass::D0 } else { DisruptionClass::D1 };
             let found = found_state(unit);
-            let change = Change::new("state", Some(&found), Some(state_word(want)));
+            let change = AttributeChange::new("state", Some(&found), Some(state_word(want)));
             self.add(change, format!("it is {found}"), disruption);
         }
         Ok(())
     }
 
-    fn renew(&mut self, want: &Service, unit: &UnitState, seen: &Observation, cx: &Context<'_>) -> Result<(), Unknown> {
+    fn renew(
+        &mut self,
+        want: &ServiceResource,
+        unit: &UnitState,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<(), UnansweredReason> {
         let mut renewal = want.running(unit, seen, cx).renewal()?;
         if !renewal.restart.is_empty() {
             // A restart includes the effect of a reload.
             renewal.restart.append(&mut renewal.reload);
             let why = renewal.restart.join("; ");
-            self.add(Change::new("restart", Some(&why), Some("restarted")), why, Disruption::D1);
+            self.add(AttributeChange::new("restart", Some(&why), Some("restarted")), why, DisruptionClass::D1);
         } else if !renewal.reload.is_empty() {
             let why = renewal.reload.join("; ");
-            self.add(Change::new("reload", Some(&why), Some("reloaded")), why, Disruption::D0);
+            self.add(AttributeChange::new("reload", Some(&why), Some("reloaded")), why, DisruptionClass::D0);
         }
         self.renewal = renewal;
         Ok(())
@@ -197,7 +222,7 @@ fn found_state(unit: &UnitState) -> String {
     }
 }
 
-fn state_word(want: &Service) -> &'static str {
+fn state_word(want: &ServiceResource) -> &'static str {
     if want.running { "running" } else { "stopped" }
 }
 
@@ -206,7 +231,7 @@ fn enabled_word(enabled: bool) -> &'static str {
 }
 
 /// Returns the reason of a step without changes.
-fn settled(want: &Service, unit: &UnitState) -> String {
+fn settled(want: &ServiceResource, unit: &UnitState) -> String {
     let mut words = vec![match want.running {
         true => "running".to_owned(),
         false => format!("not running ({})", found_state(unit)),
@@ -223,7 +248,7 @@ fn settled(want: &Service, unit: &UnitState) -> String {
     }
 }
 
-fn basis(want: &Service, unit: &UnitState, renewal: &Renewal) -> Value {
+fn basis(want: &ServiceResource, unit: &UnitState, renewal: &ServiceRenewal) -> Value {
     let mut basis = json!({
         "load": unit.load,
         "active": unit.active,

@@ -1,8 +1,8 @@
 //! Recorded inputs of a verified start or reload, and detection of later changes.
 
 use crate::model::Value;
-use crate::probe::{Observation, PathState, Unknown};
-use crate::resource::Input;
+use crate::probe::{Observation, PathState, UnansweredReason};
+use crate::resource::RestartInput;
 use crate::resource::support::path_state;
 use crate::resource::unit::is_unit;
 use serde::{Deserialize, Serialize};
@@ -24,14 +24,14 @@ pub(super) struct LoadedInput {
 /// Older versions stored only a digest, for a package with its unpack time: `sha256:…@1000.5`.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Entry {
+enum LoadedInputEntry {
     Whole(LoadedInput),
     Digest(String),
 }
 
 impl LoadedInput {
     /// Builds the entry from the observed state of an input.
-    fn observe(input: &Input, seen: &Observation) -> Result<Self, Unknown> {
+    fn observe(input: &RestartInput, seen: &Observation) -> Result<Self, UnansweredReason> {
         let mut paths = BTreeMap::new();
         for path in input.watched().filter(|path| !is_unit(path)) {
             paths.insert(path.to_owned(), ctime(seen, path)?);
@@ -45,10 +45,11 @@ impl LoadedInput {
         if invocation.is_empty() || started.get("invocation")?.as_str()? != invocation {
             return None;
         }
-        let mut entries: BTreeMap<String, Entry> = serde_json::from_str(started.get("inputs")?.as_str()?).ok()?;
+        let mut entries: BTreeMap<String, LoadedInputEntry> =
+            serde_json::from_str(started.get("inputs")?.as_str()?).ok()?;
         Some(match entries.remove(step)? {
-            Entry::Whole(loaded) => loaded,
-            Entry::Digest(text) => {
+            LoadedInputEntry::Whole(loaded) => loaded,
+            LoadedInputEntry::Digest(text) => {
                 let digest = text.split('@').next().unwrap_or_default().to_owned();
                 Self { digest, paths: None }
             }
@@ -56,17 +57,17 @@ impl LoadedInput {
     }
 
     /// Reports whether the times of the input's paths are recorded. An input without paths needs none.
-    pub fn tells_touched(&self, input: &Input) -> bool {
+    pub fn tells_touched(&self, input: &RestartInput) -> bool {
         self.paths.is_some() || input.watched().next().is_none()
     }
 
     /// Reports whether a pending change of `input` only restores the unit with which the process was started.
-    pub fn is_put_back(&self, input: &Input) -> bool {
+    pub fn is_put_back(&self, input: &RestartInput) -> bool {
         self.paths.as_ref().is_some_and(BTreeMap::is_empty) && self.digest == input.digest && !input.paths.is_empty()
     }
 
     /// Returns why the process may not have the declared version of `input`.
-    pub fn outdated(&self, input: &Input, seen: &Observation) -> Result<Option<String>, Unknown> {
+    pub fn outdated(&self, input: &RestartInput, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
         if self.digest != input.digest {
             return Ok(Some(format!("`{}` changed since the verified start", input.step)));
         }
@@ -87,17 +88,17 @@ impl LoadedInput {
 
 /// Returns the recorded form of `inputs`, as JSON text with sorted keys.
 pub(super) fn record_inputs<'i>(
-    inputs: impl Iterator<Item = &'i Input>,
+    inputs: impl Iterator<Item = &'i RestartInput>,
     seen: &Observation,
-) -> Result<String, Unknown> {
+) -> Result<String, UnansweredReason> {
     let mut entries = BTreeMap::new();
     for input in inputs {
         entries.insert(&input.step, LoadedInput::observe(input, seen)?);
     }
-    serde_json::to_string(&entries).map_err(|error| Unknown::new(error.to_string()))
+    serde_json::to_string(&entries).map_err(|error| UnansweredReason::new(error.to_string()))
 }
 
-fn ctime(seen: &Observation, path: &str) -> Result<Option<f64>, Unknown> {
+fn ctime(seen: &Observation, path: &str) -> Result<Option<f64>, UnansweredReason> {
     Ok(match path_state(seen, &super::input_probe(path))? {
         PathState::Present(info) => Some(info.ctime),
         PathState::Absent => None,

@@ -5,17 +5,20 @@ mod judge;
 mod loaded;
 mod renew;
 
-use self::renew::{ReloadMark, Running};
+use self::renew::{ReloadMark, RunningService};
 use super::body::bare;
 use super::support::{path_state, required, unit_name, unit_state};
-use super::{Action, Context, Field, Fields, Input, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    RestartInput,
+};
 use crate::diag::Diag;
 use crate::model::Value;
 use crate::probe::{Observation, PathState, Probe, UnitState};
-use crate::state::Started;
+use crate::state::RecordedStart;
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "service",
     summary: "A systemd unit: running or stopped, enabled or disabled, and up to date with its inputs.",
     example: include_str!("../examples/service.yaml"),
@@ -58,12 +61,12 @@ A masked unit is unmasked if it has to run or be enabled.
 
 **Removal** stops and disables the unit; the unit's files belong to `unit` or `package` steps.",
     fields: &[
-        Field::required("name", Type::Name, "Name of the unit; the default type is `.service`."),
-        Field::optional("state", Type::Enum(&["running", "stopped"]), "Desired state. Default `running`."),
-        Field::optional("enabled", Type::Bool, "Whether it starts at boot. Default: not compared."),
-        Field::optional(
+        FieldSpec::required("name", FieldType::Name, "Name of the unit; the default type is `.service`."),
+        FieldSpec::optional("state", FieldType::Enum(&["running", "stopped"]), "Desired state. Default `running`."),
+        FieldSpec::optional("enabled", FieldType::Bool, "Whether it starts at boot. Default: not compared."),
+        FieldSpec::optional(
             "reload",
-            Type::Bool,
+            FieldType::Bool,
             "Apply changed content with a reload instead of a restart. Default `false`.",
         ),
     ],
@@ -71,20 +74,20 @@ A masked unit is unmasked if it has to run or be enabled.
 };
 
 #[derive(Debug)]
-pub(super) struct Service {
+pub(super) struct ServiceResource {
     unit: String,
     running: bool,
     enabled: Option<bool>,
     reload: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let unit = unit_name(required(fields, "name")?);
     if unit.contains("@.") {
         return Err(super::support::bad_value(format!("`{unit}` is a template and cannot run"))
             .hint("name an instance of the template"));
     }
-    Ok(Box::new(Service {
+    Ok(Box::new(ServiceResource {
         unit,
         running: !absent && fields.text("state") != Some("stopped"),
         enabled: if absent { Some(false) } else { fields.bool("enabled") },
@@ -92,18 +95,18 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     }))
 }
 
-impl Service {
+impl ServiceResource {
     /// Builds a service that runs and starts at boot, or neither.
     pub fn enabled(unit: &str, on: bool) -> Self {
         Self { unit: unit.to_owned(), running: on, enabled: Some(on), reload: false }
     }
 
     /// Evaluates a unit whose files change in the same step.
-    pub fn judge_coming(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    pub fn judge_coming(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match unit_state(seen, &self.probe()) {
             Ok(unit) if unit.load == "not-found" => judge::from_nothing(self),
             Ok(_) => self.judge(seen, cx),
-            Err(unknown) => Judgement::unknown(&unknown),
+            Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
@@ -131,13 +134,18 @@ impl Service {
     }
 
     /// Returns the data that decide whether the process uses its current inputs.
-    fn running<'a>(&self, unit: &'a UnitState, seen: &'a Observation, cx: &Context<'a>) -> Running<'a> {
+    fn running<'a>(
+        &self,
+        unit: &'a UnitState,
+        seen: &'a Observation,
+        cx: &AssessmentContext<'a>,
+    ) -> RunningService<'a> {
         let (mark, may_reload) = (self.mark(seen), self.reload);
-        Running { unit, inputs: cx.inputs, seen, record: cx.record, mark, may_reload }
+        RunningService { unit, inputs: cx.inputs, seen, record: cx.record, mark, may_reload }
     }
 }
 
-impl Resource for Service {
+impl Resource for ServiceResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -155,14 +163,14 @@ impl Resource for Service {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         match unit_state(seen, &self.probe()) {
             Ok(unit) => judge::judge(self, unit, seen, cx),
-            Err(unknown) => Judgement::unknown(&unknown),
+            Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         Action { body: act::action(self, judgement, cx), long: false, explain: act::EXPLAIN }
     }
 
@@ -171,19 +179,19 @@ impl Resource for Service {
         json!({ "name": self.unit, "state": state, "enabled": self.enabled, "reload": self.reload })
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 
-    fn started(&self, seen: &Observation, cx: &Context<'_>) -> Option<Started> {
+    fn started(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Option<RecordedStart> {
         let unit = unit_state(seen, &self.probe()).ok()?;
         if !self.running || unit.invocation.is_empty() {
             return None;
         }
         let running = self.running(unit, seen, cx);
-        let has = |input: &&Input| matches!(running.has(input), Ok(true));
+        let has = |input: &&RestartInput| matches!(running.has(input), Ok(true));
         let inputs = loaded::record_inputs(cx.inputs.iter().filter(has), seen).ok()?;
-        Some(Started { invocation: unit.invocation.clone(), inputs })
+        Some(RecordedStart { invocation: unit.invocation.clone(), inputs })
     }
 
     fn claims(&self) -> Vec<(&'static str, String)> {
@@ -197,13 +205,13 @@ fn input_probe(path: &str) -> Probe {
 }
 
 /// Reports whether an input is a package, whose declared digest does not cover all of its content.
-fn is_package(input: &Input) -> bool {
+fn is_package(input: &RestartInput) -> bool {
     input.paths.iter().any(|path| super::package::is_list(path))
 }
 
 /// Reports whether an input is content that a reload can apply: neither a package nor a unit, whose settings a process
 /// gets only when it starts.
-fn is_content(input: &Input) -> bool {
+fn is_content(input: &RestartInput) -> bool {
     !is_package(input) && !input.paths.iter().any(|path| super::unit::is_unit(path))
 }
 
@@ -213,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_template_cannot_run() {
-        let fields = Fields([("name", json!("getty@"))].into_iter().collect());
+        let fields = FieldValues([("name", json!("getty@"))].into_iter().collect());
         assert_eq!(build(&fields, false).unwrap_err().message, "`getty@.service` is a template and cannot run");
     }
 }

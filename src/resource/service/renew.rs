@@ -6,13 +6,13 @@
 use super::loaded::LoadedInput;
 use super::{input_probe, is_content};
 use crate::model::Value;
-use crate::probe::{Observation, PathState, UnitState, Unknown};
-use crate::resource::Input;
+use crate::probe::{Observation, PathState, UnansweredReason, UnitState};
+use crate::resource::RestartInput;
 use crate::resource::support::{path_state, sha256_hex};
 
 /// Reasons to restart or reload the running process.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Renewal {
+pub(super) struct ServiceRenewal {
     /// Reasons that need a restart.
     pub restart: Vec<String>,
     /// Reasons for which a reload is enough.
@@ -22,9 +22,9 @@ pub(super) struct Renewal {
 }
 
 /// Input of the evaluation of a running unit.
-pub(super) struct Running<'a> {
+pub(super) struct RunningService<'a> {
     pub unit: &'a UnitState,
-    pub inputs: &'a [Input],
+    pub inputs: &'a [RestartInput],
     pub seen: &'a Observation,
     /// The applied record of the service's step.
     pub record: Option<&'a Value>,
@@ -53,19 +53,19 @@ impl<'a> ReloadMark<'a> {
 }
 
 /// Why the process does not use the current version of one input.
-enum Cause {
+enum RenewalCause {
     /// Observed.
     Seen(String),
     /// An earlier step of the plan changes it.
     Coming(String),
 }
 
-impl Running<'_> {
+impl RunningService<'_> {
     /// Returns the reasons to restart or reload the process.
-    pub fn renewal(&self) -> Result<Renewal, Unknown> {
-        let mut renewal = Renewal::default();
+    pub fn renewal(&self) -> Result<ServiceRenewal, UnansweredReason> {
+        let mut renewal = ServiceRenewal::default();
         if self.unit.maps_unread {
-            return Err(Unknown::new("the mapped files of its main process could not be read"));
+            return Err(UnansweredReason::new("the mapped files of its main process could not be read"));
         }
         for path in &self.unit.deleted {
             renewal.restart.push(format!("it runs `{}`, which was replaced on disk", path.raw()));
@@ -78,8 +78,8 @@ impl Running<'_> {
             };
             match self.cause(input)? {
                 None => {}
-                Some(Cause::Seen(why)) => target.push(why),
-                Some(Cause::Coming(why)) => {
+                Some(RenewalCause::Seen(why)) => target.push(why),
+                Some(RenewalCause::Coming(why)) => {
                     coming.push(why.clone());
                     target.push(why);
                 }
@@ -89,22 +89,22 @@ impl Running<'_> {
         Ok(renewal)
     }
 
-    fn cause(&self, input: &Input) -> Result<Option<Cause>, Unknown> {
+    fn cause(&self, input: &RestartInput) -> Result<Option<RenewalCause>, UnansweredReason> {
         Ok(match self.outdated(input)? {
-            Some(why) => Some(Cause::Seen(why)),
+            Some(why) => Some(RenewalCause::Seen(why)),
             None if !input.changing => None,
             None if self.recorded(input).is_some_and(|loaded| loaded.is_put_back(input)) => None,
-            None => Some(Cause::Coming(format!("`{}` changes", input.step))),
+            None => Some(RenewalCause::Coming(format!("`{}` changes", input.step))),
         })
     }
 
     /// Returns the recorded data of an input if the record belongs to the current start.
-    fn recorded(&self, input: &Input) -> Option<LoadedInput> {
+    fn recorded(&self, input: &RestartInput) -> Option<LoadedInput> {
         LoadedInput::of_record(self.record?, &self.unit.invocation, &input.step)
     }
 
     /// Reports whether the process has the declared version of `input`.
-    pub fn has(&self, input: &Input) -> Result<bool, Unknown> {
+    pub fn has(&self, input: &RestartInput) -> Result<bool, UnansweredReason> {
         Ok(self.outdated(input)?.is_none())
     }
 
@@ -113,7 +113,7 @@ impl Running<'_> {
     /// A process reads its input when it starts, at a reload, at a signal that leaves no trace, or at any other time.
     /// So it has the current input for certain only if that was not touched since the start or reload that forge
     /// recorded.
-    fn outdated(&self, input: &Input) -> Result<Option<String>, Unknown> {
+    fn outdated(&self, input: &RestartInput) -> Result<Option<String>, UnansweredReason> {
         if self.taken_over(input)? {
             return Ok(None);
         }
@@ -129,14 +129,14 @@ impl Running<'_> {
     }
 
     /// Reports whether the last reload applied the declared content to this start, and no input was touched since.
-    fn taken_over(&self, input: &Input) -> Result<bool, Unknown> {
+    fn taken_over(&self, input: &RestartInput) -> Result<bool, UnansweredReason> {
         let Some(mark) = self.mark.filter(|_| self.may_reload && is_content(input)) else { return Ok(false) };
         let is_current = mark.invocation == self.unit.invocation && mark.digest == content_digest(self.inputs);
         Ok(is_current && self.touched_after(input, || Ok(mark.began))?.is_none())
     }
 
     /// Returns why `input` is newer than the start of the unit, if it is.
-    fn newer(&self, input: &Input) -> Result<Option<String>, Unknown> {
+    fn newer(&self, input: &RestartInput) -> Result<Option<String>, UnansweredReason> {
         let path = self.touched_after(input, || self.start())?;
         Ok(path.map(|path| match input.is_trace(path) {
             true => format!("`{}` was applied after it started", input.step),
@@ -147,9 +147,9 @@ impl Running<'_> {
     /// Returns a path of `input` whose status changed after a time.
     fn touched_after<'i>(
         &self,
-        input: &'i Input,
-        time: impl Fn() -> Result<f64, Unknown>,
-    ) -> Result<Option<&'i str>, Unknown> {
+        input: &'i RestartInput,
+        time: impl Fn() -> Result<f64, UnansweredReason>,
+    ) -> Result<Option<&'i str>, UnansweredReason> {
         for path in input.watched() {
             let PathState::Present(info) = path_state(self.seen, &input_probe(path))? else { continue };
             if info.ctime > time()? {
@@ -162,14 +162,16 @@ impl Running<'_> {
     /// Returns the start time of the process, before which it read no inputs. An old systemd reports whole seconds,
     /// rounded down, so a change within that second counts as later; on such a host the action starts no unit within
     /// the second of a change.
-    fn start(&self) -> Result<f64, Unknown> {
+    fn start(&self) -> Result<f64, UnansweredReason> {
         let started = if self.unit.main_started > 0.0 { self.unit.main_started } else { self.unit.active_since };
-        (started > 0.0).then_some(started).ok_or_else(|| Unknown::new("systemd does not report the unit's start time"))
+        (started > 0.0)
+            .then_some(started)
+            .ok_or_else(|| UnansweredReason::new("systemd does not report the unit's start time"))
     }
 }
 
 /// Returns one digest of the declared inputs that a reload applies.
-pub(super) fn content_digest(inputs: &[Input]) -> String {
+pub(super) fn content_digest(inputs: &[RestartInput]) -> String {
     let mut declared: Vec<String> =
         inputs.iter().filter(|i| is_content(i)).map(|i| format!("{}={}\n", i.step, i.digest)).collect();
     declared.sort();

@@ -1,61 +1,74 @@
 //! Evaluates an account's `authorized_keys`.
 
-use super::key::{Entry, Key, entry};
-use super::{GIVE_BY_HAND, SshAuthorizedKey};
-use crate::model::{BlockClass, Disruption, Untrusted};
-use crate::probe::{BODY_CAP, KeysInfo, KeysState, Observation, PathInfo, PathState, PathType, Reading, Unknown};
+use super::key::{AuthorizedKeyEntry, PublicKey, entry};
+use super::{GIVE_BY_HAND, SshAuthorizedKeyResource};
+use crate::model::{BlockClass, DisruptionClass, UntrustedText};
+use crate::probe::{
+    AuthorizedKeysInfo, AuthorizedKeysState, BODY_CAP, Observation, PathInfo, PathState, PathType, ProbeReading,
+    UnansweredReason,
+};
 use crate::resource::body::{type_basis, type_words};
-use crate::resource::judgement::Edit;
-use crate::resource::lines::Lines;
+use crate::resource::judgement::FileEdit;
+use crate::resource::lines::TextLines;
 use crate::resource::support::{brought, join, keys_state, octal, sha256_hex, ticked};
-use crate::resource::{Change, Context, Judgement, Provision};
+use crate::resource::{Assessment, AssessmentContext, AttributeChange, ProvidedItem};
 use serde_json::json;
 
 /// Write permission of group and others: sshd ignores keys that another user could have written.
 const FOREIGN_WRITE: u32 = 0o022;
 
 /// Result of merging the declared keys into the lines of the file.
-struct Sorted {
-    lines: Lines,
-    changes: Vec<Change>,
+struct AuthorizedKeysEdit {
+    lines: TextLines,
+    changes: Vec<AttributeChange>,
     basis: Vec<String>,
 }
 
-impl SshAuthorizedKey {
-    pub(super) fn try_judge(&self, seen: &Observation, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+impl SshAuthorizedKeyResource {
+    pub(super) fn try_judge(
+        &self,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<Assessment, UnansweredReason> {
         match keys_state(seen, &self.probe())? {
-            KeysState::NoAccount if self.absent => {
+            AuthorizedKeysState::NoAccount if self.absent => {
                 let reason = format!("account `{}` does not exist", self.user);
-                Ok(Judgement::ok(reason, json!({ "account": "absent" })))
+                Ok(Assessment::ok(reason, json!({ "account": "absent" })))
             }
-            KeysState::NoAccount => Ok(self.no_account(cx)),
-            KeysState::Account(info) => self.of_account(info, cx),
+            AuthorizedKeysState::NoAccount => Ok(self.no_account(cx)),
+            AuthorizedKeysState::Account(info) => self.of_account(info, cx),
         }
     }
 
-    fn later(&self, reason: String, basis: crate::model::Value) -> Judgement {
-        let changes = self.keys.iter().map(|key| Change::new("key", None, Some(&self.describe(key)))).collect();
-        Judgement::change(reason, changes, Disruption::D0, basis).predicted()
+    fn later(&self, reason: String, basis: crate::model::Value) -> Assessment {
+        let changes =
+            self.keys.iter().map(|key| AttributeChange::new("key", None, Some(&self.describe(key)))).collect();
+        Assessment::change(reason, changes, DisruptionClass::D0, basis).predicted()
     }
 
-    fn no_account(&self, cx: &Context<'_>) -> Judgement {
+    fn no_account(&self, cx: &AssessmentContext<'_>) -> Assessment {
         let (basis, user) = (json!({ "account": "absent" }), &self.user);
-        if brought(cx.predicted, &Provision::User(user.clone())) {
+        if brought(cx.predicted, &ProvidedItem::User(user.clone())) {
             return self.later(format!("account `{user}` does not exist yet"), basis);
         }
-        Judgement::blocked(BlockClass::Host, format!("account `{user}` does not exist"), basis)
+        Assessment::blocked(BlockClass::Host, format!("account `{user}` does not exist"), basis)
             .hint("add a `user` step before this one")
     }
 
-    fn of_account(&self, info: &KeysInfo, cx: &Context<'_>) -> Result<Judgement, Unknown> {
+    fn of_account(
+        &self,
+        info: &AuthorizedKeysInfo,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<Assessment, UnansweredReason> {
         let home_comes = || {
-            let things = [Provision::User(self.user.clone()), Provision::Path(info.home.clone())];
+            let things = [ProvidedItem::User(self.user.clone()), ProvidedItem::Path(info.home.clone())];
             things.iter().any(|thing| brought(cx.predicted, thing))
         };
         match &info.home_at {
-            PathState::Absent if self.absent => {
-                Ok(Judgement::ok(format!("home directory `{}` does not exist", info.home), json!({ "home": "absent" })))
-            }
+            PathState::Absent if self.absent => Ok(Assessment::ok(
+                format!("home directory `{}` does not exist", info.home),
+                json!({ "home": "absent" }),
+            )),
             PathState::Absent if home_comes() => {
                 let reason = format!("home directory `{}` does not exist yet", info.home);
                 Ok(self.later(reason, json!({ "home": "absent" })))
@@ -72,7 +85,7 @@ impl SshAuthorizedKey {
     }
 
     /// Returns why sshd would ignore keys in this home directory, or why forge must not write there.
-    fn refusal(&self, info: &KeysInfo, home: &PathInfo) -> Option<Judgement> {
+    fn refusal(&self, info: &AuthorizedKeysInfo, home: &PathInfo) -> Option<Assessment> {
         let folder = format!("{}/.ssh", info.home);
         let file = format!("{folder}/authorized_keys");
         if home.kind == PathType::Directory && home.mode & FOREIGN_WRITE != 0 {
@@ -102,7 +115,7 @@ impl SshAuthorizedKey {
 
     /// Returns why forge does not change the owner of directory or file: it belongs to another user, and users other
     /// than root may have moved it there.
-    fn not_given(&self, info: &KeysInfo, home: &PathInfo) -> Option<Judgement> {
+    fn not_given(&self, info: &AuthorizedKeysInfo, home: &PathInfo) -> Option<Assessment> {
         let folder = format!("{}/.ssh", info.home);
         let file = format!("{folder}/authorized_keys");
         let is_open = |above: &PathInfo| above.owner.raw() != "root" || above.mode & FOREIGN_WRITE != 0;
@@ -121,7 +134,7 @@ impl SshAuthorizedKey {
         given(&folder, &info.folder, in_home).or_else(|| given(&file, &info.file, in_folder))
     }
 
-    fn of_file(&self, info: &KeysInfo, home: &PathInfo) -> Result<Judgement, Unknown> {
+    fn of_file(&self, info: &AuthorizedKeysInfo, home: &PathInfo) -> Result<Assessment, UnansweredReason> {
         let path = format!("{}/.ssh/authorized_keys", info.home);
         // forge does not read a file of another user that the account may have moved there.
         let is_unread = matches!(&info.file, PathState::Present(file) if file.body.is_none());
@@ -132,28 +145,28 @@ impl SshAuthorizedKey {
             PathState::Absent => ("", None),
             PathState::Present(file) => match (&file.body, &file.sha256) {
                 (Some(body), _) => (body.raw(), Some(file)),
-                (None, None) => return Err(Unknown::new(format!("`{path}` could not be read"))),
+                (None, None) => return Err(UnansweredReason::new(format!("`{path}` could not be read"))),
                 (None, Some(_)) => {
                     let reason = format!("`{path}` is not UTF-8 text of at most {BODY_CAP} bytes");
                     return Ok(blocked(reason, json!({ "unfit": true })));
                 }
             },
         };
-        let mut sorted = self.sort(Lines::parse(body));
+        let mut sorted = self.sort(TextLines::parse(body));
         if !self.absent {
             sorted.changes.extend(self.loose("folder", &info.folder));
             sorted.changes.extend(self.loose("file", &info.file));
         }
         let basis = json!({ "keys": sorted.basis, "access": self.access(info) });
         if sorted.changes.is_empty() {
-            return Ok(Judgement::ok(self.settled(), basis));
+            return Ok(Assessment::ok(self.settled(), basis));
         }
         if let Some(judgement) = self.not_given(info, home) {
             return Ok(judgement);
         }
         let text = sorted.lines.text();
         if let Some(first) = sorted.changes.first_mut().filter(|change| change.attribute == "key") {
-            first.diff = crate::resource::diff::unified(body.as_bytes(), text.as_bytes()).map(Untrusted::from);
+            first.diff = crate::resource::diff::unified(body.as_bytes(), text.as_bytes()).map(UntrustedText::from);
             // The diff of the first change shows all keys.
             let mut keys = 0;
             sorted.changes.retain(|change| {
@@ -165,12 +178,12 @@ impl SshAuthorizedKey {
         }
         let reason = why(&sorted.changes, &path);
         let edit = self.edit(info, file, text);
-        Ok(Judgement::change(reason, sorted.changes, Disruption::D0, basis).edit(edit))
+        Ok(Assessment::change(reason, sorted.changes, DisruptionClass::D0, basis).edit(edit))
     }
 
     /// Adds each declared key to the lines, or removes it.
-    fn sort(&self, lines: Lines) -> Sorted {
-        let mut sorted = Sorted { lines, changes: Vec::new(), basis: Vec::new() };
+    fn sort(&self, lines: TextLines) -> AuthorizedKeysEdit {
+        let mut sorted = AuthorizedKeysEdit { lines, changes: Vec::new(), basis: Vec::new() };
         for key in &self.keys {
             let own = sorted.lines.find(|line| entry(line).is_some_and(|e| is_of(&e, key)));
             sorted.basis.extend(own.iter().map(|at| sorted.lines.get(*at).to_owned()));
@@ -180,7 +193,7 @@ impl SshAuthorizedKey {
             }
         }
         if self.exclusive && !self.absent {
-            let declared = |e: &Entry<'_>| self.keys.iter().any(|key| is_of(e, key));
+            let declared = |e: &AuthorizedKeyEntry<'_>| self.keys.iter().any(|key| is_of(e, key));
             let others = sorted.lines.find(|line| entry(line).is_some_and(|e| !declared(&e)));
             sorted.basis.extend(others.iter().map(|at| sorted.lines.get(*at).to_owned()));
             sorted.remove(&others);
@@ -189,14 +202,18 @@ impl SshAuthorizedKey {
     }
 
     /// Changes owner and mode only if sshd would ignore the keys because of them.
-    fn loose(&self, what: &str, state: &PathState) -> Vec<Change> {
+    fn loose(&self, what: &str, state: &PathState) -> Vec<AttributeChange> {
         let PathState::Present(info) = state else { return Vec::new() };
         let mut changes = Vec::new();
         if info.owner.raw() != self.user {
-            changes.push(Change::new(&format!("owner of the {what}"), Some(info.owner.raw()), Some(&self.user)));
+            changes.push(AttributeChange::new(
+                &format!("owner of the {what}"),
+                Some(info.owner.raw()),
+                Some(&self.user),
+            ));
         }
         if info.mode & FOREIGN_WRITE != 0 {
-            changes.push(Change::new(
+            changes.push(AttributeChange::new(
                 &format!("mode of the {what}"),
                 Some(&octal(info.mode)),
                 Some(&octal(info.mode & !FOREIGN_WRITE)),
@@ -205,7 +222,7 @@ impl SshAuthorizedKey {
         changes
     }
 
-    fn access(&self, info: &KeysInfo) -> Vec<Vec<Change>> {
+    fn access(&self, info: &AuthorizedKeysInfo) -> Vec<Vec<AttributeChange>> {
         vec![self.loose("folder", &info.folder), self.loose("file", &info.file)]
     }
 
@@ -221,7 +238,7 @@ impl SshAuthorizedKey {
         }
     }
 
-    fn edit(&self, info: &KeysInfo, file: Option<&PathInfo>, text: String) -> Edit {
+    fn edit(&self, info: &AuthorizedKeysInfo, file: Option<&PathInfo>, text: String) -> FileEdit {
         let given = |at: Option<&PathInfo>, kind, mode| {
             let at = at.cloned().unwrap_or(PathInfo { kind, mode, ..PathInfo::of_root() });
             PathInfo { owner: self.user.as_str().into(), mode: at.mode & !FOREIGN_WRITE, ..at }
@@ -236,20 +253,20 @@ impl SshAuthorizedKey {
             body: Some(text.as_str().into()),
             ..given(file, PathType::File, 0o600)
         };
-        let then = KeysInfo {
+        let then = AuthorizedKeysInfo {
             folder: PathState::Present(given(folder, PathType::Directory, 0o700)),
             file: PathState::Present(file_then),
             ..info.clone()
         };
-        Edit {
+        FileEdit {
             old: file.and_then(|file| file.sha256.clone()),
             body: text,
             probe: self.probe(),
-            becomes: Reading::AuthorizedKeys(KeysState::Account(Box::new(then))),
+            becomes: ProbeReading::AuthorizedKeys(AuthorizedKeysState::Account(Box::new(then))),
         }
     }
 
-    pub(super) fn describe(&self, key: &Key) -> String {
+    pub(super) fn describe(&self, key: &PublicKey) -> String {
         format!(
             "{} {}{}",
             key.kind,
@@ -259,13 +276,13 @@ impl SshAuthorizedKey {
     }
 }
 
-impl Sorted {
-    fn put(&mut self, own: &[usize], key: &Key, options: &str) {
+impl AuthorizedKeysEdit {
+    fn put(&mut self, own: &[usize], key: &PublicKey, options: &str) {
         let Some((first, others)) = own.split_first() else {
             let end = self.lines.find(|_| true).len();
             let line = key.line(options);
             self.lines.insert(end, [line.as_str()]);
-            self.changes.push(Change::new("key", None, Some(&line)));
+            self.changes.push(AttributeChange::new("key", None, Some(&line)));
             return;
         };
         let found = self.lines.get(*first).to_owned();
@@ -278,27 +295,27 @@ impl Sorted {
         if differs {
             let line = key.line(options);
             self.lines.replace(*first, &line);
-            self.changes.push(Change::new("key", Some(&found), Some(&line)));
+            self.changes.push(AttributeChange::new("key", Some(&found), Some(&line)));
         }
     }
 
     fn remove(&mut self, own: &[usize]) {
         for at in own.iter().rev() {
-            self.changes.push(Change::new("key", Some(self.lines.get(*at)), None));
+            self.changes.push(AttributeChange::new("key", Some(self.lines.get(*at)), None));
             self.lines.remove(*at);
         }
     }
 }
 
-fn is_of(entry: &Entry<'_>, key: &Key) -> bool {
+fn is_of(entry: &AuthorizedKeyEntry<'_>, key: &PublicKey) -> bool {
     entry.kind == key.kind && entry.blob == key.blob
 }
 
-fn blocked(reason: String, basis: crate::model::Value) -> Judgement {
-    Judgement::blocked(BlockClass::Host, reason, basis)
+fn blocked(reason: String, basis: crate::model::Value) -> Assessment {
+    Assessment::blocked(BlockClass::Host, reason, basis)
 }
 
-fn why(changes: &[Change], path: &str) -> String {
+fn why(changes: &[AttributeChange], path: &str) -> String {
     let names: Vec<&str> = changes.iter().map(|change| change.attribute.as_str()).collect();
     match names.as_slice() {
         ["key"] => format!("keys in {} differ", ticked(&[path])),

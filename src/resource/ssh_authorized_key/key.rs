@@ -19,14 +19,14 @@ const TYPES: &[(&str, usize)] = &[
 
 /// A declared key.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Key {
+pub(super) struct PublicKey {
     pub kind: &'static str,
     /// Base64.
     pub blob: String,
     pub comment: String,
 }
 
-impl Key {
+impl PublicKey {
     /// Parses `TYPE BASE64 [COMMENT]`.
     ///
     /// # Errors
@@ -108,23 +108,23 @@ fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// One line of a host's file that contains a key.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry<'a> {
+pub(super) struct AuthorizedKeyEntry<'a> {
     pub options: &'a str,
     pub kind: &'a str,
     pub blob: &'a str,
 }
 
 /// Parses a line as sshd does; `None` for comments, blank lines, and lines without a key.
-pub(super) fn entry(line: &str) -> Option<Entry<'_>> {
+pub(super) fn entry(line: &str) -> Option<AuthorizedKeyEntry<'_>> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
         return None;
     }
-    let plain = of_type(line).map(|(kind, blob)| Entry { options: "", kind, blob });
+    let plain = of_type(line).map(|(kind, blob)| AuthorizedKeyEntry { options: "", kind, blob });
     plain.or_else(|| {
         let end = end_of_options(line)?;
         let (kind, blob) = of_type(line[end..].trim_start())?;
-        Some(Entry { options: &line[..end], kind, blob })
+        Some(AuthorizedKeyEntry { options: &line[..end], kind, blob })
     })
 }
 
@@ -158,15 +158,18 @@ mod tests {
     const ED: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
 
     fn refused(text: &str) -> String {
-        Key::parse("key", text).unwrap_err().message
+        PublicKey::parse("key", text).unwrap_err().message
     }
 
     #[test]
     fn a_key_with_and_without_comment() {
-        let key = Key::parse("key", &format!("ssh-ed25519 {ED} a b\n")).unwrap();
+        let key = PublicKey::parse("key", &format!("ssh-ed25519 {ED} a b\n")).unwrap();
         assert_eq!((key.kind, key.comment.as_str()), ("ssh-ed25519", "a b"));
         assert_eq!(key.line("restrict"), format!("restrict ssh-ed25519 {ED} a b"));
-        assert_eq!(Key::parse("key", &format!("ssh-ed25519 {ED}")).unwrap().line(""), format!("ssh-ed25519 {ED}"));
+        assert_eq!(
+            PublicKey::parse("key", &format!("ssh-ed25519 {ED}")).unwrap().line(""),
+            format!("ssh-ed25519 {ED}")
+        );
         assert_eq!(key.fingerprint(), "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU");
     }
 
@@ -190,7 +193,7 @@ mod tests {
         );
         assert_eq!(refused("hello"), "`key` does not begin with a public key type");
         assert_eq!(refused("ssh-ed25519 a\nssh-ed25519 b"), "`key` has several lines");
-        let hint = |text: &str| Key::parse("key", text).unwrap_err().hint.unwrap();
+        let hint = |text: &str| PublicKey::parse("key", text).unwrap_err().hint.unwrap();
         assert_eq!(hint("restrict ssh-ed25519 x"), "declare key restrictions in `options`");
         assert_eq!(hint("ssh-dss x"), "current sshd versions reject DSA keys: generate an `ssh-ed25519` key");
     }

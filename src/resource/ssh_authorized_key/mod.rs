@@ -5,15 +5,17 @@ mod key;
 
 use super::shell;
 use super::support::{account_name, bad_value, required};
-use super::{Action, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+};
 use crate::diag::{Code, Diag};
 use crate::model::Value;
 use crate::probe::{Observation, Probe};
-use crate::script::{Fragment, safe_path};
-use key::Key;
+use crate::script::{ShellFragment, safe_path};
+use key::PublicKey;
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "ssh_authorized_key",
     summary: "Public keys in the `authorized_keys` of an account.",
     example: include_str!("../examples/ssh_authorized_key.yaml"),
@@ -44,25 +46,29 @@ directory: these users may have put it there. forge does not change its owner an
     build,
 };
 
-const FIELDS: &[Field] = &[
-    Field::required("user", Type::Name, "The account."),
-    Field::optional("key", Type::Text, "A public key: type, base64, comment. Excludes `keys`."),
-    Field::optional("keys", Type::List(&Type::Text), "Several public keys. Excludes `key`."),
-    Field::optional("options", Type::Line, "Options of the keys: `restrict,from=\"10.0.0.0/8\"`. Default: none."),
-    Field::optional("comment", Type::Line, "Comment to write instead of the key's own. Only with `key`."),
-    Field::optional("exclusive", Type::Bool, "Remove every other key. Default `false`."),
+const FIELDS: &[FieldSpec] = &[
+    FieldSpec::required("user", FieldType::Name, "The account."),
+    FieldSpec::optional("key", FieldType::Text, "A public key: type, base64, comment. Excludes `keys`."),
+    FieldSpec::optional("keys", FieldType::List(&FieldType::Text), "Several public keys. Excludes `key`."),
+    FieldSpec::optional(
+        "options",
+        FieldType::Line,
+        "Options of the keys: `restrict,from=\"10.0.0.0/8\"`. Default: none.",
+    ),
+    FieldSpec::optional("comment", FieldType::Line, "Comment to write instead of the key's own. Only with `key`."),
+    FieldSpec::optional("exclusive", FieldType::Bool, "Remove every other key. Default `false`."),
 ];
 
 #[derive(Debug)]
-struct SshAuthorizedKey {
+struct SshAuthorizedKeyResource {
     user: String,
-    keys: Vec<Key>,
+    keys: Vec<PublicKey>,
     options: String,
     exclusive: bool,
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let user = required(fields, "user")?.to_owned();
     account_name("user", &user)?;
     let exclusive = fields.bool("exclusive").unwrap_or(false);
@@ -85,21 +91,21 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
         return Err(bad_value("`options` has an unquoted blank or an unterminated quote")
             .hint("separate options with commas: `no-pty,from=\"10.0.0.0/8\"`"));
     }
-    Ok(Box::new(SshAuthorizedKey { user, keys, options, exclusive, absent }))
+    Ok(Box::new(SshAuthorizedKeyResource { user, keys, options, exclusive, absent }))
 }
 
-fn keys(fields: &Fields) -> Result<Vec<Key>, Diag> {
+fn keys(fields: &FieldValues) -> Result<Vec<PublicKey>, Diag> {
     let keys = match (fields.text("key"), fields.texts("keys")) {
         (Some(_), Some(_)) => return Err(Diag::error(Code::Exclusive, "`key` and `keys` exclude each other")),
         (None, None) => return Err(Diag::error(Code::MissingKey, "`key` or `keys` is required")),
-        (Some(key), None) => vec![Key::parse("key", key)?],
+        (Some(key), None) => vec![PublicKey::parse("key", key)?],
         (None, Some(keys)) => keys
             .iter()
             .enumerate()
-            .map(|(at, key)| Key::parse(&format!("keys[{at}]"), key))
+            .map(|(at, key)| PublicKey::parse(&format!("keys[{at}]"), key))
             .collect::<Result<_, _>>()?,
     };
-    let mut once: Vec<Key> = Vec::new();
+    let mut once: Vec<PublicKey> = Vec::new();
     for key in keys {
         if !once.iter().any(|other| other.blob == key.blob) {
             once.push(key);
@@ -114,12 +120,12 @@ fn well_formed(options: &str) -> bool {
     key::entry(&probe).is_some_and(|entry| entry.options == options) && !options.starts_with('#')
 }
 
-impl SshAuthorizedKey {
+impl SshAuthorizedKeyResource {
     fn probe(&self) -> Probe {
         Probe::AuthorizedKeys { user: self.user.clone() }
     }
 
-    fn action(&self, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
+    fn action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
         let Some(edit) = &judgement.edit else { return shell::refuse("the new body is not known") };
         let action = shell::private()
             .word(&self.user)
@@ -132,7 +138,7 @@ impl SshAuthorizedKey {
             .code("printf %s")
             .data(edit.body.as_bytes())
             .code(" | as sh -c")
-            .nested(Fragment::new().code(WRITE))
+            .nested(ShellFragment::new().code(WRITE))
             .code(" sh \"$dir\" \"$old\" \"$run\" || fail \"$path was left as it was\"\n");
         shell::close(action)
     }
@@ -214,7 +220,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("No space left on device", "the file system is full; the old file is unchanged"),
 ];
 
-impl Resource for SshAuthorizedKey {
+impl Resource for SshAuthorizedKeyResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -231,11 +237,11 @@ impl Resource for SshAuthorizedKey {
         vec![self.probe()]
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
-        self.try_judge(seen, cx).unwrap_or_else(|unknown| Judgement::unknown(&unknown))
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        self.try_judge(seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         Action { body: self.action(judgement, cx), long: false, explain: EXPLAIN }
     }
 
@@ -247,12 +253,12 @@ impl Resource for SshAuthorizedKey {
         }
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         Vec::new()
     }
 
     fn claims(&self) -> Vec<(&'static str, String)> {
-        let one = |key: &Key| ("ssh key", format!("{} of {}", key.fingerprint(), self.user));
+        let one = |key: &PublicKey| ("ssh key", format!("{} of {}", key.fingerprint(), self.user));
         let whole = (self.exclusive && !self.absent).then(|| ("set of ssh keys", self.user.clone()));
         self.keys.iter().map(one).chain(whole).collect()
     }
@@ -270,7 +276,7 @@ mod tests {
 
     fn refused(fields: &[(&'static str, Value)]) -> String {
         let fields = fields.iter().cloned().chain([("user", json!("train"))]);
-        build(&Fields(fields.collect()), false).unwrap_err().message
+        build(&FieldValues(fields.collect()), false).unwrap_err().message
     }
 
     #[test]
@@ -296,7 +302,7 @@ mod tests {
 
     #[test]
     fn one_key_counts_once() {
-        let fields = Fields([("keys", json!([KEY, KEY]))].into_iter().collect());
+        let fields = FieldValues([("keys", json!([KEY, KEY]))].into_iter().collect());
         assert_eq!(keys(&fields).unwrap().len(), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! Boot: grubby's arguments, and rebuilt images with a fallback.
 
-use super::{Stubs, said};
+use super::{CommandStubs, said};
 use crate::model::Value;
 use serde_json::json;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ const KERNEL: &str = "5.14.0-570.30.1.el9_6.x86_64";
 
 #[test]
 fn grubby_takes_out_what_was_found_and_adds_what_is_declared() {
-    let stubs = Stubs::new(&[("grubby", "")]);
+    let stubs = CommandStubs::new(&[("grubby", "")]);
     let fields = json!({ "args": ["iommu=pt", "nosmt"], "absent": ["quiet"] });
     let basis = json!({ "loader": "grubby", "next boot": { "remove": ["iommu=off", "quiet"] } });
     let output = stubs.act_on("kernel_cmdline", fields.clone(), false, &["next boot"], basis.clone());
@@ -27,7 +27,7 @@ fn grubby_takes_out_what_was_found_and_adds_what_is_declared() {
 
 #[test]
 fn a_menu_that_is_not_made_fails_the_step() {
-    let stubs = Stubs::new(&[("update-grub", "echo 'grub-mkconfig: error' >&2; exit 1")]);
+    let stubs = CommandStubs::new(&[("update-grub", "echo 'grub-mkconfig: error' >&2; exit 1")]);
     let basis = json!({ "loader": "update-grub" });
     let output = stubs.act_on("kernel_cmdline", json!({ "args": ["nosmt"] }), false, &["next boot"], basis);
     assert!(!output.status.success());
@@ -35,14 +35,14 @@ fn a_menu_that_is_not_made_fails_the_step() {
 }
 
 /// A directory of images, and a dracut that runs `code` with the image `$2`.
-struct Boot {
-    stubs: Stubs,
+struct BootStubs {
+    stubs: CommandStubs,
     image: PathBuf,
 }
 
-impl Boot {
+impl BootStubs {
     fn new(dracut: &str) -> Self {
-        let stubs = Stubs::new(&[("dracut", dracut), ("sync", "")]);
+        let stubs = CommandStubs::new(&[("dracut", dracut), ("sync", "")]);
         let image = stubs.dir.path().join(format!("initramfs-{KERNEL}.img"));
         std::fs::write(&image, "old image").unwrap();
         Self { stubs, image }
@@ -69,7 +69,7 @@ impl Boot {
 
 #[test]
 fn the_last_two_copies_of_an_image_are_kept() {
-    let boot = Boot::new("echo 'new image' > \"$2\"");
+    let boot = BootStubs::new("echo 'new image' > \"$2\"");
     for (name, age) in [("a", "2001-01-01"), ("b", "2002-01-01"), ("c", "2003-01-01"), ("d.part", "2004-01-01")] {
         let path = format!("{}.forge-{name}", boot.image.display());
         std::process::Command::new("touch").args(["-d", age, &path]).status().unwrap();
@@ -95,7 +95,7 @@ fn an_image_that_cannot_be_trusted_is_put_back() {
         ("printf 123 > \"$2\"", "has 3 bytes, the old one had 9: the old image was put back"),
         ("head -c 99 /dev/zero > \"$2\"", "has 99 bytes, the old one had 9: the old image was put back"),
     ] {
-        let boot = Boot::new(dracut);
+        let boot = BootStubs::new(dracut);
         let output = boot.rebuild();
         assert!(!output.status.success(), "{dracut}");
         assert!(said(&output).trim_end().ends_with(why), "{}", said(&output));
@@ -105,7 +105,7 @@ fn an_image_that_cannot_be_trusted_is_put_back() {
 
 #[test]
 fn nothing_is_rebuilt_without_room_for_two() {
-    let boot = Boot::new("echo never > \"$2\"");
+    let boot = BootStubs::new("echo never > \"$2\"");
     let df = boot.stubs.dir.path().join("df");
     std::fs::write(&df, "#!/bin/sh\necho Avail; echo 17\n").unwrap();
     std::fs::set_permissions(&df, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();

@@ -5,14 +5,14 @@ use super::*;
 const DEB: &str = "!<arch>\ndebian-binary   and so on";
 const SAYS: &str = "case $* in -W*) printf 'nginx 1.0' ;; esac";
 
-fn act(stubs: &Stubs, more: Value, changes: &[&str]) -> Output {
+fn act(stubs: &CommandStubs, more: Value, changes: &[&str]) -> Output {
     let mut written = json!({ "source": DEB, "name": "nginx", "version": "1.0" });
     written.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     stubs.act("package_file", written, false, changes)
 }
 
-fn deb(says: &'static str) -> Stubs {
-    Stubs::new(&[
+fn deb(says: &'static str) -> CommandStubs {
+    CommandStubs::new(&[
         ("apt-get", "for f; do :; done; cat \"$f\""),
         ("apt-mark", ""),
         ("dpkg-query", FINISHED),
@@ -65,7 +65,7 @@ fn a_digest_is_compared_again_right_before() {
 
 #[test]
 fn a_wait_ends_when_it_holds_and_gives_up_with_what_was_seen() {
-    let stubs = Stubs::new(&[]);
+    let stubs = CommandStubs::new(&[]);
     let ready = stubs.dir.path().join("ready");
     let wait = |written: Value| stubs.act("wait_for", written, false, &["wait"]);
     let output = wait(json!({ "path": ready.to_str(), "timeout": "1s", "interval": "1s" }));
@@ -86,7 +86,7 @@ fn a_wait_ends_when_it_holds_and_gives_up_with_what_was_seen() {
 /// A port of the test process is open until the listener is dropped.
 #[test]
 fn a_port_is_tried() {
-    let stubs = Stubs::new(&[]);
+    let stubs = CommandStubs::new(&[]);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let wait = || stubs.act("wait_for", json!({ "port": port, "timeout": "1s", "interval": "1s" }), false, &["wait"]);
@@ -98,9 +98,9 @@ fn a_port_is_tried() {
 
 #[test]
 fn a_unit_is_waited_for() {
-    let stubs = Stubs::new(&[("systemctl", "echo activating")]);
+    let stubs = CommandStubs::new(&[("systemctl", "echo activating")]);
     let output = stubs.act("wait_for", json!({ "unit": "nginx", "timeout": "1s", "interval": "1s" }), false, &["wait"]);
     assert!(said(&output).ends_with(" s: nginx.service is activating\n"), "{}", said(&output));
-    let stubs = Stubs::new(&[("systemctl", "echo active")]);
+    let stubs = CommandStubs::new(&[("systemctl", "echo active")]);
     assert!(stubs.act("wait_for", json!({ "unit": "nginx" }), false, &["wait"]).status.success());
 }

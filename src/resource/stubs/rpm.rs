@@ -6,12 +6,12 @@ const QUIET: [&str; 4] = ["rpm", "dnf -q versionlock list", "stat", "find"];
 const DNF: &str = "dnf -y -q --setopt=exit_on_lock=1";
 
 /// dnf with the given versionlock list, which runs `code` for every other call.
-fn dnf(locks: &str, code: &str, rpm: &'static str) -> Stubs {
+fn dnf(locks: &str, code: &str, rpm: &'static str) -> CommandStubs {
     let code = format!("case $* in *'versionlock list') printf '{locks}' ;; *) {code} ;; esac");
-    Stubs::new(&[("dnf", Box::leak(code.into_boxed_str())), ("rpm", rpm)])
+    CommandStubs::new(&[("dnf", Box::leak(code.into_boxed_str())), ("rpm", rpm)])
 }
 
-fn act(stubs: &Stubs, written: Value, absent: bool, changes: &[&str]) -> Output {
+fn act(stubs: &CommandStubs, written: Value, absent: bool, changes: &[&str]) -> Output {
     stubs.act_on("package", written, absent, changes, json!({ "nginx": { "manager": "rpm" } }))
 }
 
@@ -90,7 +90,7 @@ fn another_dnf_is_named_and_waited_for() {
 #[test]
 fn an_rpm_is_compared_again_right_before() {
     let stubs = |says: &'static str| dnf("", ":", says);
-    let act = |stubs: &Stubs, version: &str| {
+    let act = |stubs: &CommandStubs, version: &str| {
         let file = stubs.dir.path().join("a.rpm");
         std::fs::write(&file, "").unwrap();
         let written = json!({ "path": file.to_str(), "name": "nginx", "version": version });

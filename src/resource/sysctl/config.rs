@@ -5,7 +5,7 @@ use crate::probe::ConfLine;
 
 /// A line that is read after the step's own file and sets another value.
 #[derive(Debug, PartialEq)]
-pub(super) struct Override {
+pub(super) struct SysctlOverride {
     /// `file:line`.
     pub place: String,
     pub value: String,
@@ -49,14 +49,14 @@ fn name(path: &str) -> &str {
 
 /// Returns the last line for `place` that is read after the file at `own` and sets a value other than `wanted`. The
 /// step's own file sets the key by name, so a pattern never overrides it.
-pub(super) fn overriding(lines: &[ConfLine], own: &str, place: &str, wanted: &str) -> Option<Override> {
+pub(super) fn overriding(lines: &[ConfLine], own: &str, place: &str, wanted: &str) -> Option<SysctlOverride> {
     let later = |line: &&ConfLine| line.file != own && name(&line.file) > name(own);
     let (line, found) = lines
         .iter()
         .filter(later)
         .filter_map(|line| Some((line, setting(&line.text)?)))
         .rfind(|(_, (key, _))| key == place && !is_pattern(key))?;
-    (!value::same(&found.1, wanted)).then(|| Override { place: line.place(), value: found.1 })
+    (!value::same(&found.1, wanted)).then(|| SysctlOverride { place: line.place(), value: found.1 })
 }
 
 fn is_pattern(key: &str) -> bool {

@@ -3,19 +3,22 @@
 mod config;
 mod value;
 
-use self::config::{Override, normal, spelled};
-use super::body::{Body, Target, bare};
-use super::parts::{Parts, part};
+use self::config::{SysctlOverride, normal, spelled};
+use super::body::{FileBody, FileTarget, bare};
+use super::parts::{PartAssessments, part};
 use super::shell;
 use super::support::{bad_value, refuse_secrets, required, sysctl_state};
-use super::{Action, Change, Context, Field, Fields, Judgement, Kind, Provision, Resource, Type};
+use super::{
+    Action, Assessment, AssessmentContext, AttributeChange, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
+    ResourceKind,
+};
 use crate::diag::Diag;
-use crate::model::{BlockClass, Disruption, Value, Verdict};
-use crate::probe::{Observation, Probe, SysctlState, SysctlValue, Unknown};
-use crate::script::Fragment;
+use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
+use crate::probe::{Observation, Probe, SysctlState, SysctlValue, UnansweredReason};
+use crate::script::ShellFragment;
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "sysctl",
     summary: "A kernel setting: loaded now, and configured for the next boot.",
     example: include_str!("../examples/sysctl.yaml"),
@@ -43,14 +46,14 @@ Other snippets are never edited.
 **Removal** removes the file and restores nothing: the previous value is not known, so the loaded value stays until the
 next boot, and the plan says so.",
     fields: &[
-        Field::required(
+        FieldSpec::required(
             "key",
-            Type::Line,
+            FieldType::Line,
             "Name of the setting: `net.ipv4.ip_forward`, or with slashes if a part contains a dot: \
              `net/ipv4/conf/eth0.100/forwarding`.",
         ),
-        Field::required("value", Type::Line, "Value of the setting. Separate several numbers with blanks."),
-        Field::optional("file", Type::Path, "The step's own file. Default `/etc/sysctl.d/90-forge-KEY.conf`."),
+        FieldSpec::required("value", FieldType::Line, "Value of the setting. Separate several numbers with blanks."),
+        FieldSpec::optional("file", FieldType::Path, "The step's own file. Default `/etc/sysctl.d/90-forge-KEY.conf`."),
     ],
     build,
 };
@@ -58,15 +61,15 @@ next boot, and the plan says so.",
 const FOLDER: &str = "/etc/sysctl.d";
 
 #[derive(Debug)]
-struct Sysctl {
+struct SysctlResource {
     /// The path below `/proc/sys`.
     place: String,
     value: String,
-    target: Target,
+    target: FileTarget,
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     refuse_secrets(KIND.name, fields, "a kernel setting cannot hold a secret")?;
     let key = required(fields, "key")?;
     let place = normal(key);
@@ -83,13 +86,13 @@ fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     if value.is_empty() && !absent {
         return Err(bad_value(format!("the value of `{key}` is empty")));
     }
-    let body = Body::new(format!("{} = {value}\n", spelled(&place)));
+    let body = FileBody::new(format!("{} = {value}\n", spelled(&place)));
     let path = path(fields, &place)?;
-    let target = Target { path, body, owner: "root".into(), group: "root".into(), mode: 0o644 };
-    Ok(Box::new(Sysctl { place, value, target, absent }))
+    let target = FileTarget { path, body, owner: "root".into(), group: "root".into(), mode: 0o644 };
+    Ok(Box::new(SysctlResource { place, value, target, absent }))
 }
 
-fn path(fields: &Fields, place: &str) -> Result<String, Diag> {
+fn path(fields: &FieldValues, place: &str) -> Result<String, Diag> {
     let Some(path) = fields.text("file") else {
         return Ok(format!("{FOLDER}/90-forge-{}.conf", place.replace('/', ".")));
     };
@@ -101,7 +104,7 @@ fn path(fields: &Fields, place: &str) -> Result<String, Diag> {
     }
 }
 
-impl Sysctl {
+impl SysctlResource {
     fn probe(&self) -> Probe {
         Probe::Sysctl { key: self.place.clone() }
     }
@@ -110,38 +113,38 @@ impl Sysctl {
         spelled(&self.place)
     }
 
-    fn judge_file(&self, state: &SysctlState, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge_file(&self, state: &SysctlState, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let file = self.target.judge(seen, cx, true);
         let Some(over) = config::overriding(&state.lines, &self.target.path, &self.place, &self.value) else {
             return file;
         };
         match cx.predicted.and_then(|p| p.after.as_deref()) {
             // An earlier step may remove it; forge evaluates this step again when it runs.
-            Some(_) if file.verdict == Verdict::Change => file.predicted(),
+            Some(_) if file.verdict == StepVerdict::Change => file.predicted(),
             Some(step) => {
                 let why = format!("{}; `{step}` runs first and may change that", self.overridden(&over));
-                let change = Change::new("override", Some(&over.place), None);
-                Judgement::change(why, vec![change], Disruption::D0, basis(&file, &over)).predicted()
+                let change = AttributeChange::new("override", Some(&over.place), None);
+                Assessment::change(why, vec![change], DisruptionClass::D0, basis(&file, &over)).predicted()
             }
             None => self.blocked(&file, &over),
         }
     }
 
-    fn overridden(&self, over: &Override) -> String {
+    fn overridden(&self, over: &SysctlOverride) -> String {
         format!("`{}` sets `{}` to `{}` after `{}`", over.place, self.key(), over.value, self.target.path)
     }
 
-    fn blocked(&self, file: &Judgement, over: &Override) -> Judgement {
+    fn blocked(&self, file: &Assessment, over: &SysctlOverride) -> Assessment {
         let name = over.place.rsplit('/').next().unwrap_or_default().split(':').next().unwrap_or_default();
         let later = format!("{FOLDER}/{}-forge-{}.conf", after(name), self.place.replace('/', "."));
-        Judgement::blocked(BlockClass::Host, self.overridden(over), basis(file, over))
+        Assessment::blocked(BlockClass::Host, self.overridden(over), basis(file, over))
             .hint(format!("remove that line with an earlier step, or set `file: {later}`, which is read later"))
     }
 
-    fn judge_loaded(&self, state: &SysctlState, cx: &Context<'_>) -> Judgement {
+    fn judge_loaded(&self, state: &SysctlState, cx: &AssessmentContext<'_>) -> Assessment {
         match &state.value {
             SysctlValue::Unread { .. } => {
-                Judgement::unknown(&Unknown::new(format!("`{}` could not be read", self.key())))
+                Assessment::unknown(&UnansweredReason::new(format!("`{}` could not be read", self.key())))
             }
             SysctlValue::Absent => self.no_key(cx),
             SysctlValue::Set { value, fixed } => self.compare(&value::canonical(value), *fixed),
@@ -149,55 +152,55 @@ impl Sysctl {
     }
 
     /// Evaluates a missing key. A module that an earlier step loads may provide it.
-    fn no_key(&self, cx: &Context<'_>) -> Judgement {
+    fn no_key(&self, cx: &AssessmentContext<'_>) -> Assessment {
         let (key, basis) = (self.key(), json!({ "loaded": null }));
         if let Some(step) = cx.predicted.and_then(|p| p.after.as_deref()) {
             let reason = format!("the kernel has no `{key}` yet; `{step}` runs first and may add it");
-            let change = Change::new("loaded", None, Some(&self.value));
-            return Judgement::change(reason, vec![change], Disruption::D0, basis).predicted();
+            let change = AttributeChange::new("loaded", None, Some(&self.value));
+            return Assessment::change(reason, vec![change], DisruptionClass::D0, basis).predicted();
         }
         let reason = format!("configured, but the kernel has no `{key}`");
-        Judgement { verdict: Verdict::Pending, ..Judgement::ok(reason, basis) }
+        Assessment { verdict: StepVerdict::Pending, ..Assessment::ok(reason, basis) }
             .hint("load the module that provides the key, or check that this kernel supports it")
     }
 
-    fn compare(&self, value: &str, fixed: bool) -> Judgement {
+    fn compare(&self, value: &str, fixed: bool) -> Assessment {
         let basis = json!({ "loaded": value });
         if value::same(value, &self.value) {
-            return Judgement::ok(format!("the kernel has `{value}`"), basis);
+            return Assessment::ok(format!("the kernel has `{value}`"), basis);
         }
         let reason = format!("the kernel has `{value}`");
         if fixed {
             let reason = format!("{reason}, and `/proc/sys/{}` is read-only", self.place);
-            return Judgement::blocked(BlockClass::Host, reason, basis)
+            return Assessment::blocked(BlockClass::Host, reason, basis)
                 .hint("in a container, set the value on its machine");
         }
-        let change = Change::new("loaded", Some(value), Some(&self.value));
-        Judgement::change(reason, vec![change], Disruption::D0, basis)
+        let change = AttributeChange::new("loaded", Some(value), Some(&self.value));
+        Assessment::change(reason, vec![change], DisruptionClass::D0, basis)
     }
 
-    fn judge_removal(&self, seen: &Observation) -> Judgement {
+    fn judge_removal(&self, seen: &Observation) -> Assessment {
         let file = self.target.judge_absent(seen);
         let says = match file.verdict {
-            Verdict::Change => "the loaded value stays until the next boot",
-            Verdict::Ok => "the loaded value is not compared",
+            StepVerdict::Change => "the loaded value stays until the next boot",
+            StepVerdict::Ok => "the loaded value is not compared",
             _ => return file,
         };
-        Judgement { reason: format!("{}; {says}", file.reason.raw()).into(), ..file }
+        Assessment { reason: format!("{}; {says}", file.reason.raw()).into(), ..file }
     }
 
-    fn load(&self) -> Fragment {
+    fn load(&self) -> ShellFragment {
         let words = shell::private().word(format!("/proc/sys/{}", self.place)).word(&self.value);
         shell::close(words.code(LOAD)).code("[ $? -eq 0 ] &&\n")
     }
 
-    fn write(&self, cx: &Context<'_>) -> Fragment {
+    fn write(&self, cx: &AssessmentContext<'_>) -> ShellFragment {
         let folder = shell::close(shell::private().code(MAKE_FOLDER)).code("[ $? -eq 0 ] &&\n");
         folder.then(self.target.write(cx, true, ""))
     }
 }
 
-fn basis(file: &Judgement, over: &Override) -> Value {
+fn basis(file: &Assessment, over: &SysctlOverride) -> Value {
     let mut basis = file.basis.clone();
     basis["overridden"] = json!({ "at": over.place, "value": over.value });
     basis
@@ -226,7 +229,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("No space left on device", "the file system is full; the old file is unchanged"),
 ];
 
-impl Resource for Sysctl {
+impl Resource for SysctlResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -242,26 +245,26 @@ impl Resource for Sysctl {
         }
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         if self.absent {
             return self.judge_removal(seen);
         }
         match sysctl_state(seen, &self.probe()) {
-            Ok(state) => Parts::default()
+            Ok(state) => PartAssessments::default()
                 .with("file", self.judge_file(state, seen, cx))
                 .with("loaded", self.judge_loaded(state, cx))
                 .judgement(),
-            Err(unknown) => Judgement::unknown(&unknown),
+            Err(unknown) => Assessment::unknown(&unknown),
         }
     }
 
-    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         let body = match self.absent {
             true => shell::remove_file(&self.target.path, cx.run, true),
             false => {
-                let load = part(judgement, "loaded").map_or(Fragment::new(), |_| self.load());
+                let load = part(judgement, "loaded").map_or(ShellFragment::new(), |_| self.load());
                 let file = part(judgement, "file").map(|_| self.write(cx));
-                load.then(file.unwrap_or_else(|| Fragment::new().code(":\n")))
+                load.then(file.unwrap_or_else(|| ShellFragment::new().code(":\n")))
             }
         };
         Action { body, long: false, explain: EXPLAIN }
@@ -274,8 +277,8 @@ impl Resource for Sysctl {
         }
     }
 
-    fn provides(&self) -> Vec<Provision> {
-        (!self.absent).then(|| Provision::Path(self.target.path.clone())).into_iter().collect()
+    fn provides(&self) -> Vec<ProvidedItem> {
+        (!self.absent).then(|| ProvidedItem::Path(self.target.path.clone())).into_iter().collect()
     }
 
     fn inputs(&self) -> Vec<String> {
@@ -293,7 +296,7 @@ mod tests {
 
     fn refused(fields: &[(&'static str, &str)]) -> String {
         let fields = fields.iter().map(|(name, value)| (*name, json!(value))).collect();
-        build(&Fields(fields), false).unwrap_err().message
+        build(&FieldValues(fields), false).unwrap_err().message
     }
 
     #[test]

@@ -2,18 +2,21 @@
 
 mod text;
 
-use super::parts::{Parts, part};
-use super::service::Service;
+use super::parts::{PartAssessments, part};
+use super::service::ServiceResource;
 use super::support::{bad_value, refuse_secrets, required, sha256_hex, unit_state};
-use super::unit::{SECRET_HINT, Unit};
-use super::{Action, Context, Field, Fields, Input, Judgement, Kind, Provision, Resource, Type, shell};
+use super::unit::{SECRET_HINT, UnitResource};
+use super::{
+    Action, Assessment, AssessmentContext, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind,
+    RestartInput, shell,
+};
 use crate::diag::{Code, Diag};
-use crate::model::{BlockClass, Value, Verdict};
+use crate::model::{BlockClass, StepVerdict, Value};
 use crate::probe::{Observation, Probe};
-use crate::script::Fragment;
+use crate::script::ShellFragment;
 use serde_json::json;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ResourceKind = ResourceKind {
     name: "timer",
     summary: "A command that systemd runs on a schedule: a timer with its service.",
     example: include_str!("../examples/timer.yaml"),
@@ -36,45 +39,49 @@ the next run. A run in progress is never interrupted.
 
 **Removal** stops and disables the timer, then removes both units. A run in progress continues.",
     fields: &[
-        Field::required("name", Type::Name, "Name of the timer and of its service, without a type."),
-        Field::required("command", Type::Line, "Shell command to run."),
-        Field::optional("calendar", Type::Line, "Schedule: `daily`, `Mon *-*-* 04:00:00`. Excludes `every`."),
-        Field::optional("every", Type::Duration, "Interval: `10m`. Excludes `calendar`."),
-        Field::optional("user", Type::Name, "Account that runs the command. Default `root`."),
-        Field::optional("description", Type::Line, "Description of both units. Default: the name."),
-        Field::optional(
+        FieldSpec::required("name", FieldType::Name, "Name of the timer and of its service, without a type."),
+        FieldSpec::required("command", FieldType::Line, "Shell command to run."),
+        FieldSpec::optional("calendar", FieldType::Line, "Schedule: `daily`, `Mon *-*-* 04:00:00`. Excludes `every`."),
+        FieldSpec::optional("every", FieldType::Duration, "Interval: `10m`. Excludes `calendar`."),
+        FieldSpec::optional("user", FieldType::Name, "Account that runs the command. Default `root`."),
+        FieldSpec::optional("description", FieldType::Line, "Description of both units. Default: the name."),
+        FieldSpec::optional(
             "persistent",
-            Type::Bool,
+            FieldType::Bool,
             "Run once at start if a run was missed while the host was off. Only with `calendar`. Default `false`.",
         ),
-        Field::optional("delay", Type::Wait, "Maximum random delay, to spread the load over the hosts. Default: none."),
+        FieldSpec::optional(
+            "delay",
+            FieldType::Wait,
+            "Maximum random delay, to spread the load over the hosts. Default: none.",
+        ),
     ],
     build,
 };
 
 #[derive(Debug)]
-struct Timer {
+struct TimerResource {
     name: String,
     calendar: Option<String>,
-    service: Unit,
-    timer: Unit,
-    state: Service,
+    service: UnitResource,
+    timer: UnitResource,
+    state: ServiceResource,
     absent: bool,
 }
 
-fn build(fields: &Fields, absent: bool) -> Result<Box<dyn Resource>, Diag> {
+fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     refuse_secrets(KIND.name, fields, SECRET_HINT)?;
     let name = name(required(fields, "name")?)?;
     let (service, timer) = if absent { Default::default() } else { (text::service(fields)?, text::timer(fields)?) };
     if !absent && fields.has("calendar") == fields.has("every") {
         return Err(Diag::error(Code::Exclusive, "exactly one of `calendar` and `every` is required"));
     }
-    let unit = |suffix: &str, content: &str| Unit::whole(&format!("{name}.{suffix}"), content, absent);
-    Ok(Box::new(Timer {
+    let unit = |suffix: &str, content: &str| UnitResource::whole(&format!("{name}.{suffix}"), content, absent);
+    Ok(Box::new(TimerResource {
         calendar: fields.text("calendar").map(str::to_owned),
         service: unit("service", &service),
         timer: unit("timer", &timer),
-        state: Service::enabled(&format!("{name}.timer"), !absent),
+        state: ServiceResource::enabled(&format!("{name}.timer"), !absent),
         name,
         absent,
     }))
@@ -93,11 +100,11 @@ fn name(given: &str) -> Result<String, Diag> {
     }
 }
 
-impl Timer {
+impl TimerResource {
     /// Returns the only input of the timer, its own unit.
-    fn inputs(&self, changing: bool) -> [Input; 1] {
+    fn inputs(&self, changing: bool) -> [RestartInput; 1] {
         let digest = sha256_hex(self.timer.desired().to_string().as_bytes());
-        [Input {
+        [RestartInput {
             step: "its unit".to_owned(),
             paths: vec![self.timer.path().to_owned()],
             trace: None,
@@ -106,30 +113,30 @@ impl Timer {
         }]
     }
 
-    fn judge_state(&self, timer: &Judgement, seen: &Observation, cx: &Context<'_>) -> Judgement {
-        let coming = timer.verdict == Verdict::Change && !self.absent;
+    fn judge_state(&self, timer: &Assessment, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
+        let coming = timer.verdict == StepVerdict::Change && !self.absent;
         let inputs = self.inputs(coming && timer.changes.iter().any(|c| c.attribute != "daemon-reload"));
-        let cx = Context { inputs: &inputs, ..cx.clone() };
+        let cx = AssessmentContext { inputs: &inputs, ..cx.clone() };
         let judgement = match coming {
             // It depends only on changes of this step, which are known.
-            true => Judgement { predicted: false, ..self.state.judge_coming(seen, &cx) },
+            true => Assessment { predicted: false, ..self.state.judge_coming(seen, &cx) },
             false => self.state.judge(seen, &cx),
         };
         match (judgement.verdict, self.absent) {
-            (Verdict::Ok, false) => self.with_next(judgement, seen),
+            (StepVerdict::Ok, false) => self.with_next(judgement, seen),
             _ => judgement,
         }
     }
 
     /// Adds the time of the next run. Blocks a timer that will never elapse again.
-    fn with_next(&self, judgement: Judgement, seen: &Observation) -> Judgement {
+    fn with_next(&self, judgement: Assessment, seen: &Observation) -> Assessment {
         let unit = match unit_state(seen, &self.state.probe()) {
             Ok(unit) => unit,
-            Err(unknown) => return Judgement::unknown(&unknown),
+            Err(unknown) => return Assessment::unknown(&unknown),
         };
         if unit.sub == "elapsed" {
             let basis = json!({ "unit": judgement.basis, "sub": unit.sub });
-            return Judgement::blocked(BlockClass::Declaration, "the timer will never elapse again", basis)
+            return Assessment::blocked(BlockClass::Declaration, "the timer will never elapse again", basis)
                 .hint("its time is in the past: run `systemctl list-timers --all` on the host");
         }
         let next = match text::moment(unit.next_elapse) {
@@ -138,7 +145,7 @@ impl Timer {
             None if self.calendar.is_some() => "; next run not reported".to_owned(),
             None => "; next run scheduled".to_owned(),
         };
-        Judgement { reason: format!("{}{next}", judgement.reason.raw()).into(), ..judgement }
+        Assessment { reason: format!("{}{next}", judgement.reason.raw()).into(), ..judgement }
     }
 
     fn both_ok(&self) -> &'static str {
@@ -148,33 +155,33 @@ impl Timer {
         }
     }
 
-    fn check_calendar(&self) -> Fragment {
+    fn check_calendar(&self) -> ShellFragment {
         match &self.calendar {
             Some(calendar) => shell::close(shell::usual().word(calendar).code(CALENDAR)).code("[ $? -eq 0 ] &&\n"),
-            None => Fragment::new(),
+            None => ShellFragment::new(),
         }
     }
 
-    fn action(&self, judgement: &Judgement, cx: &Context<'_>) -> Fragment {
+    fn action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> ShellFragment {
         let inputs = self.inputs(false);
-        let own = Context { inputs: &inputs, ..cx.clone() };
-        let unit = |name: &str, unit: &Unit| part(judgement, name).map(|part| unit.act(&part, cx).body);
+        let own = AssessmentContext { inputs: &inputs, ..cx.clone() };
+        let unit = |name: &str, unit: &UnitResource| part(judgement, name).map(|part| unit.act(&part, cx).body);
         let units = [unit("service", &self.service), unit("timer", &self.timer)];
         let state = part(judgement, "state").map(|part| self.state.act(&part, &own).body);
-        let steps: Vec<Fragment> = match self.absent {
+        let steps: Vec<ShellFragment> = match self.absent {
             true => state.into_iter().chain(units.into_iter().rev().flatten()).collect(),
             false => units.into_iter().flatten().chain(state).collect(),
         };
-        let start = if self.absent { Fragment::new() } else { self.check_calendar() };
-        let and = |all: Fragment, one: Fragment| all.code("[ $? -eq 0 ] &&\n").then(one);
+        let start = if self.absent { ShellFragment::new() } else { self.check_calendar() };
+        let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").then(one);
         steps.into_iter().fold(start.code(":\n"), and)
     }
 }
 
 /// Replaces the reason of a no-op by one that covers both units.
-fn said_once(judgement: Judgement, reason: &str) -> Judgement {
+fn said_once(judgement: Assessment, reason: &str) -> Assessment {
     match judgement.verdict {
-        Verdict::Ok => Judgement { reason: reason.into(), ..judgement },
+        StepVerdict::Ok => Assessment { reason: reason.into(), ..judgement },
         _ => judgement,
     }
 }
@@ -194,7 +201,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("No space left on device", "the file system is full; the old unit is unchanged"),
 ];
 
-impl Resource for Timer {
+impl Resource for TimerResource {
     fn kind(&self) -> &'static str {
         KIND.name
     }
@@ -211,17 +218,17 @@ impl Resource for Timer {
         probes
     }
 
-    fn judge(&self, seen: &Observation, cx: &Context<'_>) -> Judgement {
+    fn judge(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment {
         let timer = self.timer.judge(seen, cx);
         let state = self.judge_state(&timer, seen, cx);
-        Parts::default()
+        PartAssessments::default()
             .with("service", said_once(self.service.judge(seen, cx), self.both_ok()))
             .with("timer", said_once(timer, ""))
             .with("state", state)
             .judgement()
     }
 
-    fn act(&self, judgement: &Judgement, cx: &Context<'_>) -> Action {
+    fn act(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action {
         Action { body: self.action(judgement, cx), long: false, explain: EXPLAIN }
     }
 
@@ -229,7 +236,7 @@ impl Resource for Timer {
         json!({ "service": self.service.desired(), "timer": self.timer.desired(), "absent": self.absent })
     }
 
-    fn provides(&self) -> Vec<Provision> {
+    fn provides(&self) -> Vec<ProvidedItem> {
         [&self.service, &self.timer].iter().flat_map(|unit| unit.provides()).collect()
     }
 
@@ -249,7 +256,7 @@ mod tests {
 
     fn refused(fields: &[(&'static str, Value)]) -> String {
         let usual = [("name", json!("job")), ("command", json!("true"))];
-        build(&Fields(usual.into_iter().chain(fields.iter().cloned()).collect()), false).unwrap_err().message
+        build(&FieldValues(usual.into_iter().chain(fields.iter().cloned()).collect()), false).unwrap_err().message
     }
 
     #[test]

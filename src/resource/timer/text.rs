@@ -1,10 +1,10 @@
 //! The text of the two units of a timer.
 
-use super::{Fields, bad_value, required};
+use super::{FieldValues, bad_value, required};
 use crate::diag::Diag;
 
 /// Returns the service unit, which runs the command.
-pub(super) fn service(fields: &Fields) -> Result<String, Diag> {
+pub(super) fn service(fields: &FieldValues) -> Result<String, Diag> {
     let command = required(fields, "command")?.trim();
     if command.is_empty() {
         return Err(bad_value("`command` is empty"));
@@ -19,7 +19,7 @@ pub(super) fn service(fields: &Fields) -> Result<String, Diag> {
 }
 
 /// Returns the timer unit.
-pub(super) fn timer(fields: &Fields) -> Result<String, Diag> {
+pub(super) fn timer(fields: &FieldValues) -> Result<String, Diag> {
     let mut lines = vec!["[Unit]".to_owned(), format!("Description={}", description(fields)?), String::new()];
     lines.push("[Timer]".to_owned());
     if let Some(calendar) = fields.text("calendar") {
@@ -53,7 +53,7 @@ fn accuracy(every: i64) -> Option<String> {
     (every < 600).then(|| format!("AccuracySec={}s", (every / 10).max(1)))
 }
 
-fn description(fields: &Fields) -> Result<String, Diag> {
+fn description(fields: &FieldValues) -> Result<String, Diag> {
     let text = match fields.text("description") {
         Some(text) => text,
         None => required(fields, "name")?,
@@ -111,7 +111,7 @@ mod tests {
             ("persistent", json!(true)),
             ("delay", json!(600)),
         ];
-        let fields = Fields(fields.into_iter().collect());
+        let fields = FieldValues(fields.into_iter().collect());
         assert_eq!(
             service(&fields).unwrap(),
             "[Unit]\nDescription=scrub\n\n[Service]\nType=oneshot\nUser=ops\nExecStart=/bin/sh -c \"scrub /data\"\n"
@@ -127,7 +127,7 @@ mod tests {
     fn short_times_are_kept() {
         let text = |every: i64| {
             let fields = [("name", json!("a")), ("every", json!(every))];
-            timer(&Fields(fields.into_iter().collect())).unwrap()
+            timer(&FieldValues(fields.into_iter().collect())).unwrap()
         };
         assert!(text(2).contains("OnActiveSec=2s\nOnUnitActiveSec=2s\nAccuracySec=1s\n"));
         assert!(text(300).contains("AccuracySec=30s\n"));

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use std::os::unix::fs::MetadataExt;
 
 /// A member of an archive, as in its header.
-struct Member {
+struct ArchiveMember {
     name: &'static str,
     kind: u8,
     mode: u32,
@@ -13,20 +13,20 @@ struct Member {
     target: &'static str,
 }
 
-const fn member(name: &'static str, kind: u8, mode: u32, body: &'static str, target: &'static str) -> Member {
-    Member { name, kind, mode, body, target }
+const fn member(name: &'static str, kind: u8, mode: u32, body: &'static str, target: &'static str) -> ArchiveMember {
+    ArchiveMember { name, kind, mode, body, target }
 }
 
-const fn file(name: &'static str) -> Member {
+const fn file(name: &'static str) -> ArchiveMember {
     member(name, b'0', 0o644, "body\n", "")
 }
 
-const fn symlink_to(name: &'static str, target: &'static str) -> Member {
+const fn symlink_to(name: &'static str, target: &'static str) -> ArchiveMember {
     member(name, b'2', 0o777, "", target)
 }
 
 /// Writes an archive byte by byte, because `tar` does not create the malicious ones.
-fn tar(members: &[Member]) -> Vec<u8> {
+fn tar(members: &[ArchiveMember]) -> Vec<u8> {
     let mut out = Vec::new();
     for member in members {
         let mut header = [0u8; 512];
@@ -48,11 +48,11 @@ fn tar(members: &[Member]) -> Vec<u8> {
     out
 }
 
-fn source(members: &[Member]) -> Value {
+fn source(members: &[ArchiveMember]) -> Value {
     json!({ "base64": base64::engine::general_purpose::STANDARD.encode(tar(members)) })
 }
 
-const TOOL: &[Member] = &[
+const TOOL: &[ArchiveMember] = &[
     member("tool-1/", b'5', 0o755, "", ""),
     member("tool-1/bin/run it", b'0', 0o750, "#!/bin/sh\n", ""),
     file("tool-1/with\nnewline"),
@@ -66,7 +66,7 @@ fn an_archive_is_unpacked_repaired_and_removed() {
         return;
     }
     for shell in SHELLS {
-        let trial = Trial::new();
+        let trial = ActionTrial::new();
         let into = trial.path(&NASTY.replace(['/', '\n', '\t', '\\'], "_"));
         let written = json!({ "into": into, "source": source(TOOL), "strip": 1, "owner": "nobody" });
         let archive = trial.build("archive", &written, false);
@@ -76,7 +76,7 @@ fn an_archive_is_unpacked_repaired_and_removed() {
         assert_eq!(std::fs::metadata(&run).unwrap().uid(), 65534);
         assert_eq!(std::fs::read_dir(trial.dir.path()).unwrap().count(), 2, "no other file remains");
         std::fs::write(format!("{into}/stranger"), "").unwrap();
-        assert_eq!(trial.judge(archive.as_ref()).verdict, Verdict::Ok);
+        assert_eq!(trial.judge(archive.as_ref()).verdict, StepVerdict::Ok);
         let tampers: [&dyn Fn(); 4] = [
             &|| std::fs::set_permissions(&run, PermissionsExt::from_mode(0o777)).unwrap(),
             &|| std::fs::write(&run, "#!/bin/no\n").unwrap(),
@@ -103,7 +103,7 @@ fn an_archive_of_the_host_may_be_packed() {
         return;
     }
     for option in ["-czf", "-cJf", "-cjf"] {
-        let trial = Trial::new();
+        let trial = ActionTrial::new();
         let (path, into) = (trial.path("archive"), trial.path("into"));
         std::fs::create_dir(trial.path("tree")).unwrap();
         std::fs::write(trial.path("tree/x"), "x").unwrap();
@@ -127,7 +127,7 @@ fn a_bad_member_is_named_and_nothing_is_unpacked() {
     if !is_root() {
         return;
     }
-    let cases: &[(&[Member], &str)] = &[
+    let cases: &[(&[ArchiveMember], &str)] = &[
         (&[file("ok"), file("/etc/cron.d/x")], "member \"/etc/cron.d/x\" has an absolute name"),
         (&[file("a/../../x")], "member \"a/../../x\" has `..` in its name"),
         (
@@ -151,7 +151,7 @@ fn a_bad_member_is_named_and_nothing_is_unpacked() {
         (&[member("./", b'5', 0o755, "", "")], "the archive has no members that would be unpacked"),
     ];
     for (members, message) in cases {
-        let trial = Trial::new();
+        let trial = ActionTrial::new();
         let into = trial.path("into");
         let archive = trial.build("archive", &json!({ "into": into, "source": source(members) }), false);
         let said = trial.refused("dash", archive.as_ref());
@@ -169,7 +169,7 @@ fn links_are_judged_where_they_will_stand() {
         return;
     }
     let members = &[file("a/x"), symlink_to("a/b/l", "../../y")];
-    let trial = Trial::new();
+    let trial = ActionTrial::new();
     let build = |strip: u32, into: &str| {
         trial.build("archive", &json!({ "into": trial.path(into), "source": source(members), "strip": strip }), false)
     };
@@ -183,11 +183,11 @@ fn somebody_elses_directory_is_not_replaced() {
     if !is_root() {
         return;
     }
-    let trial = Trial::new();
+    let trial = ActionTrial::new();
     let into = trial.path("into");
     std::fs::create_dir(&into).unwrap();
     let archive = trial.build("archive", &json!({ "into": into, "source": source(&[file("x")]) }), false);
-    assert_eq!(trial.judge(archive.as_ref()).verdict, Verdict::Change, "an empty one is");
+    assert_eq!(trial.judge(archive.as_ref()).verdict, StepVerdict::Change, "an empty one is");
     std::fs::write(format!("{into}/theirs"), "").unwrap();
     assert_eq!(
         trial.judge(archive.as_ref()).reason.raw(),

@@ -1,7 +1,7 @@
 //! Links, removals, and files of which a step declares a part.
 
 use super::*;
-use crate::probe::Reading;
+use crate::probe::ProbeReading;
 use std::os::unix::fs::{MetadataExt, chown};
 
 /// The ids of `nobody` and `daemon`, or ids without a name.
@@ -13,7 +13,7 @@ fn links_come_change_and_go() {
         return;
     }
     for shell in SHELLS {
-        let trial = Trial::new();
+        let trial = ActionTrial::new();
         let name = NASTY.replace(['/', '\n', '\t'], "_");
         let path = trial.path(&name);
         let link = |target: &str, more: Value| {
@@ -50,7 +50,7 @@ fn what_is_to_be_gone_goes_and_nothing_else() {
         return;
     }
     for shell in SHELLS {
-        let trial = Trial::new();
+        let trial = ActionTrial::new();
         let [file, link, tree, gone] = ["it's a file", "a link", "a tree", "gone"].map(|name| trial.path(name));
         let theirs = trial.path("theirs");
         std::fs::create_dir_all(format!("{tree}/deep")).unwrap();
@@ -73,7 +73,7 @@ fn a_tree_with_a_mount_in_it_is_left_whole() {
         return;
     }
     for kind in ["absent", "directory"] {
-        let mut trial = Trial::new();
+        let mut trial = ActionTrial::new();
         let tree = trial.path("a tree");
         std::fs::create_dir_all(format!("{tree}/in it")).unwrap();
         std::fs::create_dir(trial.path("theirs")).unwrap();
@@ -100,7 +100,7 @@ fn an_edited_file_keeps_what_is_not_its_body() {
         return;
     }
     for shell in SHELLS {
-        let trial = Trial::new();
+        let trial = ActionTrial::new();
         let path = trial.path(&NASTY.replace('/', "_"));
         std::fs::write(&path, "a=1\r\n# BEGIN forge x\r\nold\r\n# END forge x\r\nlast").unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
@@ -128,7 +128,7 @@ fn a_file_that_changed_meanwhile_is_not_written() {
     if !is_root() {
         return;
     }
-    let trial = Trial::new();
+    let trial = ActionTrial::new();
     let path = trial.path("conf");
     let line = trial.build("line", &json!({ "path": path, "line": "x", "create": true, "backup": false }), false);
     for (before, meanwhile) in [(Some("a\n"), Some("b\n")), (None, Some("b\n")), (Some("a\n"), None)] {
@@ -155,7 +155,7 @@ fn a_body_that_is_not_valid_is_not_put_in() {
     if !is_root() {
         return;
     }
-    let trial = Trial::new();
+    let trial = ActionTrial::new();
     let path = trial.path("conf");
     std::fs::write(&path, "a\n").unwrap();
     let written = json!({ "path": path, "line": "b", "validate": "! grep -q b \"$FORGE_FILE\"" });
@@ -173,30 +173,30 @@ fn several_edits_of_one_script_build_on_each_other() {
     if !is_root() {
         return;
     }
-    let trial = Trial::new();
+    let trial = ActionTrial::new();
     let path = trial.path("hosts");
     let edits: Vec<_> = ["one", "two", "three"]
         .map(|line| trial.build("line", &json!({ "path": path, "line": line, "create": true }), false))
         .into_iter()
         .collect();
     let mut seen = trial.ask(edits.iter().flat_map(|edit| edit.probes()).collect());
-    let mut script = Fragment::new();
+    let mut script = ShellFragment::new();
     for edit in &edits {
         let judgement = edit.judge(&seen, &trial.context());
         script = script.then(edit.act(&judgement, &trial.context()).body).code("[ $? -eq 0 ] || exit\n");
         let made = judgement.edit.unwrap();
-        seen.insert(made.probe, Ok::<Reading, _>(made.becomes));
+        seen.insert(made.probe, Ok::<ProbeReading, _>(made.becomes));
     }
     let output = trial.act("dash", script);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\nthree\n");
-    edits.iter().for_each(|edit| assert_eq!(trial.judge(edit.as_ref()).verdict, Verdict::Ok));
+    edits.iter().for_each(|edit| assert_eq!(trial.judge(edit.as_ref()).verdict, StepVerdict::Ok));
 }
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
 
 /// Returns a trial with the account `forge-trial`, which has a unique uid, and its home directory.
-fn with_account() -> Option<(Trial, String)> {
+fn with_account() -> Option<(ActionTrial, String)> {
     let trial = with_own_etc()?;
     std::fs::set_permissions(trial.dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let home = trial.path("home of x");
@@ -253,7 +253,7 @@ fn what_an_account_moved_into_its_home_is_neither_given_to_it_nor_shown() {
         std::fs::create_dir(format!("{home}/.ssh")).unwrap();
         chown(format!("{home}/.ssh"), Some(64123), Some(64123)).unwrap();
         let planned = trial.judge(key.as_ref());
-        assert_eq!(planned.verdict, Verdict::Change, "{:?}", planned.reason);
+        assert_eq!(planned.verdict, StepVerdict::Change, "{:?}", planned.reason);
         let file = format!("{home}/.ssh/authorized_keys");
         std::fs::write(&file, "secret of root\n").unwrap();
         match moved {

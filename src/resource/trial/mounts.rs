@@ -1,7 +1,7 @@
 //! Mounts below a directory of another user: a link there must not control mounts or unmounts.
 
-use super::{SHELLS, Trial, is_root};
-use crate::model::{BlockClass, Value, Verdict};
+use super::{ActionTrial, SHELLS, is_root};
+use crate::model::{BlockClass, StepVerdict, Value};
 use crate::resource::Resource;
 use serde_json::json;
 use std::os::unix::fs::{chown, symlink};
@@ -11,8 +11,8 @@ const OTHER: u32 = 65_534;
 
 const ONLY_FIXED: &str = "forge mounts and unmounts only where no other user can replace the path";
 
-fn trial() -> Trial {
-    let mut trial = Trial::new();
+fn trial() -> ActionTrial {
+    let mut trial = ActionTrial::new();
     for folder in ["home/d/point", "home/d/other", "vault/point", "vault/other", "srv"] {
         std::fs::create_dir_all(trial.path(folder)).unwrap();
     }
@@ -21,20 +21,20 @@ fn trial() -> Trial {
     trial
 }
 
-fn give_home(trial: &Trial) {
+fn give_home(trial: &ActionTrial) {
     for folder in ["home", "home/d"] {
         chown(trial.path(folder), Some(OTHER), Some(OTHER)).unwrap();
     }
 }
 
-fn lead_elsewhere(trial: &Trial) {
+fn lead_elsewhere(trial: &ActionTrial) {
     give_home(trial);
     std::fs::rename(trial.path("home/d"), trial.path("home/away")).unwrap();
     symlink(trial.path("vault"), trial.path("home/d")).unwrap();
 }
 
 /// All operations of a mount that use a name: mount, bind, remount and unmount.
-fn steps(trial: &Trial) -> Vec<(Value, bool)> {
+fn steps(trial: &ActionTrial) -> Vec<(Value, bool)> {
     let at = |name: &str| trial.path(name);
     let tmpfs = |path: &str| json!({ "path": at(path), "source": "tmpfs", "fstype": "tmpfs" });
     let strict = json!({ "path": at("home/d/point"), "source": "tmpfs", "fstype": "tmpfs", "options": ["noexec"] });
@@ -42,12 +42,12 @@ fn steps(trial: &Trial) -> Vec<(Value, bool)> {
     vec![(tmpfs("home/d/other"), false), (bound, false), (strict, false), (tmpfs("home/d/point"), true)]
 }
 
-fn built(trial: &Trial) -> Vec<Box<dyn Resource>> {
+fn built(trial: &ActionTrial) -> Vec<Box<dyn Resource>> {
     steps(trial).iter().map(|(written, absent)| trial.build("mount", written, *absent)).collect()
 }
 
 /// Mounts `point` before a script, and afterwards records the mount table below the directory.
-fn with_mounted(trial: &mut Trial, shell: &str, point: &str) {
+fn with_mounted(trial: &mut ActionTrial, shell: &str, point: &str) {
     let (point, place, table) = (trial.path(point), trial.path(""), trial.path("table"));
     trial.inside = Some(format!(
         "mount -t tmpfs tmpfs '{point}'; {shell}; status=$?\n\
@@ -63,12 +63,12 @@ fn mounts_are_planned_only_where_root_alone_chooses_the_path() {
     let mut trial = trial();
     with_mounted(&mut trial, "dash", "home/d/point");
     for resource in built(&trial) {
-        assert_eq!(trial.judge(resource.as_ref()).verdict, Verdict::Change, "{}", resource.title());
+        assert_eq!(trial.judge(resource.as_ref()).verdict, StepVerdict::Change, "{}", resource.title());
     }
     give_home(&trial);
     for resource in built(&trial) {
         let judgement = trial.judge(resource.as_ref());
-        assert_eq!(judgement.verdict, Verdict::Blocked(BlockClass::Host), "{}", resource.title());
+        assert_eq!(judgement.verdict, StepVerdict::Blocked(BlockClass::Host), "{}", resource.title());
         let weak = trial.path("home/d");
         let why = format!("user nobody can replace {weak}: {ONLY_FIXED}");
         assert_eq!(judgement.reason.raw(), why, "{}", resource.title());

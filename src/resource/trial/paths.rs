@@ -1,7 +1,7 @@
 //! Paths in a directory of another user: a link there must not redirect any kind to files of root.
 
-use super::{RUN, SHELLS, Trial, is_root};
-use crate::model::{BlockClass, Value, Verdict};
+use super::{ActionTrial, RUN, SHELLS, is_root};
+use crate::model::{BlockClass, StepVerdict, Value};
 use crate::resource::Resource;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ const OTHER: u32 = 65_534;
 const BODY: &str = "ours\n";
 
 /// Creates a home directory of another user with a directory in it, and a directory of root with the same names in it.
-fn trial() -> Trial {
-    let trial = Trial::new();
+fn trial() -> ActionTrial {
+    let trial = ActionTrial::new();
     for (folder, owner) in [("home", OTHER), ("home/d", OTHER), ("vault", 0)] {
         std::fs::create_dir(trial.path(folder)).unwrap();
         chown(trial.path(folder), Some(owner), Some(owner)).unwrap();
@@ -33,7 +33,7 @@ fn trial() -> Trial {
 }
 
 /// Every kind with a declared path, with a change to make below `home/d`.
-fn steps(trial: &Trial) -> Vec<(&'static str, Value, bool)> {
+fn steps(trial: &ActionTrial) -> Vec<(&'static str, Value, bool)> {
     let at = |name: &str| trial.path(&format!("home/d/{name}"));
     vec![
         ("file", json!({ "path": at("new"), "content": BODY, "owner": "nobody" }), false),
@@ -50,7 +50,7 @@ fn steps(trial: &Trial) -> Vec<(&'static str, Value, bool)> {
     ]
 }
 
-fn built(trial: &Trial) -> Vec<Box<dyn Resource>> {
+fn built(trial: &ActionTrial) -> Vec<Box<dyn Resource>> {
     steps(trial).iter().map(|(kind, written, absent)| trial.build(kind, written, *absent)).collect()
 }
 
@@ -68,14 +68,14 @@ fn below(folder: &Path, seen: &mut BTreeMap<String, String>) {
     }
 }
 
-fn vault(trial: &Trial) -> BTreeMap<String, String> {
+fn vault(trial: &ActionTrial) -> BTreeMap<String, String> {
     let mut seen = BTreeMap::new();
     below(Path::new(&trial.path("vault")), &mut seen);
     assert_eq!(seen.len(), 5);
     seen
 }
 
-fn lead_elsewhere(trial: &Trial) {
+fn lead_elsewhere(trial: &ActionTrial) {
     std::fs::rename(trial.path("home/d"), trial.path("home/away")).unwrap();
     symlink(trial.path("vault"), trial.path("home/d")).unwrap();
 }
@@ -91,7 +91,7 @@ fn no_kind_plans_through_a_link_of_somebody_else() {
     for resource in built(&trial) {
         let judgement = trial.judge(resource.as_ref());
         let told = format!("{}: {:?}", resource.kind(), judgement.reason);
-        assert_eq!(judgement.verdict, Verdict::Blocked(BlockClass::Host), "{told}");
+        assert_eq!(judgement.verdict, StepVerdict::Blocked(BlockClass::Host), "{told}");
         let why = format!("{link} is a symbolic link that user nobody can replace: forge does not follow it");
         assert_eq!(judgement.reason.raw().trim_start_matches(&format!("`{link}/tree`: ")), why, "{told}");
         assert!(judgement.hint.is_some(), "{told}");
@@ -110,7 +110,7 @@ fn no_kind_acts_through_a_link_that_came_after_the_plan() {
         lead_elsewhere(&trial);
         let before = vault(&trial);
         for (judgement, resource) in judged {
-            assert_eq!(judgement.verdict, Verdict::Change, "{}: {:?}", resource.kind(), judgement.reason);
+            assert_eq!(judgement.verdict, StepVerdict::Change, "{}: {:?}", resource.kind(), judgement.reason);
             let output = trial.act(shell, resource.act(&judgement, &trial.context()).body);
             let said = String::from_utf8_lossy(&output.stderr);
             let why = format!("forge: {} is a symbolic link that user nobody can replace", trial.path("home/d"));
@@ -150,7 +150,7 @@ fn a_folder_of_a_third_account_is_not_given_away() {
         let directory =
             trial.build("directory", &json!({ "path": trial.path("home/d/tree"), "owner": "daemon" }), false);
         let planned = trial.judge(directory.as_ref());
-        assert_eq!(planned.verdict, Verdict::Change, "their own folder: {:?}", planned.reason);
+        assert_eq!(planned.verdict, StepVerdict::Change, "their own folder: {:?}", planned.reason);
         std::fs::remove_dir_all(trial.path("home/d/tree")).unwrap();
         std::fs::rename(&roots, trial.path("home/d/tree")).unwrap();
         let tree = trial.path("home/d/tree");
@@ -159,13 +159,13 @@ fn a_folder_of_a_third_account_is_not_given_away() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.starts_with(&format!("forge: {tree} {why}")) && !output.status.success(), "{shell}: {said}");
         let again = trial.judge(directory.as_ref());
-        assert_eq!(again.verdict, Verdict::Blocked(BlockClass::Host));
+        assert_eq!(again.verdict, StepVerdict::Blocked(BlockClass::Host));
         assert_eq!(again.reason.raw(), format!("`{tree}` {why}"));
         assert_eq!(std::fs::metadata(&tree).unwrap().uid(), 0);
         // Members of the group of root's directory can do the same.
         chown(trial.path("home/d"), Some(0), None).unwrap();
         std::fs::set_permissions(trial.path("home/d"), PermissionsExt::from_mode(0o775)).unwrap();
-        assert_eq!(trial.judge(directory.as_ref()).verdict, Verdict::Blocked(BlockClass::Host));
+        assert_eq!(trial.judge(directory.as_ref()).verdict, StepVerdict::Blocked(BlockClass::Host));
         let output = trial.act(shell, directory.act(&planned, &trial.context()).body);
         assert!(String::from_utf8_lossy(&output.stderr).starts_with(&format!("forge: {tree} {why}")), "{shell}");
         chown(trial.path("home/d"), Some(OTHER), None).unwrap();

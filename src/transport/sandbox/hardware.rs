@@ -1,23 +1,23 @@
 //! Simulated hardware: boards that ship with forge, and the files that make a sandbox a server with one.
 
-use super::stand_ins::{StandIn, data, program};
+use super::stand_ins::{SandboxFile, data, program};
 
 /// A server's cards, from `hardware/boards`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Board {
+pub struct HardwareBoard {
     /// Its name in an inventory.
     pub name: &'static str,
     pub(super) cards: &'static str,
 }
 
 /// All boards, sorted by name.
-pub const BOARDS: [Board; 6] = [
-    Board { name: "a100x8", cards: include_str!("../../../hardware/boards/a100x8") },
-    Board { name: "b200x8", cards: include_str!("../../../hardware/boards/b200x8") },
-    Board { name: "gb200x4", cards: include_str!("../../../hardware/boards/gb200x4") },
-    Board { name: "h100-pcie", cards: include_str!("../../../hardware/boards/h100-pcie") },
-    Board { name: "h100x8-ndr", cards: include_str!("../../../hardware/boards/h100x8-ndr") },
-    Board { name: "h100x8-roce", cards: include_str!("../../../hardware/boards/h100x8-roce") },
+pub const BOARDS: [HardwareBoard; 6] = [
+    HardwareBoard { name: "a100x8", cards: include_str!("../../../hardware/boards/a100x8") },
+    HardwareBoard { name: "b200x8", cards: include_str!("../../../hardware/boards/b200x8") },
+    HardwareBoard { name: "gb200x4", cards: include_str!("../../../hardware/boards/gb200x4") },
+    HardwareBoard { name: "h100-pcie", cards: include_str!("../../../hardware/boards/h100-pcie") },
+    HardwareBoard { name: "h100x8-ndr", cards: include_str!("../../../hardware/boards/h100x8-ndr") },
+    HardwareBoard { name: "h100x8-roce", cards: include_str!("../../../hardware/boards/h100x8-roce") },
 ];
 
 /// A file of `hardware`, by its path there.
@@ -35,7 +35,7 @@ macro_rules! sample {
 }
 
 /// Files of a sandbox with any board. The programs answer from what is loaded and installed in the sandbox.
-pub(super) const FILES: &[StandIn] = &[
+pub(super) const FILES: &[SandboxFile] = &[
     of_hardware!("power-on"),
     of_hardware!("machine"),
     of_hardware!("sandbox"),

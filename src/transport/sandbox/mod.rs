@@ -7,11 +7,11 @@
 mod hardware;
 mod stand_ins;
 
-pub use hardware::{BOARDS, Board};
+pub use hardware::{BOARDS, HardwareBoard};
 
-use super::channel::Channel;
+use super::channel::CommandChannel;
 use super::process::started;
-use super::{ErrorKind, TransportError};
+use super::{TransportError, TransportErrorKind};
 use crate::model::HostName;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::time::Duration;
@@ -34,7 +34,7 @@ const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 
 /// The process that keeps a sandbox, and how its namespaces were created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(super) struct SandboxProcess {
     /// PID as seen from this machine.
     pid: String,
     /// In a user namespace with one user, because forge does not run as root.
@@ -43,7 +43,7 @@ pub(super) struct Holder {
     id: String,
 }
 
-impl Holder {
+impl SandboxProcess {
     /// Finds the holder of the sandbox in `dir`, or creates the sandbox.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Holder {
     pub(super) async fn find_or_start(
         dir: &Utf8Path,
         host: &HostName,
-        board: Option<Board>,
+        board: Option<HardwareBoard>,
     ) -> Result<Self, TransportError> {
         let mut start = quiet("/bin/sh");
         start.args(["-c", START, "forge-sandbox", dir.as_str(), host.as_str(), BUILD, GIVEN_UP]);
@@ -76,10 +76,10 @@ impl Holder {
     }
 
     /// Starts `command` with the sandbox's `sh`.
-    pub(super) fn channel(&self, command: &str) -> Result<Channel, TransportError> {
+    pub(super) fn channel(&self, command: &str) -> Result<CommandChannel, TransportError> {
         let mut start = self.inside();
         start.args(["sh", "-c", command]);
-        Channel::process(start, "nsenter", None)
+        CommandChannel::process(start, "nsenter", None)
     }
 
     /// Returns a command that runs the appended arguments in the sandbox, as its root, or fails.
@@ -106,11 +106,11 @@ impl Holder {
 pub async fn enter(
     root: &Utf8Path,
     host: &HostName,
-    board: Option<Board>,
+    board: Option<HardwareBoard>,
     argv: &[String],
 ) -> Result<i32, TransportError> {
     use std::os::unix::process::ExitStatusExt;
-    let holder = Holder::find_or_start(&folder(root, host), host, board).await?;
+    let holder = SandboxProcess::find_or_start(&folder(root, host), host, board).await?;
     let mut start = holder.inside();
     start.args(argv).stdin(std::process::Stdio::inherit());
     let status = start.status().await.map_err(|error| failed(&format!("cannot run `nsenter`: {error}")))?;
@@ -127,7 +127,7 @@ fn quiet(program: &str) -> tokio::process::Command {
 /// Builds the error from a script's output: the reason, then a line with `hint:`.
 fn failed(said: &str) -> TransportError {
     let (why, hint) = said.split_once("\nhint: ").unwrap_or((said, ""));
-    let error = TransportError::new(ErrorKind::Controller, format!("cannot make the sandbox: {}", why.trim()));
+    let error = TransportError::new(TransportErrorKind::Controller, format!("cannot make the sandbox: {}", why.trim()));
     match hint.lines().next() {
         Some(hint) if !hint.is_empty() => error.hint(hint),
         _ => error,
@@ -205,11 +205,11 @@ mod tests {
 
     #[test]
     fn only_a_whole_answer_is_a_holder() {
-        let holder = |alone| Some(Holder { pid: "41".into(), alone, id: "5f".into() });
-        assert_eq!(Holder::parse("ready 41 yes 5f\n"), holder(true));
-        assert_eq!(Holder::parse("ready 41 no 5f\n"), holder(false));
+        let holder = |alone| Some(SandboxProcess { pid: "41".into(), alone, id: "5f".into() });
+        assert_eq!(SandboxProcess::parse("ready 41 yes 5f\n"), holder(true));
+        assert_eq!(SandboxProcess::parse("ready 41 no 5f\n"), holder(false));
         for text in ["", "ready 41", "ready 41 no", "ready -1 no 5f", "ready 41 maybe 5f", "noise ready 41 no 5f"] {
-            assert_eq!(Holder::parse(text), None, "{text}");
+            assert_eq!(SandboxProcess::parse(text), None, "{text}");
         }
     }
 

@@ -1,17 +1,17 @@
 //! The files that a sandbox has in addition to those of this machine: stand-ins for a machine's programs, and the files
 //! of its board.
 
-use super::hardware::{self, Board};
+use super::hardware::{self, HardwareBoard};
 
 /// A file of a sandbox: its path below `/`, and its text.
-pub(super) struct StandIn {
+pub(super) struct SandboxFile {
     pub(super) path: &'static str,
     pub(super) text: &'static str,
     pub(super) is_program: bool,
 }
 
 /// Files of every sandbox.
-const COMMON: &[StandIn] = &[
+const COMMON: &[SandboxFile] = &[
     program("usr/local/sbin/systemctl", include_str!("systemctl.sh")),
     program("usr/local/sbin/systemd-run", include_str!("systemd-run.sh")),
     program("usr/local/sbin/journalctl", include_str!("journalctl.sh")),
@@ -22,23 +22,23 @@ const COMMON: &[StandIn] = &[
 /// Heredoc delimiter of a file in the script. No text contains such a line.
 const END: &str = "__end_of_stand_in__";
 
-pub(super) const fn program(path: &'static str, text: &'static str) -> StandIn {
-    StandIn { path, text, is_program: true }
+pub(super) const fn program(path: &'static str, text: &'static str) -> SandboxFile {
+    SandboxFile { path, text, is_program: true }
 }
 
-pub(super) const fn data(path: &'static str, text: &'static str) -> StandIn {
-    StandIn { path, text, is_program: false }
+pub(super) const fn data(path: &'static str, text: &'static str) -> SandboxFile {
+    SandboxFile { path, text, is_program: false }
 }
 
 /// Returns the shell script that writes every file of a sandbox with this board below its working directory.
-pub(super) fn write_script(board: Option<Board>) -> String {
+pub(super) fn write_script(board: Option<HardwareBoard>) -> String {
     let cards = board.map(|board| data("srv/forge-hardware/board", board.cards));
-    let hardware: &[StandIn] = if board.is_some() { hardware::FILES } else { &[] };
+    let hardware: &[SandboxFile] = if board.is_some() { hardware::FILES } else { &[] };
     COMMON.iter().chain(hardware).chain(&cards).map(write_file).collect()
 }
 
-fn write_file(file: &StandIn) -> String {
-    let StandIn { path, text, is_program } = file;
+fn write_file(file: &SandboxFile) -> String {
+    let SandboxFile { path, text, is_program } = file;
     let folder = path.rsplit_once('/').map_or(".", |(folder, _)| folder);
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     let mode = if *is_program { format!("chmod 755 {path} || exit 1\n") } else { String::new() };
@@ -62,7 +62,7 @@ mod tests {
             #[expect(clippy::disallowed_methods, reason = "a test may start programs")]
             let mut sh = std::process::Command::new("/bin/sh");
             assert!(sh.arg("-ec").arg(script).current_dir(folder.path()).status().unwrap().success());
-            let hardware: &[StandIn] = if board.is_some() { hardware::FILES } else { &[] };
+            let hardware: &[SandboxFile] = if board.is_some() { hardware::FILES } else { &[] };
             for file in COMMON.iter().chain(hardware) {
                 let written = fs_err::read_to_string(folder.path().join(file.path)).unwrap();
                 assert_eq!(written.trim_end_matches('\n'), file.text.trim_end_matches('\n'), "{}", file.path);

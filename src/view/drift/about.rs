@@ -1,34 +1,34 @@
 //! Raw texts about a finding. Each format escapes them for its own grammar.
 
-use crate::drift::{Aspect, Cause, Drift, Finding, LastApplied, Unsure};
-use crate::model::{Disruption, HostName, Untrusted, Verdict};
-use crate::plan::{Reach, Unreachable, Warning};
+use crate::drift::{DriftCause, DriftFinding, DriftReport, FindingAspect, LastApplied, UndecidedItem};
+use crate::model::{DisruptionClass, HostName, StepVerdict, UntrustedText};
+use crate::plan::{HostReachability, HostWarning, UnreachableReason};
 use crate::view::count;
 use crate::view::text::drift::culprit;
 use crate::view::text::group;
 use indexmap::IndexSet;
 
 /// A labelled line of text.
-pub type Row = (&'static str, String);
+pub type FindingDetail = (&'static str, String);
 
 /// Returns the subject of a finding: `file /etc/motd`, or the name of a verification.
-pub fn what(finding: &Finding) -> String {
+pub fn what(finding: &DriftFinding) -> String {
     match finding.aspect {
-        Aspect::Verification => finding.step.raw().to_owned(),
-        Aspect::Health | Aspect::Node => finding.title.raw().to_owned(),
-        Aspect::Step | Aspect::Undeclared => {
+        FindingAspect::Verification => finding.step.raw().to_owned(),
+        FindingAspect::Health | FindingAspect::Node => finding.title.raw().to_owned(),
+        FindingAspect::Step | FindingAspect::Undeclared => {
             format!("{} {}", finding.kind.raw(), finding.title.raw()).trim().to_owned()
         }
     }
 }
 
 /// Returns `recipe/step`.
-pub fn name(recipe: &Untrusted, step: &Untrusted) -> String {
+pub fn name(recipe: &UntrustedText, step: &UntrustedText) -> String {
     format!("{}/{}", recipe.raw(), step.raw())
 }
 
 /// Returns `recipe/step`, with the attribute if there is one.
-pub fn full_name(finding: &Finding) -> String {
+pub fn full_name(finding: &DriftFinding) -> String {
     let name = name(&finding.recipe, &finding.step);
     match &finding.attribute {
         Some(attribute) => format!("{name}: {attribute}"),
@@ -37,15 +37,15 @@ pub fn full_name(finding: &Finding) -> String {
 }
 
 /// Returns the cause and the reason. `findings` are the findings of one step, one for each attribute.
-pub fn why(findings: &[&Finding]) -> String {
+pub fn why(findings: &[&DriftFinding]) -> String {
     let mut reasons: Vec<&str> = findings.iter().map(|finding| finding.reason.raw()).collect();
     reasons.retain(|reason| !reason.is_empty());
     reasons.dedup();
     let reason = reasons.join(", ");
     let head = match findings.first().map(|first| (first.cause, first.verdict)) {
         None => return reason,
-        Some((Cause::NoLongerDeclared | Cause::HardwareFault, _)) if !reason.is_empty() => return reason,
-        Some((cause, Verdict::Blocked(class))) => format!("blocked ({}), {}", class.name(), cause.meaning()),
+        Some((DriftCause::NoLongerDeclared | DriftCause::HardwareFault, _)) if !reason.is_empty() => return reason,
+        Some((cause, StepVerdict::Blocked(class))) => format!("blocked ({}), {}", class.name(), cause.meaning()),
         Some((cause, _)) => cause.meaning().to_owned(),
     };
     match reason.is_empty() {
@@ -58,7 +58,7 @@ pub fn why(findings: &[&Finding]) -> String {
 pub const WHO: &str = "who";
 
 /// Returns the other rows about findings that differ only in host and times. `now` is the start time of the run.
-pub fn rows(findings: &[&Finding], now: &str) -> Vec<Row> {
+pub fn rows(findings: &[&DriftFinding], now: &str) -> Vec<FindingDetail> {
     let Some(first) = findings.first() else { return Vec::new() };
     let mut rows = Vec::new();
     let mut row =
@@ -69,14 +69,14 @@ pub fn rows(findings: &[&Finding], now: &str) -> Vec<Row> {
     row("also", (first.also > 0).then(|| format!("{} of the recipe", count(first.also, "more step"))));
     row("hint", first.hint.clone());
     row("next", first.action.map(|action| format!("{}: {}", action.name(), action.meaning())));
-    row("repair", (first.disruption > Disruption::D0).then(|| disruption(first.disruption)));
+    row("repair", (first.disruption > DisruptionClass::D0).then(|| disruption(first.disruption)));
     row("last applied", applied(findings));
     row("declared at", (!first.place.is_empty()).then(|| first.place.clone()));
     rows
 }
 
 /// Returns the sources of the change, each once. Only a few are named.
-fn who(findings: &[&Finding]) -> Option<String> {
+fn who(findings: &[&DriftFinding]) -> Option<String> {
     const ANSWERS: usize = 3;
     let lines = findings.iter().filter_map(|finding| finding.culprit.as_ref()).map(culprit::line);
     let lines: IndexSet<String> = lines.collect();
@@ -87,12 +87,12 @@ fn who(findings: &[&Finding]) -> Option<String> {
     }
 }
 
-fn disruption(class: Disruption) -> String {
+fn disruption(class: DisruptionClass) -> String {
     format!("{class}: {}", class.meaning())
 }
 
 /// Returns since when the finding exists and how often it occurred. Returns nothing if it is new in this run.
-fn since(findings: &[&Finding], now: &str) -> Option<String> {
+fn since(findings: &[&DriftFinding], now: &str) -> Option<String> {
     let first = findings.iter().map(|finding| finding.first_seen.as_str()).min().unwrap_or(now);
     let times = findings.iter().map(|finding| finding.times).max().unwrap_or(1);
     match (first == now, times) {
@@ -103,7 +103,7 @@ fn since(findings: &[&Finding], now: &str) -> Option<String> {
 }
 
 /// Returns who applied the step last, and when.
-fn applied(findings: &[&Finding]) -> Option<String> {
+fn applied(findings: &[&DriftFinding]) -> Option<String> {
     let last = findings.iter().filter_map(|finding| finding.last_applied.as_ref());
     last.max_by(|a, b| a.time.cmp(&b.time)).map(|last| {
         let LastApplied { time, user, controller, run, .. } = last;
@@ -112,7 +112,7 @@ fn applied(findings: &[&Finding]) -> Option<String> {
 }
 
 /// How one attribute differs.
-pub enum Value<'a> {
+pub enum AttributeDifference<'a> {
     /// The finding has no attribute, or its reason is complete.
     Said,
     Secret,
@@ -131,36 +131,37 @@ pub enum Value<'a> {
 }
 
 /// Returns how the attribute of a finding differs.
-pub fn value(finding: &Finding) -> Value<'_> {
+pub fn value(finding: &DriftFinding) -> AttributeDifference<'_> {
     let applied = finding.last_applied.as_ref().and_then(|last| last.value.as_ref());
-    let applied = applied.filter(|applied| Some(*applied) != finding.desired.as_ref()).map(Untrusted::raw);
-    let observed = finding.observed.as_ref().map(Untrusted::raw);
-    let desired = finding.desired.as_ref().map(Untrusted::raw);
-    let diff = finding.diff.as_ref().map(Untrusted::raw).filter(|diff| !diff.is_empty());
+    let applied = applied.filter(|applied| Some(*applied) != finding.desired.as_ref()).map(UntrustedText::raw);
+    let observed = finding.observed.as_ref().map(UntrustedText::raw);
+    let desired = finding.desired.as_ref().map(UntrustedText::raw);
+    let diff = finding.diff.as_ref().map(UntrustedText::raw).filter(|diff| !diff.is_empty());
     match &finding.attribute {
-        None => Value::Said,
-        Some(_) if finding.aspect != Aspect::Step => Value::Said,
-        Some(_) if finding.secret => Value::Secret,
+        None => AttributeDifference::Said,
+        Some(_) if finding.aspect != FindingAspect::Step => AttributeDifference::Said,
+        Some(_) if finding.secret => AttributeDifference::Secret,
         Some(_) => match (diff, observed, desired) {
-            (Some(diff), ..) => Value::Diff { diff, observed, desired },
-            (None, None, None) => Value::Said,
-            (None, ..) => Value::Pair { observed, desired, applied },
+            (Some(diff), ..) => AttributeDifference::Diff { diff, observed, desired },
+            (None, None, None) => AttributeDifference::Said,
+            (None, ..) => AttributeDifference::Pair { observed, desired, applied },
         },
     }
 }
 
 /// Formats a value. `show` escapes and cuts each part for the grammar of the writer.
-pub fn pair(value: &Value<'_>, show: impl Fn(&str) -> String) -> String {
+pub fn pair(value: &AttributeDifference<'_>, show: impl Fn(&str) -> String) -> String {
     match value {
-        Value::Said => String::new(),
-        Value::Secret => "(secret, not shown)".to_owned(),
-        Value::Diff { observed: Some(_), desired: Some(_), .. } | Value::Diff { observed: None, desired: None, .. } => {
+        AttributeDifference::Said => String::new(),
+        AttributeDifference::Secret => "(secret, not shown)".to_owned(),
+        AttributeDifference::Diff { observed: Some(_), desired: Some(_), .. }
+        | AttributeDifference::Diff { observed: None, desired: None, .. } => {
             "differs (- observed, + declared)".to_owned()
         }
-        Value::Diff { observed, desired, .. } => {
-            pair(&Value::Pair { observed: *observed, desired: *desired, applied: None }, show)
+        AttributeDifference::Diff { observed, desired, .. } => {
+            pair(&AttributeDifference::Pair { observed: *observed, desired: *desired, applied: None }, show)
         }
-        Value::Pair { observed, desired, applied } => {
+        AttributeDifference::Pair { observed, desired, applied } => {
             let is = observed.map_or_else(|| "missing".to_owned(), &show);
             let declared = desired.map_or_else(|| "absent".to_owned(), &show);
             let applied = applied.map_or_else(String::new, |applied| format!(", last applied {}", show(applied)));
@@ -170,25 +171,25 @@ pub fn pair(value: &Value<'_>, show: impl Fn(&str) -> String) -> String {
 }
 
 /// Equal items with their hosts.
-pub type Groups<'a, T> = Vec<(&'a T, Vec<&'a HostName>)>;
+pub type HostGroups<'a, T> = Vec<(&'a T, Vec<&'a HostName>)>;
 
 /// Returns the steps and verifications that could not be evaluated, equal ones once.
-pub fn unknown(drift: &Drift) -> Groups<'_, Unsure> {
+pub fn unknown(drift: &DriftReport) -> HostGroups<'_, UndecidedItem> {
     let all = drift.unknown.iter().map(|unsure| (&unsure.host, unsure));
     group::equal(all, |u| (&u.recipe, &u.step, &u.reason, &u.hint)).into_values().collect()
 }
 
 /// Returns the reasons why hosts are unreachable, equal ones once.
-pub fn unreachable(drift: &Drift) -> Vec<(Unreachable, Vec<&HostName>)> {
+pub fn unreachable(drift: &DriftReport) -> Vec<(UnreachableReason, Vec<&HostName>)> {
     let silent = drift.hosts.iter().filter_map(|host| match &host.reach {
-        Reach::Observed => None,
-        Reach::Unreachable(why) => Some((&host.host, why)),
+        HostReachability::Observed => None,
+        HostReachability::Unreachable(why) => Some((&host.host, why)),
     });
     group::silent(silent)
 }
 
 /// Returns the warnings about hosts, such as an unexpected host name, equal ones once.
-pub fn warnings(drift: &Drift) -> Groups<'_, Warning> {
+pub fn warnings(drift: &DriftReport) -> HostGroups<'_, HostWarning> {
     let all = drift.hosts.iter().flat_map(|host| host.warnings.iter().map(move |warning| (&host.host, warning)));
     group::equal(all, |warning| warning).into_values().collect()
 }

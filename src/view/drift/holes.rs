@@ -3,12 +3,14 @@
 
 use super::tests::written;
 use super::{html, junit, markdown, prometheus, sarif};
-use crate::drift::{Aspect, Cause, Culprit, Drift, Finding, Severity, Sure};
-use crate::model::{ExitCode, Untrusted, Verdict};
+use crate::drift::{
+    AttributionCertainty, ChangeSource, DriftCause, DriftFinding, DriftReport, FindingAspect, FindingSeverity,
+};
+use crate::model::{ExitCode, StepVerdict, UntrustedText};
 use crate::plan::{Plan, StepPlan};
-use crate::resource::Change;
+use crate::resource::AttributeChange;
 use crate::view::markdown::tests::outside_of_fences;
-use crate::view::{Json, Text, Writer, sample};
+use crate::view::{JsonWriter, ResultWriter, TextWriter, sample};
 use proptest::prelude::*;
 
 /// Texts that hosts and authors may put into fields.
@@ -19,46 +21,51 @@ pub(in crate::view) fn text() -> impl Strategy<Value = &'static str> {
     prop::sample::select(TEXTS.to_vec())
 }
 
-pub(in crate::view) fn maybe() -> impl Strategy<Value = Option<Untrusted>> {
-    prop::option::of(text().prop_map(Untrusted::from))
+pub(in crate::view) fn maybe() -> impl Strategy<Value = Option<UntrustedText>> {
+    prop::option::of(text().prop_map(UntrustedText::from))
 }
 
-fn culprits() -> impl Strategy<Value = Option<Culprit>> {
-    let sure = prop::sample::select(vec![Sure::Named, Sure::Near, Sure::Nobody, Sure::Unknown]);
+fn culprits() -> impl Strategy<Value = Option<ChangeSource>> {
+    let sure = prop::sample::select(vec![
+        AttributionCertainty::Named,
+        AttributionCertainty::Near,
+        AttributionCertainty::Nobody,
+        AttributionCertainty::Unknown,
+    ]);
     let culprit =
         (sure, maybe(), maybe(), maybe(), maybe(), maybe()).prop_map(|(sure, user, program, command, source, why)| {
-            Culprit { sure, user, program, command, time: None, source, why }
+            ChangeSource { sure, user, program, command, time: None, source, why }
         });
     prop::option::of(culprit)
 }
 
-fn findings() -> impl Strategy<Value = Finding> {
+fn findings() -> impl Strategy<Value = DriftFinding> {
     let values = (maybe(), maybe(), prop::option::of(prop::sample::select(vec!["", "@@ -1 +1 @@\n-`a`\n+b\n"])));
     let about = (text(), prop::option::of(text()), culprits());
-    let cause = prop::sample::select(Cause::ALL.to_vec());
-    let aspect = prop::sample::select(vec![Aspect::Step, Aspect::Undeclared, Aspect::Health]);
+    let cause = prop::sample::select(DriftCause::ALL.to_vec());
+    let aspect = prop::sample::select(vec![FindingAspect::Step, FindingAspect::Undeclared, FindingAspect::Health]);
     (values, about, cause, aspect).prop_map(|((desired, observed, diff), (reason, hint, culprit), cause, aspect)| {
-        Finding {
+        DriftFinding {
             aspect,
             attribute: Some("groups".into()),
             desired,
             observed,
-            diff: diff.map(Untrusted::from),
+            diff: diff.map(UntrustedText::from),
             reason: reason.into(),
             hint: hint.map(str::to_owned),
             culprit,
-            ..sample::finding("gpu01", "motd", cause, Severity::Medium)
+            ..sample::finding("gpu01", "motd", cause, FindingSeverity::Medium)
         }
     })
 }
 
 fn steps() -> impl Strategy<Value = StepPlan> {
     (maybe(), maybe(), text(), prop::option::of(text())).prop_map(|(from, to, reason, hint)| {
-        let change = Change { from, to, ..Change::new("groups", None, None) };
+        let change = AttributeChange { from, to, ..AttributeChange::new("groups", None, None) };
         StepPlan {
             changes: vec![change],
             hint: hint.map(str::to_owned),
-            ..sample::step("user", "user", "alice", Verdict::Change, reason)
+            ..sample::step("user", "user", "alice", StepVerdict::Change, reason)
         }
     })
 }
@@ -123,7 +130,7 @@ fn is_sample(line: &str) -> bool {
 }
 
 /// Checks the recipe label with every text: the file shows no other field of a finding.
-fn samples_are_whole(drift: &Drift) {
+fn samples_are_whole(drift: &DriftReport) {
     let mut drift = drift.clone();
     drift.findings.iter_mut().for_each(|finding| finding.recipe = finding.reason.clone());
     let file = written(&drift, prometheus);
@@ -132,16 +139,16 @@ fn samples_are_whole(drift: &Drift) {
     }
     let recipes: std::collections::BTreeSet<&str> = drift.findings.iter().map(|finding| finding.recipe.raw()).collect();
     let shown = file.lines().filter(|line| line.starts_with("forge_drift_findings{")).count();
-    assert_eq!(shown, recipes.len() * Severity::WORST_FIRST.len(), "{file}");
+    assert_eq!(shown, recipes.len() * FindingSeverity::WORST_FIRST.len(), "{file}");
 }
 
-fn drift_is_whole(drift: &Drift) {
+fn drift_is_whole(drift: &DriftReport) {
     samples_are_whole(drift);
-    for (name, writer) in [("JUnit", junit as super::tests::Writer), ("SARIF", sarif)] {
+    for (name, writer) in [("JUnit", junit as super::tests::DriftReportWriter), ("SARIF", sarif)] {
         let text = written(drift, writer);
         assert!(!text.contains("observed ,") && !text.contains("declared ,") && !text.contains("()"), "{name}: {text}");
     }
-    has_no_hole("text", &plain(|out| Text { verbose: 1, target: None }.drift(drift, ExitCode::Done, out)));
+    has_no_hole("text", &plain(|out| TextWriter { verbose: 1, target: None }.drift(drift, ExitCode::Done, out)));
     let page = written(drift, markdown);
     let outside = outside_of_fences(&page);
     has_no_hole("Markdown", &page);
@@ -154,13 +161,13 @@ fn drift_is_whole(drift: &Drift) {
     }
     let prose = without(&without(shown, "code"), "pre");
     assert!(!prose.contains('`'), "a backtick outside of code: {prose}");
-    let json = plain(|out| Json.drift(drift, ExitCode::Done, out));
+    let json = plain(|out| JsonWriter.drift(drift, ExitCode::Done, out));
     let read: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(read["drift"]["findings"].as_array().map(Vec::len), Some(drift.findings.len()));
 }
 
 fn plan_is_whole(plan: &Plan) {
-    has_no_hole("text", &plain(|out| Text { verbose: 1, target: None }.plan(plan, ExitCode::Done, out)));
+    has_no_hole("text", &plain(|out| TextWriter { verbose: 1, target: None }.plan(plan, ExitCode::Done, out)));
     let page = plain(|out| crate::view::markdown::plan(plan, None, out));
     let outside = outside_of_fences(&page);
     has_no_hole("Markdown", &page);
@@ -185,15 +192,16 @@ proptest! {
 #[test]
 fn what_is_empty_or_gone_is_told_as_that() {
     let value = |observed: Option<&str>, desired: Option<&str>, diff: Option<&str>| {
-        let finding = Finding {
+        let finding = DriftFinding {
             attribute: Some("groups".into()),
-            observed: observed.map(Untrusted::from),
-            desired: desired.map(Untrusted::from),
-            diff: diff.map(Untrusted::from),
-            ..sample::finding("gpu01", "user", Cause::MachineChanged, Severity::Medium)
+            observed: observed.map(UntrustedText::from),
+            desired: desired.map(UntrustedText::from),
+            diff: diff.map(UntrustedText::from),
+            ..sample::finding("gpu01", "user", DriftCause::MachineChanged, FindingSeverity::Medium)
         };
-        let shown =
-            plain(|out| Text::default().drift(&sample::drift(&["gpu01"], vec![finding.clone()]), ExitCode::Done, out));
+        let shown = plain(|out| {
+            TextWriter::default().drift(&sample::drift(&["gpu01"], vec![finding.clone()]), ExitCode::Done, out)
+        });
         shown.lines().find(|line| line.contains("groups")).unwrap().trim().to_owned()
     };
     assert_eq!(value(Some(""), Some("sudo"), None), "groups: observed (empty), declared sudo");

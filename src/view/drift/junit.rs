@@ -1,9 +1,9 @@
 //! Drift as JUnit XML: a host is a suite, a finding is a failed test, an unknown step is a test with an error.
 
-use super::{Told, about};
-use crate::drift::{Finding, HostDrift, Unsure};
+use super::{DriftReportInput, about};
+use crate::drift::{DriftFinding, HostDrift, UndecidedItem};
 use crate::model::HostName;
-use crate::plan::{Reach, Unreachable};
+use crate::plan::{HostReachability, UnreachableReason};
 use crate::view::escape;
 use crate::view::words::matching;
 use quick_xml::events::{BytesDecl, BytesText, Event};
@@ -16,21 +16,21 @@ const VALUE: usize = 400;
 /// Maximum lines of a diff.
 const LINES: usize = 200;
 
-type Xml<'w> = Writer<&'w mut dyn Write>;
+type XmlWriter<'w> = Writer<&'w mut dyn Write>;
 
 /// One host with its findings and unknown steps.
-struct Suite<'a> {
+struct JunitSuite<'a> {
     host: &'a HostDrift,
-    findings: Vec<&'a Finding>,
-    unknown: Vec<&'a Unsure>,
+    findings: Vec<&'a DriftFinding>,
+    unknown: Vec<&'a UndecidedItem>,
 }
 
 /// Writes one document.
-pub fn junit(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn junit(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut xml = Writer::new_with_indent(out, b' ', 2);
     xml.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
     let suites = suites(told);
-    let sum = |of: &dyn Fn(&Suite<'_>) -> usize| suites.iter().map(of).sum::<usize>().to_string();
+    let sum = |of: &dyn Fn(&JunitSuite<'_>) -> usize| suites.iter().map(of).sum::<usize>().to_string();
     let name = escape::line(&format!("forge drift {}", told.drift.cluster)).into_owned();
     xml.create_element("testsuites")
         .with_attribute(("name", name.as_str()))
@@ -42,12 +42,12 @@ pub fn junit(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(xml.into_inner())
 }
 
-fn suites<'a>(told: &Told<'a>) -> Vec<Suite<'a>> {
-    let mut findings: HashMap<&HostName, Vec<&Finding>> = HashMap::new();
+fn suites<'a>(told: &DriftReportInput<'a>) -> Vec<JunitSuite<'a>> {
+    let mut findings: HashMap<&HostName, Vec<&DriftFinding>> = HashMap::new();
     told.drift.findings.iter().for_each(|one| findings.entry(&one.host).or_default().push(one));
-    let mut unknown: HashMap<&HostName, Vec<&Unsure>> = HashMap::new();
+    let mut unknown: HashMap<&HostName, Vec<&UndecidedItem>> = HashMap::new();
     told.drift.unknown.iter().for_each(|one| unknown.entry(&one.host).or_default().push(one));
-    let mut of = |host: &'a HostDrift| Suite {
+    let mut of = |host: &'a HostDrift| JunitSuite {
         host,
         findings: findings.remove(&host.host).unwrap_or_default(),
         unknown: unknown.remove(&host.host).unwrap_or_default(),
@@ -55,9 +55,9 @@ fn suites<'a>(told: &Told<'a>) -> Vec<Suite<'a>> {
     told.drift.hosts.iter().map(&mut of).collect()
 }
 
-impl Suite<'_> {
+impl JunitSuite<'_> {
     fn errors(&self) -> usize {
-        self.unknown.len() + usize::from(self.host.reach != Reach::Observed)
+        self.unknown.len() + usize::from(self.host.reach != HostReachability::Observed)
     }
 
     /// Returns the number of tests. Every host has one for its reachability, so no suite is empty.
@@ -66,7 +66,7 @@ impl Suite<'_> {
     }
 }
 
-fn suite(suite: &Suite<'_>, told: &Told<'_>, xml: &mut Xml<'_>) -> io::Result<()> {
+fn suite(suite: &JunitSuite<'_>, told: &DriftReportInput<'_>, xml: &mut XmlWriter<'_>) -> io::Result<()> {
     let name = escape::line(suite.host.host.as_str());
     // The JUnit schema has timestamps without a time zone.
     let time = told.drift.time.trim_end_matches('Z');
@@ -88,21 +88,21 @@ fn suite(suite: &Suite<'_>, told: &Told<'_>, xml: &mut Xml<'_>) -> io::Result<()
 }
 
 /// Writes the test that every host has: whether it is reachable.
-fn answered(host: &HostDrift, xml: &mut Xml<'_>) -> io::Result<()> {
+fn answered(host: &HostDrift, xml: &mut XmlWriter<'_>) -> io::Result<()> {
     let test =
         xml.create_element("testcase").with_attribute(("classname", "forge")).with_attribute(("name", "answers"));
     let said = match &host.reach {
-        Reach::Unreachable(Unreachable { why, hint, .. }) => {
+        HostReachability::Unreachable(UnreachableReason { why, hint, .. }) => {
             let why = why.raw();
             let hint = hint.as_ref().map_or_else(String::new, |hint| format!("hint: {}", hint.raw()));
             return test.write_inner_content(|xml| wrong("error", "unreachable", why, &hint, xml)).map(drop);
         }
-        Reach::Observed => matching(host.settled, "check"),
+        HostReachability::Observed => matching(host.settled, "check"),
     };
     test.write_inner_content(|xml| text(xml, "system-out", &said)).map(drop)
 }
 
-fn failed(finding: &Finding, told: &Told<'_>, xml: &mut Xml<'_>) -> io::Result<()> {
+fn failed(finding: &DriftFinding, told: &DriftReportInput<'_>, xml: &mut XmlWriter<'_>) -> io::Result<()> {
     let (recipe, name) = (escape::line(finding.recipe.raw()), about::full_name(finding));
     xml.create_element("testcase")
         .with_attribute(("classname", &*recipe))
@@ -114,7 +114,7 @@ fn failed(finding: &Finding, told: &Told<'_>, xml: &mut Xml<'_>) -> io::Result<(
     Ok(())
 }
 
-fn unsure_of(unsure: &Unsure, xml: &mut Xml<'_>) -> io::Result<()> {
+fn unsure_of(unsure: &UndecidedItem, xml: &mut XmlWriter<'_>) -> io::Result<()> {
     let name = about::name(&unsure.recipe, &unsure.step);
     let hint = unsure.hint.as_ref().map_or_else(String::new, |hint| format!("hint: {hint}\n"));
     xml.create_element("testcase")
@@ -128,7 +128,7 @@ fn unsure_of(unsure: &Unsure, xml: &mut Xml<'_>) -> io::Result<()> {
 }
 
 /// Writes why a test failed.
-fn wrong(element: &str, class: &str, message: &str, body: &str, xml: &mut Xml<'_>) -> io::Result<()> {
+fn wrong(element: &str, class: &str, message: &str, body: &str, xml: &mut XmlWriter<'_>) -> io::Result<()> {
     let lines: Vec<_> = escape::block(body).collect();
     xml.create_element(element)
         .with_attribute(("type", class))
@@ -137,18 +137,18 @@ fn wrong(element: &str, class: &str, message: &str, body: &str, xml: &mut Xml<'_
     Ok(())
 }
 
-fn text(xml: &mut Xml<'_>, element: &str, text: &str) -> io::Result<()> {
+fn text(xml: &mut XmlWriter<'_>, element: &str, text: &str) -> io::Result<()> {
     xml.create_element(element).write_text_content(BytesText::new(&escape::line(text)))?;
     Ok(())
 }
 
 /// Returns the texts about a finding, one per line, with the diff unchanged.
-fn body(finding: &Finding, now: &str) -> String {
+fn body(finding: &DriftFinding, now: &str) -> String {
     let mut lines = vec![format!("{} (severity {})", about::what(finding), finding.severity.name())];
     let value = about::value(finding);
     let shown = about::pair(&value, |text| escape::value(text, VALUE));
     lines.extend((!shown.is_empty()).then(|| format!("{}: {shown}", finding.attribute.as_deref().unwrap_or_default())));
-    if let about::Value::Diff { diff, .. } = value {
+    if let about::AttributeDifference::Diff { diff, .. } = value {
         let all: Vec<&str> = diff.trim_end_matches('\n').split('\n').collect();
         lines.extend(all.iter().take(LINES).map(|line| (*line).to_owned()));
         lines.extend((all.len() > LINES).then(|| format!("({} more lines)", all.len() - LINES)));

@@ -3,12 +3,12 @@
 //! Architecture Invariant: the page never exceeds the limit of a comment, and no text of a host acts as markup, as in
 //! the page of a plan.
 
-use super::{Told, about, folded};
-use crate::drift::{Cause, Finding, Severity};
-use crate::facts::outliers::Odd;
-use crate::model::{HostName, Untrusted};
-use crate::view::markdown::page::{Page, block, code, prose, span};
-use crate::view::text::drift::entry::{Entry, entries};
+use super::{DriftReportInput, about, folded};
+use crate::drift::{DriftCause, DriftFinding, FindingSeverity};
+use crate::facts::outliers::FactOutlier;
+use crate::model::{HostName, UntrustedText};
+use crate::view::markdown::page::{MarkdownPage, block, code, prose, span};
+use crate::view::text::drift::entry::{DriftEntry, entries};
 use crate::view::{count, odd, took, words};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,8 +20,8 @@ const NAME: usize = 80;
 const VALUE: usize = 300;
 
 /// Writes the whole page, worst first.
-pub fn markdown(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut page = Page::default();
+pub fn markdown(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut page = MarkdownPage::default();
     page.part("heading", &[heading(told)]);
     page.part("summary", &[summary(told)]);
     let mut entries = entries(&told.drift.findings);
@@ -45,7 +45,7 @@ pub fn markdown(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(page.finish("The JSON report is complete.").as_bytes())
 }
 
-fn heading(told: &Told<'_>) -> String {
+fn heading(told: &DriftReportInput<'_>) -> String {
     let counts = told.drift.counts();
     let hosts = words::places_of(told.drift.hosts.iter().map(|host| &host.host));
     let open = words::counts(&[(counts.unknown, "unknown (?)"), (counts.unreachable, "unreachable")]);
@@ -60,7 +60,7 @@ fn heading(told: &Told<'_>) -> String {
     }
 }
 
-fn summary(told: &Told<'_>) -> String {
+fn summary(told: &DriftReportInput<'_>) -> String {
     let (drift, counts) = (told.drift, told.drift.counts());
     let mut lines = String::new();
     if !drift.simulated.is_empty() {
@@ -68,9 +68,11 @@ fn summary(told: &Told<'_>) -> String {
         lines += &format!("> **Simulated, no real hardware:** {}\n\n", span(&folded(&names), NAME));
     }
     if counts.findings > 0 {
-        let severities = Severity::WORST_FIRST.map(Severity::name);
-        let (severities, causes) =
-            (told_by(&counts.by_severity, &severities), told_by(&counts.by_cause, &Cause::ALL.map(Cause::name)));
+        let severities = FindingSeverity::WORST_FIRST.map(FindingSeverity::name);
+        let (severities, causes) = (
+            told_by(&counts.by_severity, &severities),
+            told_by(&counts.by_cause, &DriftCause::ALL.map(DriftCause::name)),
+        );
         lines += &format!("By severity: {severities}. By cause: {causes}.\n\n");
     }
     let rest = [(counts.settled, "unchanged"), (counts.ignored, "ignored"), (counts.resolved, "resolved")];
@@ -82,7 +84,7 @@ fn summary(told: &Told<'_>) -> String {
     lines
 }
 
-fn odd_one(one: &Odd) -> String {
+fn odd_one(one: &FactOutlier) -> String {
     let values: Vec<String> = one
         .odd
         .iter()
@@ -102,7 +104,7 @@ fn told_by(counts: &BTreeMap<String, usize>, names: &[&str]) -> String {
 }
 
 /// Returns one step for all hosts on which it is equal, with collapsed details if `whole`, else as one line.
-fn finding(entry: &Entry<'_>, told: &Told<'_>, whole: bool) -> String {
+fn finding(entry: &DriftEntry<'_>, told: &DriftReportInput<'_>, whole: bool) -> String {
     match whole {
         true => format!(
             "<details><summary>{}</summary>\n\n{}\n</details>\n\n",
@@ -114,20 +116,20 @@ fn finding(entry: &Entry<'_>, told: &Told<'_>, whole: bool) -> String {
 }
 
 /// Returns the head of a finding. `quote` quotes for the grammar at its place.
-fn head(entry: &Entry<'_>, quote: &dyn Fn(&str, usize) -> String, strong: [&str; 2]) -> String {
+fn head(entry: &DriftEntry<'_>, quote: &dyn Fn(&str, usize) -> String, strong: [&str; 2]) -> String {
     let (first, hosts) = (entry.first(), entry.hosts());
     let severity = format!("{}{}{}", strong[0], first.severity.name(), strong[1]);
     let on = format!("{}: {}", words::places_of(hosts.iter().copied()), quote(&folded(&hosts), NAME));
     format!("{severity} {}, {} on {on}", quote(&about::what(first), NAME), first.cause.meaning())
 }
 
-fn body(entry: &Entry<'_>, now: &str) -> String {
+fn body(entry: &DriftEntry<'_>, now: &str) -> String {
     let first = entry.first();
-    let firsts: Vec<&Finding> = entry.attributes().iter().map(|findings| findings[0]).collect();
+    let firsts: Vec<&DriftFinding> = entry.attributes().iter().map(|findings| findings[0]).collect();
     let name = about::name(&first.recipe, &first.step);
     let mut out = format!("{}: {}\n\n", span(&name, NAME), prose(&about::why(&firsts), VALUE));
     firsts.iter().for_each(|finding| attribute(finding, &mut out));
-    let all: Vec<&Finding> = entry.all().collect();
+    let all: Vec<&DriftFinding> = entry.all().collect();
     for (label, text) in about::rows(&all, now) {
         // Writing to a `String` cannot fail.
         let _ =
@@ -136,20 +138,22 @@ fn body(entry: &Entry<'_>, now: &str) -> String {
     out
 }
 
-fn attribute(finding: &Finding, out: &mut String) {
+fn attribute(finding: &DriftFinding, out: &mut String) {
     let value = about::value(finding);
-    let Some(name) = finding.attribute.as_deref().filter(|_| !matches!(value, about::Value::Said)) else { return };
+    let Some(name) = finding.attribute.as_deref().filter(|_| !matches!(value, about::AttributeDifference::Said)) else {
+        return;
+    };
     let name = span(name, NAME);
     let shown = about::pair(&value, |text| span(text, VALUE));
     // Writing to a `String` cannot fail.
     let _ = match value {
-        about::Value::Diff { diff, .. } => writeln!(out, "- {name}: {shown}\n\n{}", block("diff", diff)),
+        about::AttributeDifference::Diff { diff, .. } => writeln!(out, "- {name}: {shown}\n\n{}", block("diff", diff)),
         _ => writeln!(out, "- {name}: {shown}"),
     };
 }
 
 /// Returns one line about an unknown step, an unreachable host or a warning.
-fn aside(what: &str, name: &str, why: &Untrusted, on: &[&HostName]) -> String {
+fn aside(what: &str, name: &str, why: &UntrustedText, on: &[&HostName]) -> String {
     let name = if name.is_empty() { String::new() } else { format!(" {name}") };
     let hosts = format!("{}: {}", words::places_of(on.iter().copied()), span(&folded(on), NAME));
     format!("- **{what}**{name}: {} on {hosts}\n\n", prose(why.raw(), VALUE))

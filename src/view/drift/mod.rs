@@ -20,18 +20,18 @@ pub use markdown::markdown;
 pub use prometheus::{last_success, prometheus};
 pub use sarif::sarif;
 
-use crate::drift::{Drift, RunLine};
+use crate::drift::{DriftReport, DriftRunSummary};
 use crate::model::{ExitCode, HostName};
 use jiff::Timestamp;
 
 /// The input of a drift report.
 #[derive(Clone, Copy, Debug)]
-pub struct Told<'a> {
-    pub drift: &'a Drift,
+pub struct DriftReportInput<'a> {
+    pub drift: &'a DriftReport,
     /// The exit code of the process.
     pub exit: ExitCode,
     /// Past runs, oldest first, this run last. Empty without a history.
-    pub runs: &'a [RunLine],
+    pub runs: &'a [DriftRunSummary],
     /// When a run last evaluated every host completely. `None` if unknown.
     pub last_success: Option<Timestamp>,
 }

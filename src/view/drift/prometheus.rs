@@ -1,9 +1,9 @@
 //! Drift as a text file for the node exporter: gauges for alerting rules.
 
-use super::Told;
-use crate::drift::{Drift, HostDrift, Severity};
+use super::DriftReportInput;
+use crate::drift::{DriftReport, FindingSeverity, HostDrift};
 use crate::model::HostName;
-use crate::plan::Reach;
+use crate::plan::HostReachability;
 use crate::view::escape;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashSet};
@@ -15,7 +15,7 @@ const LABEL: usize = 120;
 const LAST_SUCCESS: &str = "forge_drift_last_success_timestamp_seconds";
 
 /// A metric with its help text and its samples.
-struct Metric {
+struct PrometheusMetric {
     name: &'static str,
     help: &'static str,
     /// Values by rendered labels other than `cluster`. A map, because duplicate label sets make the file invalid.
@@ -23,7 +23,7 @@ struct Metric {
 }
 
 /// Writes the whole file. Metrics without samples are omitted.
-pub fn prometheus(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn prometheus(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Result<()> {
     let cluster = label("cluster", &told.drift.cluster);
     metrics(told).iter().filter(|metric| !metric.samples.is_empty()).try_for_each(|metric| {
         writeln!(out, "# HELP {} {}\n# TYPE {} gauge", metric.name, metric.help, metric.name)?;
@@ -41,7 +41,7 @@ pub fn last_success(text: &str, cluster: &str) -> Option<Timestamp> {
     Timestamp::from_second(value.trim().parse().ok()?).ok()
 }
 
-fn metrics(told: &Told<'_>) -> Vec<Metric> {
+fn metrics(told: &DriftReportInput<'_>) -> Vec<PrometheusMetric> {
     let drift = told.drift;
     let time = drift.time.parse::<Timestamp>().ok();
     vec![
@@ -81,8 +81,12 @@ fn metrics(told: &Told<'_>) -> Vec<Metric> {
     ]
 }
 
-fn metric(name: &'static str, help: &'static str, samples: impl IntoIterator<Item = (String, String)>) -> Metric {
-    Metric { name, help, samples: samples.into_iter().collect() }
+fn metric(
+    name: &'static str,
+    help: &'static str,
+    samples: impl IntoIterator<Item = (String, String)>,
+) -> PrometheusMetric {
+    PrometheusMetric { name, help, samples: samples.into_iter().collect() }
 }
 
 fn one(value: impl ToString) -> (String, String) {
@@ -94,13 +98,13 @@ fn seconds(time: Timestamp) -> (String, String) {
 }
 
 /// Counts findings by recipe and severity, zero counts included, so that a resolved finding goes to 0.
-fn findings(drift: &Drift) -> BTreeMap<String, String> {
+fn findings(drift: &DriftReport) -> BTreeMap<String, String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for finding in &drift.findings {
         // An empty label is no label to Prometheus.
         let name = if finding.recipe.raw().is_empty() { "(none)" } else { finding.recipe.raw() };
         let recipe = label("recipe", name);
-        for severity in Severity::WORST_FIRST {
+        for severity in FindingSeverity::WORST_FIRST {
             let count = counts.entry(format!("{recipe},{}", label("severity", severity.name()))).or_default();
             *count += usize::from(severity == finding.severity);
         }
@@ -109,12 +113,12 @@ fn findings(drift: &Drift) -> BTreeMap<String, String> {
 }
 
 /// Counts hosts by outcome. The cluster's API is not a host.
-fn hosts(drift: &Drift) -> BTreeMap<String, String> {
+fn hosts(drift: &DriftReport) -> BTreeMap<String, String> {
     outcomes(drift, drift.hosts.iter().filter(|host| !host.host.is_cluster()))
 }
 
 /// Returns the outcome of the cluster's API. Empty if it was not observed.
-fn cluster_api(drift: &Drift) -> BTreeMap<String, String> {
+fn cluster_api(drift: &DriftReport) -> BTreeMap<String, String> {
     match drift.hosts.iter().find(|host| host.host.is_cluster()) {
         Some(api) => outcomes(drift, std::iter::once(api)),
         None => BTreeMap::new(),
@@ -122,16 +126,16 @@ fn cluster_api(drift: &Drift) -> BTreeMap<String, String> {
 }
 
 /// Counts each host under its worst outcome: unreachable, then unknown, then drifted.
-fn outcomes<'d>(drift: &Drift, hosts: impl Iterator<Item = &'d HostDrift>) -> BTreeMap<String, String> {
+fn outcomes<'d>(drift: &DriftReport, hosts: impl Iterator<Item = &'d HostDrift>) -> BTreeMap<String, String> {
     let unknown: HashSet<&HostName> = drift.unknown.iter().map(|unsure| &unsure.host).collect();
     let drifted: HashSet<&HostName> = drift.findings.iter().map(|finding| &finding.host).collect();
     let mut counts = BTreeMap::from(["as-declared", "drifted", "unknown", "unreachable"].map(|outcome| (outcome, 0)));
     for host in hosts {
         let outcome = match &host.reach {
-            Reach::Unreachable(_) => "unreachable",
-            Reach::Observed if unknown.contains(&host.host) => "unknown",
-            Reach::Observed if drifted.contains(&host.host) => "drifted",
-            Reach::Observed => "as-declared",
+            HostReachability::Unreachable(_) => "unreachable",
+            HostReachability::Observed if unknown.contains(&host.host) => "unknown",
+            HostReachability::Observed if drifted.contains(&host.host) => "drifted",
+            HostReachability::Observed => "as-declared",
         };
         *counts.entry(outcome).or_default() += 1;
     }

@@ -3,9 +3,9 @@
 //! `logicalLocations` names the host. Steps that could not be evaluated are not results but notifications of the run,
 //! which then counts as unsuccessful, so that "not observed" is not mistaken for "no drift".
 
-use super::{Told, about, is_whole};
-use crate::drift::{Drift, Finding, Known, Severity, Standing};
-use crate::model::{HostName, Untrusted, hex};
+use super::{DriftReportInput, about, is_whole};
+use crate::drift::{DriftFinding, DriftReport, FindingNovelty, FindingSeverity, KnownFinding};
+use crate::model::{HostName, UntrustedText, hex};
 use crate::view::escape;
 use crate::view::json::document;
 use serde_json::{Map, Value, json};
@@ -19,10 +19,10 @@ const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 const VALUE: usize = 400;
 
 /// The rules of a run: names by id. Results refer to a rule by its position.
-type Rules = BTreeMap<String, String>;
+type SarifRules = BTreeMap<String, String>;
 
 /// Writes one document.
-pub fn sarif(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn sarif(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Result<()> {
     let drift = told.drift;
     let rules = rules(drift);
     let found = drift.findings.iter().map(|finding| result(finding, drift, &rules));
@@ -38,13 +38,13 @@ pub fn sarif(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Returns the id of a rule: the step without the key of an instance.
-fn rule(recipe: &Untrusted, step: &Untrusted) -> String {
+fn rule(recipe: &UntrustedText, step: &UntrustedText) -> String {
     let name = about::name(recipe, step);
     name.split('[').next().unwrap_or(&name).to_owned()
 }
 
-fn rules(drift: &Drift) -> Rules {
-    let mut rules = Rules::new();
+fn rules(drift: &DriftReport) -> SarifRules {
+    let mut rules = SarifRules::new();
     for finding in &drift.findings {
         rules.entry(rule(&finding.recipe, &finding.step)).or_insert_with(|| about::what(finding));
     }
@@ -55,13 +55,13 @@ fn rules(drift: &Drift) -> Rules {
     rules
 }
 
-fn listed(rules: &Rules) -> Vec<Value> {
+fn listed(rules: &SarifRules) -> Vec<Value> {
     let rule =
         |(id, what): (&String, &String)| json!({ "id": escape::line(id), "shortDescription": { "text": plain(what) } });
     rules.iter().map(rule).collect()
 }
 
-fn result(finding: &Finding, drift: &Drift, rules: &Rules) -> Value {
+fn result(finding: &DriftFinding, drift: &DriftReport, rules: &SarifRules) -> Value {
     let id = rule(&finding.recipe, &finding.step);
     let mut result = json!({
         "ruleId": escape::line(&id),
@@ -79,7 +79,7 @@ fn result(finding: &Finding, drift: &Drift, rules: &Rules) -> Value {
 }
 
 /// Returns the result for a resolved finding.
-fn absent(known: &Known, rules: &Rules) -> Value {
+fn absent(known: &KnownFinding, rules: &SarifRules) -> Value {
     let id = rule(&known.recipe, &known.step);
     json!({
         "ruleId": escape::line(&id),
@@ -92,19 +92,19 @@ fn absent(known: &Known, rules: &Rules) -> Value {
     })
 }
 
-fn level(severity: Severity) -> &'static str {
+fn level(severity: FindingSeverity) -> &'static str {
     match severity {
-        Severity::Critical | Severity::High => "error",
-        Severity::Medium => "warning",
-        Severity::Low => "note",
+        FindingSeverity::Critical | FindingSeverity::High => "error",
+        FindingSeverity::Medium => "warning",
+        FindingSeverity::Low => "note",
     }
 }
 
-fn standing(standing: Standing) -> &'static str {
+fn standing(standing: FindingNovelty) -> &'static str {
     match standing {
-        Standing::New | Standing::Again => "new",
-        Standing::Changed => "updated",
-        Standing::Same => "unchanged",
+        FindingNovelty::New | FindingNovelty::Again => "new",
+        FindingNovelty::Changed => "updated",
+        FindingNovelty::Same => "unchanged",
     }
 }
 
@@ -113,7 +113,7 @@ fn plain(text: &str) -> String {
     escape::line(text).replace("](", "] (").replace('{', "{{").replace('}', "}}")
 }
 
-fn message(finding: &Finding) -> String {
+fn message(finding: &DriftFinding) -> String {
     let what = format!("{} on {}: {}", about::what(finding), finding.host, about::why(&[finding]));
     let value = about::value(finding);
     let shown = about::pair(&value, |text| escape::value(text, VALUE));
@@ -157,17 +157,17 @@ fn uri(path: &str) -> String {
 }
 
 /// Returns the stable id of a finding across runs, independent of its values.
-fn fingerprint(host: &HostName, recipe: &Untrusted, step: &Untrusted, attribute: Option<&str>) -> Value {
+fn fingerprint(host: &HostName, recipe: &UntrustedText, step: &UntrustedText, attribute: Option<&str>) -> Value {
     let name = [host.as_str(), recipe.raw(), step.raw(), attribute.unwrap_or_default()].join("\0");
     json!({ "forgeFinding/v1": hex(&Sha256::digest(name.as_bytes())[..16]) })
 }
 
-fn properties(finding: &Finding, now: &str) -> Value {
+fn properties(finding: &DriftFinding, now: &str) -> Value {
     let mut bag = Map::new();
     bag.insert("host".into(), finding.host.as_str().into());
     bag.insert("severity".into(), finding.severity.name().into());
     bag.insert("firstSeen".into(), finding.first_seen.as_str().into());
-    if let about::Value::Diff { diff, .. } = about::value(finding) {
+    if let about::AttributeDifference::Diff { diff, .. } = about::value(finding) {
         bag.insert("diff".into(), diff.into());
     }
     bag.extend(about::rows(&[finding], now).into_iter().map(|(label, text)| (label.replace(' ', "-"), text.into())));
@@ -175,7 +175,7 @@ fn properties(finding: &Finding, now: &str) -> Value {
 }
 
 /// Returns the invocation of the run. It is successful only if every host was evaluated completely.
-fn invocation(told: &Told<'_>) -> Value {
+fn invocation(told: &DriftReportInput<'_>) -> Value {
     let note = |level: &str, text: String, location: Value| json!({ "level": level, "message": { "text": text }, "locations": [location] });
     let unknown = told.drift.unknown.iter().map(|unsure| {
         let name = about::name(&unsure.recipe, &unsure.step);
@@ -186,8 +186,8 @@ fn invocation(told: &Told<'_>) -> Value {
         )
     });
     let silent = told.drift.hosts.iter().filter_map(|host| match &host.reach {
-        crate::plan::Reach::Observed => None,
-        crate::plan::Reach::Unreachable(why) => {
+        crate::plan::HostReachability::Observed => None,
+        crate::plan::HostReachability::Unreachable(why) => {
             Some(note("error", plain(&format!("unreachable: {}", why.why.raw())), location(&host.host, "")))
         }
     });

@@ -1,12 +1,12 @@
 //! Every report format, written from the same drift and read by a parser of the format, also with hostile texts.
 
 use super::*;
-use crate::drift::{Cause, Drift, RunLine, Severity};
+use crate::drift::{DriftCause, DriftReport, DriftRunSummary, FindingSeverity};
 use crate::view::sample::{self, finding, rich_drift};
 use std::io::{self, Write};
 
-pub fn runs() -> Vec<RunLine> {
-    let run = |(at, findings): (usize, usize)| RunLine {
+pub fn runs() -> Vec<DriftRunSummary> {
+    let run = |(at, findings): (usize, usize)| DriftRunSummary {
         run: format!("r{at}"),
         time: format!("2026-11-2{at}T09:30:00Z"),
         hosts: 4,
@@ -22,11 +22,16 @@ pub fn runs() -> Vec<RunLine> {
     [2, 9, 5, 11].into_iter().enumerate().map(run).collect()
 }
 
-pub type Writer = fn(&Told<'_>, &mut dyn Write) -> io::Result<()>;
+pub type DriftReportWriter = fn(&DriftReportInput<'_>, &mut dyn Write) -> io::Result<()>;
 
-pub fn written(drift: &Drift, writer: Writer) -> String {
+pub fn written(drift: &DriftReport, writer: DriftReportWriter) -> String {
     let runs = runs();
-    let told = Told { drift, exit: drift.exit_code(), runs: &runs, last_success: "2026-11-21T09:15:00Z".parse().ok() };
+    let told = DriftReportInput {
+        drift,
+        exit: drift.exit_code(),
+        runs: &runs,
+        last_success: "2026-11-21T09:15:00Z".parse().ok(),
+    };
     let mut out = Vec::new();
     writer(&told, &mut out).unwrap();
     String::from_utf8(out).unwrap()
@@ -40,10 +45,10 @@ fn a_page_of_markdown() {
 /// Every page for people lists the outliers.
 #[test]
 fn odd_ones_out_are_told_where_hosts_were_compared() {
-    let odd = Drift { outliers: Some(sample::outliers("5.15.0-130-generic")), ..rich_drift() };
+    let odd = DriftReport { outliers: Some(sample::outliers("5.15.0-130-generic")), ..rich_drift() };
     for (writer, heading, line) in [
         (
-            markdown as Writer,
+            markdown as DriftReportWriter,
             "**outliers:** 10 of 312 values on 4 of 6 hosts differ; 1 without a majority, 1 unknown on some hosts",
             "- **outlier** ` driver.loaded `: ` 550.54.15 ` on ` gpu02 `; ` none ` on ` gpu05 `; ` 560.35.03 ` on 4 hosts",
         ),
@@ -59,7 +64,7 @@ fn odd_ones_out_are_told_where_hosts_were_compared() {
     }
     let mut none = sample::outliers("x");
     none.odd.clear();
-    let page = written(&Drift { outliers: Some(none), ..rich_drift() }, markdown);
+    let page = written(&DriftReport { outliers: Some(none), ..rich_drift() }, markdown);
     assert!(
         page.contains("**no outliers:** 6 hosts, 312 values compared; 1 without a majority, 1 unknown on some hosts"),
         "{page}"
@@ -90,7 +95,7 @@ fn a_document_of_sarif() {
 
 #[test]
 fn results_stand_where_they_are_declared() {
-    let mut drift = sample::drift(&["a"], vec![finding("a", "motd", Cause::Both, Severity::High)]);
+    let mut drift = sample::drift(&["a"], vec![finding("a", "motd", DriftCause::Both, FindingSeverity::High)]);
     drift.findings[0].place = "recipes/my base.yaml:7:5".into();
     let value: serde_json::Value = serde_json::from_str(&written(&drift, sarif)).unwrap();
     let result = &value["runs"][0]["results"][0];
@@ -135,7 +140,7 @@ fn a_file_for_prometheus() {
 
 #[test]
 fn the_api_of_the_cluster_is_not_counted_as_a_host() {
-    let on = |host: &str| sample::finding(host, "motd", Cause::MachineChanged, Severity::Medium);
+    let on = |host: &str| sample::finding(host, "motd", DriftCause::MachineChanged, FindingSeverity::Medium);
     let drift = sample::drift(&["gpu01", "gpu02", HostName::CLUSTER], vec![on("gpu01"), on(HostName::CLUSTER)]);
     let page = written(&drift, html);
     assert!(page.contains("<h2>2 findings on 1 of 2 hosts and the cluster</h2>"), "{page}");
@@ -171,9 +176,9 @@ fn the_last_success_is_read_from_the_file_before() {
 #[test]
 fn recipes_whose_names_look_alike_are_one_sample() {
     let long = "x".repeat(200);
-    let named = |end: &str| crate::drift::Finding {
+    let named = |end: &str| crate::drift::DriftFinding {
         recipe: format!("{long}{end}").into(),
-        ..finding("a", "motd", Cause::Both, Severity::Low)
+        ..finding("a", "motd", DriftCause::Both, FindingSeverity::Low)
     };
     let text = written(&sample::drift(&["a"], vec![named("1"), named("2")]), prometheus);
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("forge_drift_findings{")).collect();
@@ -187,7 +192,7 @@ fn a_page_of_html() {
 }
 
 /// Returns the page without its style and its script, which are separate files.
-fn html_without_assets(drift: &Drift) -> String {
+fn html_without_assets(drift: &DriftReport) -> String {
     let page = written(drift, html);
     let cut = |text: String, from: &str, to: &str| {
         let start = text.find(from).unwrap() + from.len();
@@ -216,7 +221,7 @@ fn the_policy_names_the_page_s_own_style_and_script() {
 }
 
 /// Returns drift with markup of every format in every text from a host.
-pub fn hostile() -> Drift {
+pub fn hostile() -> DriftReport {
     const TEXT: &str = "\u{1b}[31m\u{1b}]0;x\u{7}<script>alert(1)</script>]]>\"'`&amp;\n# x\r\0\u{8}\u{202e}\u{2066}\u{fffe}\u{ffff}[a](javascript:b) {label=\"} {0} | \\ --> <!-- \t```";
     let mut drift = rich_drift();
     drift.cluster = TEXT.into();

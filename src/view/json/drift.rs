@@ -1,7 +1,10 @@
 //! Drift as one document, and as one message per line: the version first, then the results, then the end.
 
-use super::{Exit, formatter};
-use crate::drift::{Counts, Drift, Finding, History, HostDrift, IgnoredLine, Known, Unsure, VERSION};
+use super::{ExitInfo, formatter};
+use crate::drift::{
+    DriftCounts, DriftFinding, DriftHistory, DriftReport, HostDrift, IgnoreRuleResult, KnownFinding, UndecidedItem,
+    VERSION,
+};
 use crate::model::{ExitCode, HostName};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,19 +13,19 @@ use std::time::Duration;
 
 #[derive(Serialize, JsonSchema)]
 pub struct DriftBody<'a> {
-    pub counts: Counts,
-    pub drift: &'a Drift,
+    pub counts: DriftCounts,
+    pub drift: &'a DriftReport,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub struct HistoryBody<'a> {
-    pub drift_history: &'a History,
+    pub drift_history: &'a DriftHistory,
 }
 
 /// One line of `drift --format ndjson`.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "message")]
-pub enum Message<'a> {
+pub enum DriftMessage<'a> {
     /// The first line: the format version of the other lines, and the run.
     Version {
         version: u32,
@@ -41,41 +44,41 @@ pub enum Message<'a> {
     },
     Finding {
         #[serde(flatten)]
-        finding: &'a Finding,
+        finding: &'a DriftFinding,
     },
     /// A step or verification that could not be evaluated.
     Unknown {
         #[serde(flatten)]
-        unknown: &'a Unsure,
+        unknown: &'a UndecidedItem,
     },
     /// A finding of an earlier run that no longer exists.
     Resolved {
         #[serde(flatten)]
-        resolved: &'a Known,
+        resolved: &'a KnownFinding,
     },
     /// An entry of `drift.ignore` that matched a finding or is expired.
     Ignored {
         #[serde(flatten)]
-        ignored: &'a IgnoredLine,
+        ignored: &'a IgnoreRuleResult,
     },
     /// The last line. A stream without it is incomplete.
-    End { counts: Counts, exit: Exit, took: Duration },
+    End { counts: DriftCounts, exit: ExitInfo, took: Duration },
 }
 
 /// Writes one message per line.
-pub fn messages(drift: &Drift, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-    let Drift { forge, run, cluster, inventory, time, simulated, .. } = drift;
-    line(&Message::Version { version: VERSION, forge, run, cluster, inventory, time, simulated }, out)?;
-    drift.hosts.iter().try_for_each(|host| line(&Message::Host { host }, out))?;
-    drift.findings.iter().try_for_each(|finding| line(&Message::Finding { finding }, out))?;
-    drift.unknown.iter().try_for_each(|unknown| line(&Message::Unknown { unknown }, out))?;
-    drift.resolved.iter().try_for_each(|resolved| line(&Message::Resolved { resolved }, out))?;
-    drift.ignored.iter().try_for_each(|ignored| line(&Message::Ignored { ignored }, out))?;
-    line(&Message::End { counts: drift.counts(), exit: Exit::of(exit), took: drift.took }, out)
+pub fn messages(drift: &DriftReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    let DriftReport { forge, run, cluster, inventory, time, simulated, .. } = drift;
+    line(&DriftMessage::Version { version: VERSION, forge, run, cluster, inventory, time, simulated }, out)?;
+    drift.hosts.iter().try_for_each(|host| line(&DriftMessage::Host { host }, out))?;
+    drift.findings.iter().try_for_each(|finding| line(&DriftMessage::Finding { finding }, out))?;
+    drift.unknown.iter().try_for_each(|unknown| line(&DriftMessage::Unknown { unknown }, out))?;
+    drift.resolved.iter().try_for_each(|resolved| line(&DriftMessage::Resolved { resolved }, out))?;
+    drift.ignored.iter().try_for_each(|ignored| line(&DriftMessage::Ignored { ignored }, out))?;
+    line(&DriftMessage::End { counts: drift.counts(), exit: ExitInfo::of(exit), took: drift.took }, out)
 }
 
-fn line(message: &Message<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut serializer = serde_json::Serializer::with_formatter(&mut *out, formatter::Harmless::compact());
+fn line(message: &DriftMessage<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut serializer = serde_json::Serializer::with_formatter(&mut *out, formatter::EscapingFormatter::compact());
     message.serialize(&mut serializer)?;
     writeln!(out)
 }

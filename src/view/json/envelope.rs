@@ -1,28 +1,28 @@
 //! The schema of all documents that verbs write with `--format json`: the common keys, and the keys of each result.
 
 use super::{
-    DoctorBody, ExecBody, Exit, FactsBody, FetchBody, ImagesBody, InitBody, OutliersBody, PlanBody, ReportBody,
+    DoctorBody, ExecBody, ExitInfo, FactsBody, FetchBody, ImagesBody, InitBody, OutliersBody, PlanBody, ReportBody,
     SandboxesBody, VERSION, drift, offline, validation,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-type Body = fn(&mut SchemaGenerator) -> Value;
+type BodySchema = fn(&mut SchemaGenerator) -> Value;
 
 fn body<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
     T::json_schema(generator).into()
 }
 
 /// Every value of `result`, with the other keys of its document.
-const RESULTS: &[(&str, Body)] = &[
+const RESULTS: &[(&str, BodySchema)] = &[
     ("plan", body::<PlanBody<'_>>),
     ("images", body::<ImagesBody<'_>>),
     ("report", body::<ReportBody<'_>>),
     ("facts", body::<FactsBody<'_>>),
     ("outliers", body::<OutliersBody<'_>>),
     ("sandboxes", body::<SandboxesBody<'_>>),
-    ("validation", body::<validation::Body<'_>>),
+    ("validation", body::<validation::ValidationBody<'_>>),
     ("graph", body::<offline::GraphBody<'_>>),
     ("recipes", body::<offline::RecipesBody<'_>>),
     ("recipe", body::<offline::RecipeBody<'_>>),
@@ -44,7 +44,7 @@ const RESULTS: &[(&str, Body)] = &[
 /// Returns the schema of all documents: one alternative per `result`, without additional keys.
 pub fn document_schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
-    let exit: Value = generator.subschema_for::<Exit>().into();
+    let exit: Value = generator.subschema_for::<ExitInfo>().into();
     let alternatives: Vec<Value> =
         RESULTS.iter().map(|(result, body)| alternative(result, body(&mut generator), &exit)).collect();
     json!({

@@ -7,19 +7,19 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 /// Formats pretty or compact JSON with hidden characters as `\u` escapes, and names instead of placeholders of secrets.
-pub struct Harmless {
+pub struct EscapingFormatter {
     pretty: Option<PrettyFormatter<'static>>,
     /// Whether placeholders are kept.
     exact: bool,
 }
 
-impl Default for Harmless {
+impl Default for EscapingFormatter {
     fn default() -> Self {
         Self { pretty: Some(PrettyFormatter::default()), exact: false }
     }
 }
 
-impl Harmless {
+impl EscapingFormatter {
     /// Returns a formatter that writes everything in one line.
     pub fn compact() -> Self {
         Self { pretty: None, exact: false }
@@ -31,7 +31,7 @@ impl Harmless {
     }
 }
 
-impl Formatter for Harmless {
+impl Formatter for EscapingFormatter {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
         let fragment = match !self.exact && SecretStore::mentions(fragment) {
             true => Cow::Owned(SecretStore::mask(fragment)),

@@ -1,36 +1,36 @@
 //! Documents of verbs that do not contact hosts: graphs, recipes, explanations, runs.
 
-use super::Exit;
-use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
+use super::ExitInfo;
+use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
 use crate::diag::Code;
-use crate::engine::{Comparison, PastRun};
-use crate::view::{Listed, ManualPage};
+use crate::engine::{PastRun, RunComparison};
+use crate::view::{ListedRun, ManualPage};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 #[derive(Serialize, JsonSchema)]
 pub struct GraphBody<'a> {
-    pub graph: &'a Chart,
+    pub graph: &'a DependencyChart,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub struct RecipesBody<'a> {
-    pub recipes: &'a [RecipeLine],
+    pub recipes: &'a [RecipeSummary],
 }
 
 #[derive(Serialize, JsonSchema)]
 pub struct RecipeBody<'a> {
-    pub recipe: &'a RecipePage,
+    pub recipe: &'a RecipeDetails,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub struct ValueBody<'a> {
-    pub values: &'a [OnHosts<ValuePage>],
+    pub values: &'a [SharedByHosts<ValueExplanation>],
 }
 
 #[derive(Serialize, JsonSchema)]
 pub struct StepBody<'a> {
-    pub step: &'a StepPage,
+    pub step: &'a StepExplanation,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -54,47 +54,47 @@ pub struct PageBody<'a> {
 
 #[derive(Serialize, JsonSchema)]
 pub struct RunBody<'a> {
-    pub run: Past<'a>,
+    pub run: PastRunBody<'a>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub struct RunsBody<'a> {
-    pub runs: Vec<Line<'a>>,
+    pub runs: Vec<RunListItem<'a>>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub struct ComparisonBody<'a> {
-    pub comparison: &'a Comparison,
+    pub comparison: &'a RunComparison,
 }
 
 /// A run with its exit code.
 #[derive(Serialize, JsonSchema)]
-pub struct Past<'a> {
+pub struct PastRunBody<'a> {
     /// `None` if the run is not finished.
-    exit: Option<Exit>,
+    exit: Option<ExitInfo>,
     #[serde(flatten)]
     run: &'a PastRun,
 }
 
-impl<'a> Past<'a> {
+impl<'a> PastRunBody<'a> {
     pub fn of(run: &'a PastRun) -> Self {
-        Self { exit: run.finished.then(|| Exit::of(run.report.exit_code())), run }
+        Self { exit: run.finished.then(|| ExitInfo::of(run.report.exit_code())), run }
     }
 }
 
 /// A run of the list, or the reason why it is unreadable.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Line<'a> {
-    Run(Past<'a>),
+pub enum RunListItem<'a> {
+    Run(PastRunBody<'a>),
     Unreadable { run: &'a str, cluster: &'a str, why: &'a str },
 }
 
-impl<'a> Line<'a> {
-    pub fn of(listed: &'a Listed) -> Self {
+impl<'a> RunListItem<'a> {
+    pub fn of(listed: &'a ListedRun) -> Self {
         match listed {
-            Listed::Read(run) => Self::Run(Past::of(run)),
-            Listed::Broken { run, cluster, why } => Self::Unreadable { run, cluster, why },
+            ListedRun::Read(run) => Self::Run(PastRunBody::of(run)),
+            ListedRun::Broken { run, cluster, why } => Self::Unreadable { run, cluster, why },
         }
     }
 }

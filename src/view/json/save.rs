@@ -1,6 +1,6 @@
 //! Writes saved plans: safe to print on a terminal, and parsed to the same value.
 
-use super::formatter::Harmless;
+use super::formatter::EscapingFormatter;
 use crate::engine::SavedPlan;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 /// Writes a saved plan. Unlike documents, it keeps placeholders of secrets, because recorded queries are looked up by
 /// their exact text.
 pub fn save(saved: &SavedPlan, out: &mut dyn Write) -> io::Result<()> {
-    let mut serializer = serde_json::Serializer::with_formatter(&mut *out, Harmless::exact());
+    let mut serializer = serde_json::Serializer::with_formatter(&mut *out, EscapingFormatter::exact());
     saved.serialize(&mut serializer)?;
     writeln!(out)
 }

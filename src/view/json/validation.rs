@@ -1,33 +1,33 @@
 //! Diagnostics with their places as file, line and column.
 
-use crate::diag::{Code, Diag, Severity, Sources, Span};
-use crate::view::Validation;
-use crate::view::validation::{CheckedInventory, Size};
+use crate::diag::{Code, Diag, DiagSeverity, SourceMap, Span};
+use crate::view::ValidationResult;
+use crate::view::validation::{CheckedInventory, InventorySize};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 #[derive(Serialize, JsonSchema)]
-pub struct Body<'a> {
-    inventories: Vec<Inventory<'a>>,
+pub struct ValidationBody<'a> {
+    inventories: Vec<InventoryDiagnostics<'a>>,
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Inventory<'a> {
+struct InventoryDiagnostics<'a> {
     path: &'a str,
     valid: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    declares: Option<Size>,
-    diagnostics: Vec<Diagnostic<'a>>,
+    declares: Option<InventorySize>,
+    diagnostics: Vec<DiagnosticBody<'a>>,
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Diagnostic<'a> {
+struct DiagnosticBody<'a> {
     code: Code,
-    severity: Severity,
+    severity: DiagSeverity,
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    place: Option<Place<'a>>,
-    others: Vec<Place<'a>>,
+    place: Option<DiagnosticLocation<'a>>,
+    others: Vec<DiagnosticLocation<'a>>,
     notes: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a str>,
@@ -35,7 +35,7 @@ struct Diagnostic<'a> {
 
 /// Lines and columns from 1; columns count characters.
 #[derive(Serialize, JsonSchema)]
-struct Place<'a> {
+struct DiagnosticLocation<'a> {
     file: &'a str,
     line: usize,
     column: usize,
@@ -43,12 +43,12 @@ struct Place<'a> {
     label: Option<&'a str>,
 }
 
-pub fn body(validation: &Validation) -> Body<'_> {
-    Body { inventories: validation.inventories.iter().map(inventory).collect() }
+pub fn body(validation: &ValidationResult) -> ValidationBody<'_> {
+    ValidationBody { inventories: validation.inventories.iter().map(inventory).collect() }
 }
 
-fn inventory(checked: &CheckedInventory) -> Inventory<'_> {
-    Inventory {
+fn inventory(checked: &CheckedInventory) -> InventoryDiagnostics<'_> {
+    InventoryDiagnostics {
         path: checked.path.as_str(),
         valid: !checked.diags.has_errors(),
         declares: checked.size,
@@ -56,8 +56,8 @@ fn inventory(checked: &CheckedInventory) -> Inventory<'_> {
     }
 }
 
-fn diagnostic<'a>(diag: &'a Diag, sources: &'a Sources) -> Diagnostic<'a> {
-    Diagnostic {
+fn diagnostic<'a>(diag: &'a Diag, sources: &'a SourceMap) -> DiagnosticBody<'a> {
+    DiagnosticBody {
         code: diag.code,
         severity: diag.severity,
         message: &diag.message,
@@ -68,7 +68,7 @@ fn diagnostic<'a>(diag: &'a Diag, sources: &'a Sources) -> Diagnostic<'a> {
     }
 }
 
-fn place<'a>(span: Span, label: Option<&'a str>, sources: &'a Sources) -> Place<'a> {
+fn place<'a>(span: Span, label: Option<&'a str>, sources: &'a SourceMap) -> DiagnosticLocation<'a> {
     let (line, column) = sources.line_col(span);
-    Place { file: sources.path(span.file).as_str(), line, column, label }
+    DiagnosticLocation { file: sources.path(span.file).as_str(), line, column, label }
 }

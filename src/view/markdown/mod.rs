@@ -7,10 +7,10 @@ pub(super) mod page;
 use super::text::host_values::{self, FoldedStep};
 use super::text::{closing, group, sections, step, windows};
 use super::{count, fold::fold, words};
-use crate::model::{Disruption, HostName};
-use crate::plan::{Foresight, Plan, StepPlan};
-use crate::resource::Change;
-use page::{Page, block, code, prose, span, whole_block};
+use crate::model::{DisruptionClass, HostName};
+use crate::plan::{ChangeCertainty, Plan, StepPlan};
+use crate::resource::AttributeChange;
+use page::{MarkdownPage, block, code, prose, span, whole_block};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -21,7 +21,7 @@ const VALUE: usize = 300;
 
 /// Writes a plan for a review. `digest` is the digest of the saved plan's file.
 pub fn plan(plan: &Plan, digest: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
-    let mut page = Page::default();
+    let mut page = MarkdownPage::default();
     page.part("heading", &[heading(plan), heading_alone(plan)]);
     page.part("summary", &[summary(plan, digest)?]);
     page.part("window", &[folded("Windows, waves and reboots", &told(|out| windows::write(plan, out))?)]);
@@ -79,11 +79,15 @@ fn unknown(plan: &Plan) -> Vec<String> {
     let steps = group::steps(plan, StepPlan::is_open).into_iter();
     let steps = steps.map(|group| format!("{} on {}", span(&group.step.id.to_string(), NAME), hosts(&group.hosts)));
     let open = plan.hosts.iter().flat_map(|host| host.verify.iter().map(move |verify| (&host.host, verify)));
-    let open = open.filter(|(_, verify)| verify.verdict == crate::model::Verdict::Unknown);
+    let open = open.filter(|(_, verify)| verify.verdict == crate::model::StepVerdict::Unknown);
     let verify = group::equal(open, |verify| (&verify.recipe, &verify.name)).into_values();
     let verify = verify.map(|(verify, on)| format!("verification {} on {}", span(&verify.name, NAME), hosts(&on)));
-    let silent: Vec<&HostName> =
-        plan.hosts.iter().filter(|host| host.reach != crate::plan::Reach::Observed).map(|host| &host.host).collect();
+    let silent: Vec<&HostName> = plan
+        .hosts
+        .iter()
+        .filter(|host| host.reach != crate::plan::HostReachability::Observed)
+        .map(|host| &host.host)
+        .collect();
     let silent = (!silent.is_empty()).then(|| format!("all of {}", hosts(&silent)));
     silent.into_iter().chain(steps).chain(verify).collect()
 }
@@ -106,7 +110,7 @@ fn summary(plan: &Plan, digest: Option<&str>) -> io::Result<String> {
     let sums = told(|out| closing::write(plan, &plan.counts(), out))?;
     lines += &format!("{}\n\n", sums.trim());
     let most = plan.hosts.iter().map(crate::plan::HostPlan::at_most).max().unwrap_or_default();
-    if most > Disruption::D0 {
+    if most > DisruptionClass::D0 {
         lines += &format!("**Disruption, at most {most}:** {}\n\n", most.meaning());
     }
     let (cluster, inventory) = (span(&plan.cluster, NAME), span(&plan.inventory, NAME));
@@ -152,10 +156,10 @@ fn change_head(folded: &FoldedStep<'_>, quote: &dyn Fn(&str, usize) -> String, s
     let step = group.step;
     let sign = match step.is_open() {
         true => "?",
-        false => step::Sort::of_all(&step.changes).sign(),
+        false => step::StepChangeKind::of_all(&step.changes).sign(),
     };
     let class = match step.disruption {
-        Disruption::D0 => String::new(),
+        DisruptionClass::D0 => String::new(),
         class => format!(" {}{class}{}", strong[0], strong[1]),
     };
     let what = format!("{} {}", quote(&step.kind, NAME), quote(step.title.raw(), NAME));
@@ -168,7 +172,7 @@ fn body(folded: &FoldedStep<'_>) -> String {
     let step = folded.group.step;
     let mut out = format!("{}: {}\n\n", span(&step.id.to_string(), NAME), prose(step.reason.raw(), VALUE));
     step.changes.iter().for_each(|change| attribute(change, &mut out));
-    if let Some(envelope) = step.envelope.as_ref().filter(|envelope| envelope.foresight != Foresight::Certain) {
+    if let Some(envelope) = step.envelope.as_ref().filter(|envelope| envelope.foresight != ChangeCertainty::Certain) {
         let most = envelope.disruption.max(step.disruption);
         let until = prose(envelope.until.raw(), VALUE);
         // Writing to a `String` cannot fail.
@@ -183,7 +187,7 @@ fn body(folded: &FoldedStep<'_>) -> String {
     out
 }
 
-fn attribute(change: &Change, out: &mut String) {
+fn attribute(change: &AttributeChange, out: &mut String) {
     let name = span(&change.attribute, NAME);
     // Writing to a `String` cannot fail.
     let _ = match (&change.diff, &change.from, &change.to) {

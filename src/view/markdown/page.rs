@@ -17,7 +17,7 @@ const LINE: usize = 400;
 
 /// A page that is written from start to end.
 #[derive(Debug, Default)]
-pub struct Page {
+pub struct MarkdownPage {
     text: String,
     /// Number of parts that did not fit, by kind.
     cut: Vec<(&'static str, usize)>,
@@ -25,7 +25,7 @@ pub struct Page {
     reserved: usize,
 }
 
-impl Page {
+impl MarkdownPage {
     /// Appends the first form of a part that fits; shorter forms come later in `forms`. If none fits, counts `what`.
     pub fn part(&mut self, what: &'static str, forms: &[String]) {
         let room = LIMIT.saturating_sub(RESERVE + self.reserved + self.text.len());
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_counted() {
-        let mut page = Page::default();
+        let mut page = MarkdownPage::default();
         let long = "x".repeat(LIMIT / 4);
         (0..6).for_each(|_| page.part("change", &[format!("{long}{long}"), long.clone()]));
         let text = page.finish("It is whole there.");

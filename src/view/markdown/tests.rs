@@ -1,7 +1,7 @@
 //! A plan as a comment: complete, with hostile texts, and too large.
 
 use super::*;
-use crate::model::Verdict;
+use crate::model::StepVerdict;
 use crate::view::sample::{self, observed, step};
 
 fn written(of: &Plan) -> String {
@@ -34,7 +34,7 @@ fn the_api_of_the_cluster_is_not_counted_as_a_host() {
 
 #[test]
 fn the_first_line_counts_and_names_what_is_unknown() {
-    let open = || step("gsp", "command", "gsp", Verdict::Unknown, "timed out");
+    let open = || step("gsp", "command", "gsp", StepVerdict::Unknown, "timed out");
     let of = sample::plan(vec![observed("gpu01", vec![open()]), observed("gpu02", vec![open()])]);
     let first = written(&of).lines().next().unwrap().to_owned();
     assert_eq!(first, "### forge plan: no changes on 2 hosts, 2 unknown (?): ` base/gsp ` on ` gpu[01:02] `");
@@ -44,13 +44,13 @@ fn the_first_line_counts_and_names_what_is_unknown() {
 #[test]
 fn no_text_of_a_host_acts() {
     let bad = "x</code></details><script>alert(1)</script> ![a](http://b) @everyone ``` \u{1b}[31m\n# y";
-    let mut change = Change::new("content", Some(bad), Some(bad));
+    let mut change = AttributeChange::new("content", Some(bad), Some(bad));
     change.diff = Some(format!("@@ -1 +1 @@\n-{bad}\n+````\n").as_str().into());
     let own = StepPlan {
-        changes: vec![change, Change::new("owner", Some(bad), Some(bad))],
-        ..step("s", "file", bad, Verdict::Change, bad)
+        changes: vec![change, AttributeChange::new("owner", Some(bad), Some(bad))],
+        ..step("s", "file", bad, StepVerdict::Change, bad)
     };
-    let blocked = StepPlan { reason: bad.into(), ..step("t", "file", bad, Verdict::Unknown, bad) };
+    let blocked = StepPlan { reason: bad.into(), ..step("t", "file", bad, StepVerdict::Unknown, bad) };
     let text = written(&sample::plan(vec![observed("a", vec![own, blocked]), sample::silent("b", bad)]));
     let outside = outside_of_fences(&text);
     for active in ["<script", "](http", "@everyone", "\u{1b}"] {
@@ -80,11 +80,14 @@ pub fn outside_of_fences(text: &str) -> String {
 fn a_plan_of_any_size_fits_a_comment_and_says_what_it_lacks() {
     let steps = |host: usize| {
         (0..40).map(move |at| {
-            let mut change = Change::new("content", None, None);
+            let mut change = AttributeChange::new("content", None, None);
             change.diff = Some("+a line\n".repeat(100).as_str().into());
             // Texts that differ only in words would fold, so each host has a text of another shape.
             let reason = "differs ".repeat(host + 1);
-            StepPlan { changes: vec![change], ..step(&format!("s{at}"), "file", "/etc/x", Verdict::Change, &reason) }
+            StepPlan {
+                changes: vec![change],
+                ..step(&format!("s{at}"), "file", "/etc/x", StepVerdict::Change, &reason)
+            }
         })
     };
     let hosts = (0..100).map(|host| observed(&format!("gpu{host:03}"), steps(host).collect())).collect();

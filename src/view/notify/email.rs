@@ -1,7 +1,7 @@
 //! Mail: an RFC 5322 message with its text in base64, so that no line of the text is parsed as a header.
 
-use super::{Payload, Room, headline, message};
-use crate::drift::Notice;
+use super::{MessageLimit, NotifyPayload, headline, message};
+use crate::drift::DriftNotice;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -14,8 +14,8 @@ const SUBJECT: usize = 120;
 /// Maximum bytes of an encoded word of a subject. Its line, with the encoding around it, has at most 76 characters.
 const WORD: usize = 39;
 
-pub(super) fn render(notice: &Notice, to: &[String], from: Option<&str>) -> Payload {
-    let message = message(notice, &Room { limit: LIMIT, size: |line| line.len() + 1, escape: str::to_owned });
+pub(super) fn render(notice: &DriftNotice, to: &[String], from: Option<&str>) -> NotifyPayload {
+    let message = message(notice, &MessageLimit { limit: LIMIT, size: |line| line.len() + 1, escape: str::to_owned });
     let mut mail = format!("To: {}\n", to.join(",\n "));
     mail.extend(from.map(|from| format!("From: {from}\n")));
     mail.push_str(&format!("Subject: {}\n", subject(&headline(notice))));
@@ -28,7 +28,7 @@ pub(super) fn render(notice: &Notice, to: &[String], from: Option<&str>) -> Payl
         mail.push_str(&String::from_utf8_lossy(line));
         mail.push('\n');
     }
-    Payload { body: mail, left_out: message.left_out }
+    NotifyPayload { body: mail, left_out: message.left_out }
 }
 
 /// Encodes a subject for all relays (RFC 2047).

@@ -13,8 +13,8 @@ mod webhook;
 mod wecom;
 
 use super::{count, escape, fold, words};
-use crate::config::Service;
-use crate::drift::{Item, Notice};
+use crate::config::NotifyService;
+use crate::drift::{DriftNotice, DriftNoticeItem};
 use crate::model::HostName;
 use indexmap::IndexMap;
 
@@ -23,26 +23,26 @@ const PART_CHARS: usize = 160;
 
 /// A body to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Payload {
+pub struct NotifyPayload {
     pub body: String,
     /// Number of findings that did not fit.
     pub left_out: usize,
 }
 
 /// Renders a notice for a service.
-pub fn render(service: &Service, notice: &Notice) -> Payload {
+pub fn render(service: &NotifyService, notice: &DriftNotice) -> NotifyPayload {
     match service {
-        Service::Webhook { .. } => webhook::render(notice),
-        Service::Slack { .. } => slack::render(notice),
-        Service::Feishu { .. } => feishu::render(notice),
-        Service::DingTalk { .. } => dingtalk::render(notice),
-        Service::WeCom { .. } => wecom::render(notice),
-        Service::Email { to, from, .. } => email::render(notice, to, from.as_deref()),
+        NotifyService::Webhook { .. } => webhook::render(notice),
+        NotifyService::Slack { .. } => slack::render(notice),
+        NotifyService::Feishu { .. } => feishu::render(notice),
+        NotifyService::DingTalk { .. } => dingtalk::render(notice),
+        NotifyService::WeCom { .. } => wecom::render(notice),
+        NotifyService::Email { to, from, .. } => email::render(notice, to, from.as_deref()),
     }
 }
 
 /// The size limit of a service, and how it is measured.
-struct Room {
+struct MessageLimit {
     limit: usize,
     /// Returns the size of a line, including its end.
     size: fn(&str) -> usize,
@@ -51,30 +51,30 @@ struct Room {
 }
 
 /// The lines of a message, and the number of findings that did not fit.
-struct Message {
+struct NotifyMessage {
     lines: Vec<String>,
     left_out: usize,
 }
 
-impl Message {
+impl NotifyMessage {
     fn text(&self) -> String {
         self.lines.join("\n")
     }
 }
 
 /// Returns the counts: `2 new, 1 resolved; 7 open`.
-pub fn summary(notice: &Notice) -> String {
+pub fn summary(notice: &DriftNotice) -> String {
     let what = [(notice.new.len(), "new"), (notice.changed.len(), "changed"), (notice.resolved.len(), "resolved")];
     format!("{}; {} open", words::counts(&what), notice.open)
 }
 
 /// Returns the first line of every message.
-fn headline(notice: &Notice) -> String {
+fn headline(notice: &DriftNotice) -> String {
     format!("forge drift: {}: {}", escape::short(&notice.cluster, PART_CHARS), summary(notice))
 }
 
 /// Returns as many findings as fit, equal ones of several hosts once, and the number of the others.
-fn message(notice: &Notice, room: &Room) -> Message {
+fn message(notice: &DriftNotice, room: &MessageLimit) -> NotifyMessage {
     let escaped = |line: String| (room.escape)(&line);
     let mut lines = vec![escaped(headline(notice))];
     if !notice.simulated.is_empty() {
@@ -104,12 +104,12 @@ fn message(notice: &Notice, room: &Room) -> Message {
     if left_out > 0 {
         lines.push(more(left_out));
     }
-    Message { lines, left_out }
+    NotifyMessage { lines, left_out }
 }
 
 /// Returns each distinct finding as text with its number of hosts, worst first.
-fn entries(items: &[Item]) -> Vec<(String, usize)> {
-    let mut sorted: Vec<&Item> = items.iter().collect();
+fn entries(items: &[DriftNoticeItem]) -> Vec<(String, usize)> {
+    let mut sorted: Vec<&DriftNoticeItem> = items.iter().collect();
     sorted.sort_by_key(|item| std::cmp::Reverse(item.known.severity));
     let mut equal: IndexMap<String, Vec<&HostName>> = IndexMap::new();
     for item in sorted {
@@ -119,9 +119,9 @@ fn entries(items: &[Item]) -> Vec<(String, usize)> {
 }
 
 /// Returns a finding with a NUL in place of its hosts. Escaped text never contains a NUL.
-fn entry(item: &Item) -> String {
+fn entry(item: &DriftNoticeItem) -> String {
     let known = &item.known;
-    let part = |text: &crate::model::Untrusted| escape::short(text.raw(), PART_CHARS);
+    let part = |text: &crate::model::UntrustedText| escape::short(text.raw(), PART_CHARS);
     let attribute = known.attribute.as_deref().map(|name| format!(" {}", escape::line(name))).unwrap_or_default();
     let reason = item.reason.as_ref().filter(|reason| !reason.is_empty());
     let reason = reason.map(|reason| format!(": {}", part(reason))).unwrap_or_default();
@@ -130,7 +130,7 @@ fn entry(item: &Item) -> String {
     let mut text =
         format!("- [{}] {step}{attribute}{reason} ({}{times}) on \u{0}", known.severity.name(), known.cause.name());
     if item.desired.is_some() || item.observed.is_some() {
-        let value = |value: &Option<crate::model::Untrusted>| match value {
+        let value = |value: &Option<crate::model::UntrustedText>| match value {
             Some(value) if value.is_empty() => "(empty)".to_owned(),
             Some(value) => part(value),
             None => "absent".to_owned(),

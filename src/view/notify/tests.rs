@@ -1,36 +1,36 @@
 //! The exact message to each service, its size limits, and the escaping of host text.
 
 use super::*;
-use crate::config::LateSecret;
-use crate::drift::{Cause, Known, Severity};
+use crate::config::DeferredSecret;
+use crate::drift::{DriftCause, FindingSeverity, KnownFinding};
 use crate::view::drift::holes::{has_no_hole, maybe};
 use crate::view::escape::tests::HOSTILE;
 use proptest::prelude::*;
 use serde_json::Value;
 
-fn secret() -> LateSecret {
-    LateSecret { label: "env URL".into(), value: Err("it is not set".into()) }
+fn secret() -> DeferredSecret {
+    DeferredSecret { label: "env URL".into(), value: Err("it is not set".into()) }
 }
 
-fn services() -> [Service; 6] {
+fn services() -> [NotifyService; 6] {
     let (url, to) = (secret(), vec!["ops@example.com".to_owned(), "sre@example.com".to_owned()]);
     [
-        Service::Webhook { url: url.clone(), token: None },
-        Service::Slack { url: url.clone() },
-        Service::Feishu { url: url.clone(), secret: None },
-        Service::DingTalk { url: url.clone(), secret: None },
-        Service::WeCom { url },
-        Service::Email { to, from: Some("forge@example.com".into()), sendmail: "/usr/sbin/sendmail".into() },
+        NotifyService::Webhook { url: url.clone(), token: None },
+        NotifyService::Slack { url: url.clone() },
+        NotifyService::Feishu { url: url.clone(), secret: None },
+        NotifyService::DingTalk { url: url.clone(), secret: None },
+        NotifyService::WeCom { url },
+        NotifyService::Email { to, from: Some("forge@example.com".into()), sendmail: "/usr/sbin/sendmail".into() },
     ]
 }
 
-fn item(host: &str, step: &str, severity: Severity, said: Option<&str>) -> Item {
-    let known = Known {
+fn item(host: &str, step: &str, severity: FindingSeverity, said: Option<&str>) -> DriftNoticeItem {
+    let known = KnownFinding {
         host: HostName::new(host),
         recipe: "base".into(),
         step: step.into(),
         attribute: Some("mode".into()),
-        cause: Cause::MachineChanged,
+        cause: DriftCause::MachineChanged,
         severity,
         first_seen: "2026-11-21T09:30:00Z".into(),
         since: "2026-11-21T09:30:00Z".into(),
@@ -39,11 +39,17 @@ fn item(host: &str, step: &str, severity: Severity, said: Option<&str>) -> Item 
         resolved: None,
     };
     let said = said.map(Into::into);
-    Item { known, reason: said.clone(), desired: said.as_ref().map(|_| "0644".into()), observed: said, place: None }
+    DriftNoticeItem {
+        known,
+        reason: said.clone(),
+        desired: said.as_ref().map(|_| "0644".into()),
+        observed: said,
+        place: None,
+    }
 }
 
-fn notice(new: Vec<Item>) -> Notice {
-    Notice {
+fn notice(new: Vec<DriftNoticeItem>) -> DriftNotice {
+    DriftNotice {
         version: 1,
         forge: "0.1.0".into(),
         id: "lab/r2".into(),
@@ -52,8 +58,11 @@ fn notice(new: Vec<Item>) -> Notice {
         time: "2026-11-21T09:30:00Z".into(),
         since: Some("r1".into()),
         simulated: vec![],
-        changed: vec![item("gpu03", "hosts", Severity::High, Some("differs"))],
-        resolved: vec![item("gpu01", "shadow", Severity::Low, None), item("gpu02", "shadow", Severity::Low, None)],
+        changed: vec![item("gpu03", "hosts", FindingSeverity::High, Some("differs"))],
+        resolved: vec![
+            item("gpu01", "shadow", FindingSeverity::Low, None),
+            item("gpu02", "shadow", FindingSeverity::Low, None),
+        ],
         open: 3 + new.len(),
         new,
         passed: 0,
@@ -62,20 +71,22 @@ fn notice(new: Vec<Item>) -> Notice {
 }
 
 /// Returns the text that readers of a service see.
-fn read(service: &Service, body: &str) -> String {
+fn read(service: &NotifyService, body: &str) -> String {
     let json = || serde_json::from_str::<Value>(body).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     match service {
-        Service::Webhook { .. } => body.to_owned(),
-        Service::Slack { .. } => text(&json()["text"]).replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"),
-        Service::Feishu { .. } => {
+        NotifyService::Webhook { .. } => body.to_owned(),
+        NotifyService::Slack { .. } => {
+            text(&json()["text"]).replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+        }
+        NotifyService::Feishu { .. } => {
             let post = json()["content"]["post"]["en_us"].clone();
             let lines: Vec<String> =
                 post["content"].as_array().unwrap().iter().map(|line| text(&line[0]["text"])).collect();
             format!("{}\n{}", text(&post["title"]), lines.join("\n"))
         }
-        Service::DingTalk { .. } | Service::WeCom { .. } => text(&json()["text"]["content"]),
-        Service::Email { .. } => {
+        NotifyService::DingTalk { .. } | NotifyService::WeCom { .. } => text(&json()["text"]["content"]),
+        NotifyService::Email { .. } => {
             use base64::Engine as _;
             let coded: String = body.split_once("\n\n").unwrap().1.lines().collect();
             let bytes = base64::engine::general_purpose::STANDARD.decode(coded).unwrap();
@@ -87,8 +98,8 @@ fn read(service: &Service, body: &str) -> String {
 #[test]
 fn every_service_is_told_the_same() {
     let notice = notice(vec![
-        item("gpu01", "motd", Severity::Medium, Some("mode differs")),
-        item("gpu02", "motd", Severity::Medium, Some("mode differs")),
+        item("gpu01", "motd", FindingSeverity::Medium, Some("mode differs")),
+        item("gpu02", "motd", FindingSeverity::Medium, Some("mode differs")),
     ]);
     let expected = "forge drift: lab: 2 new, 1 changed, 2 resolved; 5 open\n\
                     \nnew:\n- [medium] base/motd mode: mode differs (machine-changed) on gpu[01:02]\n    declared 0644, observed mode differs\n\
@@ -98,7 +109,7 @@ fn every_service_is_told_the_same() {
         assert_eq!(read(service, &render(service, &notice).body), expected, "{}", service.name());
     }
     let body = render(&services()[0], &notice).body;
-    assert_eq!(serde_json::from_str::<Notice>(&body).unwrap(), notice);
+    assert_eq!(serde_json::from_str::<DriftNotice>(&body).unwrap(), notice);
 }
 
 #[test]
@@ -113,20 +124,20 @@ fn what_a_host_says_acts_nowhere() {
     let acts = ["<!channel>", "<at user_id=\"all\">all</at>", "\r\nBcc: eve@example.com", "@all", "<@U1>"];
     let hostile = HOSTILE.iter().map(|(raw, _)| *raw).chain(acts);
     for raw in hostile {
-        let mut notice = notice(vec![item("gpu01", raw, Severity::High, Some(raw))]);
+        let mut notice = notice(vec![item("gpu01", raw, FindingSeverity::High, Some(raw))]);
         notice.cluster = raw.to_owned();
         for service in services() {
             let body = render(&service, &notice).body;
             let told = read(&service, &body);
             let hidden = |c: char| escape::hidden(c) && c != '\n';
             assert!(
-                matches!(service, Service::Webhook { .. }) || !told.chars().any(hidden),
+                matches!(service, NotifyService::Webhook { .. }) || !told.chars().any(hidden),
                 "{}: {told:?}",
                 service.name()
             );
             match service {
-                Service::Slack { .. } => assert!(!body.contains('<') && !body.contains('>'), "{body}"),
-                Service::Email { .. } => assert!(!body.lines().any(|line| line.starts_with("Bcc:")), "{body}"),
+                NotifyService::Slack { .. } => assert!(!body.contains('<') && !body.contains('>'), "{body}"),
+                NotifyService::Email { .. } => assert!(!body.lines().any(|line| line.starts_with("Bcc:")), "{body}"),
                 _ => {}
             }
         }
@@ -148,7 +159,7 @@ proptest! {
 
     #[test]
     fn no_field_of_a_message_leaves_a_hole((reason, desired, observed) in (maybe(), maybe(), maybe())) {
-        let item = Item { reason, desired, observed, ..item("gpu01", "motd", Severity::High, None) };
+        let item = DriftNoticeItem { reason, desired, observed, ..item("gpu01", "motd", FindingSeverity::High, None) };
         let notice = notice(vec![item]);
         for service in services().iter().skip(1) {
             has_no_hole(service.name(), &read(service, &render(service, &notice).body));
@@ -163,20 +174,20 @@ proptest! {
     /// Messages stay within every limit, and omitted findings are counted.
     #[test]
     fn no_service_is_sent_more_than_it_takes(count in 0usize..900, said in "\\PC{0,60}|[\"\\\\]{0,200}") {
-        let items = (0..count).map(|n| item(&format!("gpu{n:04}"), &format!("s{n}"), Severity::High, Some(&said))).collect();
+        let items = (0..count).map(|n| item(&format!("gpu{n:04}"), &format!("s{n}"), FindingSeverity::High, Some(&said))).collect();
         let notice = notice(items);
         for service in services() {
             let payload = render(&service, &notice);
             let told = read(&service, &payload.body);
             let fits = match service {
-                Service::Slack { .. } => serde_json::from_str::<Value>(&payload.body).unwrap()["text"].as_str().unwrap().chars().count() <= 4000,
-                Service::Feishu { .. } => payload.body.len() <= 20_000,
-                Service::DingTalk { .. } => payload.body.len() <= 20_000,
-                Service::WeCom { .. } => told.len() <= 2048,
+                NotifyService::Slack { .. } => serde_json::from_str::<Value>(&payload.body).unwrap()["text"].as_str().unwrap().chars().count() <= 4000,
+                NotifyService::Feishu { .. } => payload.body.len() <= 20_000,
+                NotifyService::DingTalk { .. } => payload.body.len() <= 20_000,
+                NotifyService::WeCom { .. } => told.len() <= 2048,
                 _ => payload.body.len() <= 1_000_000,
             };
             prop_assert!(fits, "{}: {} bytes", service.name(), payload.body.len());
-            if !matches!(service, Service::Webhook { .. }) {
+            if !matches!(service, NotifyService::Webhook { .. }) {
                 let shown = told.matches("\n- [").count();
                 // The two resolved findings share one line.
                 let all = notice.new.len() + 2;
@@ -185,7 +196,7 @@ proptest! {
             }
         }
         let short = webhook::fitting(&notice, 2000);
-        let read: Notice = serde_json::from_str(&short.body).unwrap();
+        let read: DriftNotice = serde_json::from_str(&short.body).unwrap();
         prop_assert!(short.body.len() <= 2000 && read.len() + read.left_out == notice.len() && read.left_out == short.left_out);
     }
 }

@@ -1,18 +1,18 @@
 //! A custom webhook: the notice as JSON (`schemas/drift-notice.json`).
 
-use super::Payload;
-use crate::drift::{Item, Notice};
+use super::NotifyPayload;
+use crate::drift::{DriftNotice, DriftNoticeItem};
 
 /// A size that servers commonly accept. Bytes.
 const LIMIT: usize = 1_000_000;
 
-pub(super) fn render(notice: &Notice) -> Payload {
+pub(super) fn render(notice: &DriftNotice) -> NotifyPayload {
     fitting(notice, LIMIT)
 }
 
 /// Returns the notice with as many findings as fit, new ones first.
-pub(super) fn fitting(notice: &Notice, limit: usize) -> Payload {
-    let mut told = Notice { new: Vec::new(), changed: Vec::new(), resolved: Vec::new(), ..notice.clone() };
+pub(super) fn fitting(notice: &DriftNotice, limit: usize) -> NotifyPayload {
+    let mut told = DriftNotice { new: Vec::new(), changed: Vec::new(), resolved: Vec::new(), ..notice.clone() };
     // Reserves space for the number of omitted findings.
     let mut left = limit.saturating_sub(text(&told).len() + 32);
     for (from, to) in
@@ -30,15 +30,15 @@ pub(super) fn fitting(notice: &Notice, limit: usize) -> Payload {
             to.push(item.clone());
         }
     }
-    Payload { left_out: told.left_out, body: text(&told) }
+    NotifyPayload { left_out: told.left_out, body: text(&told) }
 }
 
-fn text(notice: &Notice) -> String {
+fn text(notice: &DriftNotice) -> String {
     // Text, numbers and names always serialize.
     serde_json::to_string(notice).unwrap_or_default()
 }
 
-fn size(item: &Item) -> usize {
+fn size(item: &DriftNoticeItem) -> usize {
     // One for the comma.
     serde_json::to_string(item).map_or(usize::MAX / 2, |text| text.len()) + 1
 }

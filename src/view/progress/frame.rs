@@ -1,6 +1,6 @@
 //! One frame of the live display: lines of text from the state, the time and the terminal size.
 
-use super::state::{Activity, Doing, Phase, RunState};
+use super::state::{ActivityKind, HostActivity, ProgressPhase, ProgressState};
 use super::words;
 use crate::view::style::{BAD, DIM, paint};
 use crate::view::{count, escape};
@@ -10,7 +10,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Columns and lines of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct TerminalSize {
     pub columns: usize,
     pub lines: usize,
 }
@@ -24,8 +24,8 @@ const NOTE_CHARS: usize = 200;
 
 /// Returns the lines to show: as many activities as fit, and the summary below. Each line fits the terminal, because a
 /// wrapped line could not be overwritten.
-pub fn render(state: &mut RunState, now: Instant, size: Size) -> Vec<String> {
-    if matches!(state.phase(), Phase::Idle) && state.transfers.is_empty() {
+pub fn render(state: &mut ProgressState, now: Instant, size: TerminalSize) -> Vec<String> {
+    if matches!(state.phase(), ProgressPhase::Idle) && state.transfers.is_empty() {
         return Vec::new();
     }
     // The last column is left free: some terminals wrap there.
@@ -36,7 +36,7 @@ pub fn render(state: &mut RunState, now: Instant, size: Size) -> Vec<String> {
 }
 
 /// Returns a line per active host, and the number of hosts that do not fit.
-fn rows(state: &RunState, now: Instant, columns: usize, most: usize) -> Vec<String> {
+fn rows(state: &ProgressState, now: Instant, columns: usize, most: usize) -> Vec<String> {
     let all = state.active() + state.transfers.len();
     // One line is needed for the number of others.
     let shown = if all > most { most.saturating_sub(1) } else { all };
@@ -59,11 +59,11 @@ fn rows(state: &RunState, now: Instant, columns: usize, most: usize) -> Vec<Stri
 }
 
 /// Returns the activity of a host as text.
-pub fn activity(own: &Activity) -> String {
+pub fn activity(own: &HostActivity) -> String {
     let what = match &own.doing {
-        Doing::Steps(step, 0) => words::id(step),
-        Doing::Steps(step, more) => format!("{} (+{more} more)", words::id(step)),
-        Doing::Other(what) | Doing::Waiting(what) => words::shown(what),
+        ActivityKind::Steps(step, 0) => words::id(step),
+        ActivityKind::Steps(step, more) => format!("{} (+{more} more)", words::id(step)),
+        ActivityKind::Other(what) | ActivityKind::Waiting(what) => words::shown(what),
     };
     match &own.note {
         Some(note) => format!("{what} | {}", escape::short(note.raw(), NOTE_CHARS)),
@@ -72,23 +72,24 @@ pub fn activity(own: &Activity) -> String {
 }
 
 /// A part of the summary line.
-struct Part {
+struct FrameSegment {
     text: String,
     style: Style,
     /// Parts with the highest rank are dropped first if the line is too long.
     rank: u8,
 }
 
-fn part(rank: u8, text: String) -> Part {
-    Part { text, style: Style::new(), rank }
+fn part(rank: u8, text: String) -> FrameSegment {
+    FrameSegment { text, style: Style::new(), rank }
 }
 
 /// Returns `[====>     ] 12/40 steps, 2 failed, 1m 05s, about 3m left`.
-fn sums(state: &mut RunState, now: Instant, columns: usize) -> String {
+fn sums(state: &mut ProgressState, now: Instant, columns: usize) -> String {
     let bar = progress(state).filter(|_| columns >= BAR_FROM - 1).map(|(done, total)| bar(done, total));
     let mut parts = parts(state, now);
     let room = columns.saturating_sub(bar.as_ref().map_or(0, |bar| bar.len() + 1));
-    let width = |parts: &[Part]| parts.iter().map(|part| part.text.width() + 2).sum::<usize>().saturating_sub(2);
+    let width =
+        |parts: &[FrameSegment]| parts.iter().map(|part| part.text.width() + 2).sum::<usize>().saturating_sub(2);
     while width(&parts) > room && parts.len() > 1 {
         let last = parts.iter().enumerate().max_by_key(|(_, part)| part.rank).map_or(0, |(at, _)| at);
         parts.remove(last);
@@ -99,48 +100,48 @@ fn sums(state: &mut RunState, now: Instant, columns: usize) -> String {
 }
 
 /// Returns the complete summary, however long.
-pub fn sums_text(state: &mut RunState, now: Instant) -> String {
+pub fn sums_text(state: &mut ProgressState, now: Instant) -> String {
     let parts: Vec<String> = parts(state, now).iter().map(|part| paint(part.style, &part.text).to_string()).collect();
     parts.join(", ")
 }
 
 /// Returns the parts of the summary line in display order.
-fn parts(state: &mut RunState, now: Instant) -> Vec<Part> {
+fn parts(state: &mut ProgressState, now: Instant) -> Vec<FrameSegment> {
     let mut parts = vec![part(0, counted(state))];
     parts.retain(|part| !part.text.is_empty());
     if state.failures() > 0 {
-        parts.push(Part { style: BAD, ..part(1, format!("{} failed", state.failures())) });
+        parts.push(FrameSegment { style: BAD, ..part(1, format!("{} failed", state.failures())) });
     }
-    if let Phase::Applying(work) = state.phase()
+    if let ProgressPhase::Applying(work) = state.phase()
         && work.not_run() > 0
     {
         parts.push(part(5, format!("{} not run", work.not_run())));
     }
-    parts.extend(state.stopping.then(|| Part { style: BAD, ..part(2, "stopping".to_owned()) }));
+    parts.extend(state.stopping.then(|| FrameSegment { style: BAD, ..part(2, "stopping".to_owned()) }));
     parts.push(part(4, elapsed(state.elapsed(now))));
     let left = state.estimate(now).filter(|_| !state.stopping);
     parts.extend(left.map(|left| part(3, format!("about {} left", rounded(left)))));
-    parts.extend(queue(state).into_iter().zip(6..).map(|(text, rank)| Part { style: DIM, ..part(rank, text) }));
+    parts.extend(queue(state).into_iter().zip(6..).map(|(text, rank)| FrameSegment { style: DIM, ..part(rank, text) }));
     parts
 }
 
 /// Returns the number of finished items and the total.
-fn counted(state: &RunState) -> String {
+fn counted(state: &ProgressState) -> String {
     match state.phase() {
-        Phase::Idle => String::new(),
-        Phase::Observing { total: 0, .. } => "observing the cluster".to_owned(),
-        Phase::Observing { done, total } => format!("{done}/{} observed", count(*total, "host")),
-        Phase::Running { done, total } => format!("{done}/{}", count(*total, "host")),
-        Phase::Applying(work) if work.total() == 0 => "verifying".to_owned(),
-        Phase::Applying(work) => format!("{}/{}", work.done(), count(work.total(), "step")),
+        ProgressPhase::Idle => String::new(),
+        ProgressPhase::Observing { total: 0, .. } => "observing the cluster".to_owned(),
+        ProgressPhase::Observing { done, total } => format!("{done}/{} observed", count(*total, "host")),
+        ProgressPhase::Running { done, total } => format!("{done}/{}", count(*total, "host")),
+        ProgressPhase::Applying(work) if work.total() == 0 => "verifying".to_owned(),
+        ProgressPhase::Applying(work) => format!("{}/{}", work.done(), count(work.total(), "step")),
     }
 }
 
-fn progress(state: &RunState) -> Option<(usize, usize)> {
+fn progress(state: &ProgressState) -> Option<(usize, usize)> {
     let counts = match state.phase() {
-        Phase::Idle => return None,
-        Phase::Observing { done, total } | Phase::Running { done, total } => (*done, *total),
-        Phase::Applying(work) => (work.done(), work.total()),
+        ProgressPhase::Idle => return None,
+        ProgressPhase::Observing { done, total } | ProgressPhase::Running { done, total } => (*done, *total),
+        ProgressPhase::Applying(work) => (work.done(), work.total()),
     };
     (counts.1 > 0).then_some(counts)
 }
@@ -153,7 +154,7 @@ fn bar(done: usize, total: usize) -> String {
 }
 
 /// Returns `9 hosts queued`, and the canaries that they wait for.
-fn queue(state: &RunState) -> Vec<String> {
+fn queue(state: &ProgressState) -> Vec<String> {
     let Some((hosts, canaries)) = state.queue() else { return Vec::new() };
     let mut parts = vec![format!("{} queued", count(hosts, "host"))];
     if !canaries.is_empty() {

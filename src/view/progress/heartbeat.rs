@@ -1,7 +1,7 @@
 //! A status line for logs in which no other line was written for a while.
 
 use super::frame;
-use super::state::{Activity, Doing, RunState};
+use super::state::{ActivityKind, HostActivity, ProgressState};
 use super::words;
 use crate::view::escape;
 use crate::view::fold::fold;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Returns `12/40 steps, 1m 05s, about 3m left: base/driver on n[01:03] (1m 02s)`, the longest activity first. Returns
 /// `None` if nothing is running.
-pub fn heartbeat(state: &mut RunState, now: Instant) -> Option<String> {
+pub fn heartbeat(state: &mut ProgressState, now: Instant) -> Option<String> {
     let sums = frame::sums_text(state, now);
     let mut doing: IndexMap<String, (Vec<&str>, Duration)> = IndexMap::new();
     for (host, own) in state.activities() {
@@ -28,9 +28,9 @@ pub fn heartbeat(state: &mut RunState, now: Instant) -> Option<String> {
     (!each.is_empty()).then(|| format!("{sums}: {}", some(&each)))
 }
 
-fn what(own: &Activity) -> String {
+fn what(own: &HostActivity) -> String {
     match &own.doing {
-        Doing::Steps(step, _) => words::id(step),
-        Doing::Other(what) | Doing::Waiting(what) => words::shown(what),
+        ActivityKind::Steps(step, _) => words::id(step),
+        ActivityKind::Other(what) | ActivityKind::Waiting(what) => words::shown(what),
     }
 }

@@ -1,8 +1,8 @@
 //! Progress on a terminal: lasting lines that scroll, and below them a live display that is redrawn at a fixed rate.
 
-use super::frame::{self, Size};
-use super::state::RunState;
-use super::{Detail, Progress, words};
+use super::frame::{self, TerminalSize};
+use super::state::ProgressState;
+use super::{ProgressDetail, ProgressDisplay, words};
 use crate::engine::Event;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -15,12 +15,12 @@ const CLEAR_LINE: &str = "\u{1b}[K";
 const CLEAR_BELOW: &str = "\u{1b}[J";
 
 /// Draws on a terminal, with colours if `colour` is set.
-pub struct Live {
+pub struct LiveProgress {
     out: Box<dyn Write + Send>,
     /// Returns the terminal's size, which may change.
-    size: Box<dyn Fn() -> Size + Send>,
-    state: RunState,
-    detail: Detail,
+    size: Box<dyn Fn() -> TerminalSize + Send>,
+    state: ProgressState,
+    detail: ProgressDetail,
     colour: bool,
     /// Lasting lines that are not written yet.
     lasting: Vec<String>,
@@ -28,12 +28,12 @@ pub struct Live {
     drawn: Vec<String>,
 }
 
-impl Live {
+impl LiveProgress {
     pub fn new(
         out: Box<dyn Write + Send>,
-        size: Box<dyn Fn() -> Size + Send>,
-        state: RunState,
-        detail: Detail,
+        size: Box<dyn Fn() -> TerminalSize + Send>,
+        state: ProgressState,
+        detail: ProgressDetail,
         colour: bool,
     ) -> Self {
         Self { out, size, state, detail, colour, lasting: Vec::new(), drawn: Vec::new() }
@@ -53,7 +53,7 @@ impl Live {
     }
 
     /// Writes the lasting lines and `picture` below them, over the previous picture.
-    fn draw(&mut self, picture: Vec<String>, size: Size) {
+    fn draw(&mut self, picture: Vec<String>, size: TerminalSize) {
         let text = redraw(&self.drawn, &self.lasting, &picture, size.columns);
         self.lasting.clear();
         self.drawn = picture;
@@ -82,19 +82,19 @@ fn redraw(before: &[String], lasting: &[String], picture: &[String], columns: us
 }
 
 /// Reports whether the line of an event stays. The live display shows routine events; only relevant results stay.
-fn stays(event: &Event, detail: Detail) -> bool {
+fn stays(event: &Event, detail: ProgressDetail) -> bool {
     match event {
         // The output of a long step would scroll everything else away. The live line of the host shows it.
         Event::StepOutput { .. } | Event::Fetching { .. } | Event::Sending { .. } => false,
         Event::ObserveStarted { .. } | Event::ExecStarted { .. } => false,
         Event::ApplyStarted { .. } | Event::AwaitingCanaries { .. } => false,
         Event::Connecting { .. } | Event::HostStarted { .. } | Event::StepStarted { .. } => false,
-        Event::HostFinished { .. } => detail >= Detail::Verbose,
+        Event::HostFinished { .. } => detail >= ProgressDetail::Verbose,
         _ => true,
     }
 }
 
-impl Progress for Live {
+impl ProgressDisplay for LiveProgress {
     fn event(&mut self, event: &Event, now: Instant) {
         self.lasting.extend(self.stays(event));
         self.state.event(event, now);
@@ -121,7 +121,7 @@ impl Progress for Live {
 }
 
 /// Removes the live display if the command is interrupted.
-impl Drop for Live {
+impl Drop for LiveProgress {
     fn drop(&mut self) {
         self.finish();
     }

@@ -8,10 +8,10 @@ mod state;
 mod windows;
 mod words;
 
-pub use frame::Size;
-pub use live::Live;
-pub use plain::Plain;
-pub use state::RunState;
+pub use frame::TerminalSize;
+pub use live::LiveProgress;
+pub use plain::PlainProgress;
+pub use state::ProgressState;
 
 use crate::engine::Event;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::MissedTickBehavior;
 
 /// Shows events as they come.
-pub trait Progress {
+pub trait ProgressDisplay {
     /// Shows one event that happened at `now`.
     fn event(&mut self, event: &Event, now: Instant);
     /// Updates elapsed times. Called once every [`period`](Self::period).
@@ -32,7 +32,7 @@ pub trait Progress {
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Detail {
+pub enum ProgressDetail {
     /// Only problems.
     Quiet,
     /// Changes and problems.
@@ -45,7 +45,7 @@ pub enum Detail {
     Output,
 }
 
-impl Detail {
+impl ProgressDetail {
     /// Returns the detail level for `--quiet` and the number of `-v`.
     pub fn of(quiet: bool, verbose: u8) -> Self {
         match (quiet, verbose) {
@@ -59,7 +59,7 @@ impl Detail {
 }
 
 /// Shows events until the sender is dropped.
-pub async fn consume(mut events: UnboundedReceiver<Event>, progress: &mut dyn Progress) {
+pub async fn consume(mut events: UnboundedReceiver<Event>, progress: &mut dyn ProgressDisplay) {
     let mut ticks = tokio::time::interval(progress.period());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -1,7 +1,7 @@
 //! Progress as timestamped lines, for logs and pipes.
 
 use super::heartbeat::heartbeat;
-use super::{Detail, Progress, RunState, words};
+use super::{ProgressDetail, ProgressDisplay, ProgressState, words};
 use crate::engine::Event;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -10,18 +10,23 @@ use std::time::{Duration, Instant};
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Writes one line per relevant event: `12:01:33 node-01 changed base/nginx (nginx, 2.1 s)`.
-pub struct Plain {
+pub struct PlainProgress {
     out: Box<dyn Write + Send>,
-    state: RunState,
-    detail: Detail,
+    state: ProgressState,
+    detail: ProgressDetail,
     /// Returns the formatted time of day for the beginning of a line.
     clock: fn() -> String,
     /// When the last line was written.
     last: Option<Instant>,
 }
 
-impl Plain {
-    pub fn new(out: Box<dyn Write + Send>, state: RunState, detail: Detail, clock: fn() -> String) -> Self {
+impl PlainProgress {
+    pub fn new(
+        out: Box<dyn Write + Send>,
+        state: ProgressState,
+        detail: ProgressDetail,
+        clock: fn() -> String,
+    ) -> Self {
         Self { out, state, detail, clock, last: None }
     }
 
@@ -33,7 +38,7 @@ impl Plain {
     }
 }
 
-impl Progress for Plain {
+impl ProgressDisplay for PlainProgress {
     fn event(&mut self, event: &Event, now: Instant) {
         self.state.event(event, now);
         if let Some(line) = words::line(event).filter(|line| self.detail >= line.from) {
@@ -43,7 +48,7 @@ impl Progress for Plain {
 
     fn tick(&mut self, now: Instant) {
         let last = *self.last.get_or_insert(now);
-        if self.detail == Detail::Quiet || now.saturating_duration_since(last) < SILENCE {
+        if self.detail == ProgressDetail::Quiet || now.saturating_duration_since(last) < SILENCE {
             return;
         }
         if let Some(text) = heartbeat(&mut self.state, now) {

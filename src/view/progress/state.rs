@@ -1,8 +1,8 @@
 //! The state of a run, computed from its events. Callers pass in the time.
 
 use super::words;
-use crate::engine::{Event, NodeNews, StepResult, VerifyResult, Workload};
-use crate::model::{HostName, Outcome, StepId, Untrusted};
+use crate::engine::{Event, NodeDrainEvent, PlanWorkload, StepResult, VerifyResult};
+use crate::model::{HostName, HostOutcome, StepId, UntrustedText};
 use indexmap::IndexMap;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -12,26 +12,26 @@ const ESTIMATE_AGE: Duration = Duration::from_secs(1);
 
 /// The state of a run. The cost of an event does not depend on the number of hosts.
 #[derive(Debug, Default)]
-pub struct RunState {
+pub struct ProgressState {
     began: Option<Instant>,
-    phase: Phase,
+    phase: ProgressPhase,
     /// Number of failed steps and verifications, and of hosts that failed without one.
     failures: usize,
     failed_hosts: HashSet<HostName>,
     pub stopping: bool,
     /// Canaries that other hosts wait for before they start.
     canaries: Vec<HostName>,
-    hosts: HashMap<HostName, Activity>,
-    order: BTreeSet<Place>,
+    hosts: HashMap<HostName, HostActivity>,
+    order: BTreeSet<ActivityRank>,
     begun: u64,
     /// Running downloads to this machine, by address.
-    pub transfers: IndexMap<String, Untrusted>,
+    pub transfers: IndexMap<String, UntrustedText>,
     estimate: Option<(Instant, Option<Duration>)>,
 }
 
 /// The phase of a run and its counters.
 #[derive(Debug, Default)]
-pub enum Phase {
+pub enum ProgressPhase {
     #[default]
     Idle,
     Observing {
@@ -42,45 +42,45 @@ pub enum Phase {
         done: usize,
         total: usize,
     },
-    Applying(Box<Workload>),
+    Applying(Box<PlanWorkload>),
 }
 
 /// The activity of a host.
 #[derive(Debug)]
-pub struct Activity {
-    pub doing: Doing,
+pub struct HostActivity {
+    pub doing: ActivityKind,
     pub since: Instant,
     /// The last output line of a step, or the progress of a transfer.
-    pub note: Option<Untrusted>,
-    place: Place,
+    pub note: Option<UntrustedText>,
+    place: ActivityRank,
 }
 
 #[derive(Debug, PartialEq)]
-pub enum Doing {
+pub enum ActivityKind {
     /// The first step of the running script, and the number of other steps in it.
     Steps(StepId, usize),
     /// Another activity.
-    Other(Untrusted),
+    Other(UntrustedText),
     /// Waiting for an external event.
-    Waiting(Untrusted),
+    Waiting(UntrustedText),
 }
 
 /// The sort key of an active host: working hosts before waiting ones, the longest activity first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct ActivityRank {
     waits: bool,
     since: Instant,
     number: u64,
     host: HostName,
 }
 
-impl RunState {
+impl ProgressState {
     /// Returns the initial state of a run that applies a plan.
-    pub fn applying(workload: Workload) -> Self {
-        Self { phase: Phase::Applying(Box::new(workload)), ..Self::default() }
+    pub fn applying(workload: PlanWorkload) -> Self {
+        Self { phase: ProgressPhase::Applying(Box::new(workload)), ..Self::default() }
     }
 
-    pub fn phase(&self) -> &Phase {
+    pub fn phase(&self) -> &ProgressPhase {
         &self.phase
     }
 
@@ -99,21 +99,21 @@ impl RunState {
     }
 
     /// Returns the activities of hosts: working hosts first, then by duration, longest first.
-    pub fn activities(&self) -> impl Iterator<Item = (&HostName, &Activity)> {
+    pub fn activities(&self) -> impl Iterator<Item = (&HostName, &HostActivity)> {
         self.order.iter().filter_map(|place| Some((&place.host, self.hosts.get(&place.host)?)))
     }
 
     /// Returns the number of queued hosts, and the canaries that they wait for.
     pub fn queue(&self) -> Option<(usize, &[HostName])> {
         match &self.phase {
-            Phase::Applying(work) if work.queued() > 0 => Some((work.queued(), &self.canaries)),
+            ProgressPhase::Applying(work) if work.queued() > 0 => Some((work.queued(), &self.canaries)),
             _ => None,
         }
     }
 
     /// Returns the estimated remaining time, if known.
     pub fn estimate(&mut self, now: Instant) -> Option<Duration> {
-        let Phase::Applying(work) = &self.phase else { return None };
+        let ProgressPhase::Applying(work) = &self.phase else { return None };
         match self.estimate {
             Some((made, left)) if now.saturating_duration_since(made) < ESTIMATE_AGE => left,
             _ => {
@@ -127,7 +127,7 @@ impl RunState {
     /// Updates the state with an event that happened at `now`.
     pub fn event(&mut self, event: &Event, now: Instant) {
         self.began.get_or_insert(now);
-        if let Phase::Applying(work) = &mut self.phase {
+        if let ProgressPhase::Applying(work) = &mut self.phase {
             work.event(event, now);
         }
         self.count(event);
@@ -136,8 +136,8 @@ impl RunState {
 
     fn count(&mut self, event: &Event) {
         match event {
-            Event::ObserveStarted { hosts } => self.phase = Phase::Observing { done: 0, total: *hosts },
-            Event::ExecStarted { hosts } => self.phase = Phase::Running { done: 0, total: *hosts },
+            Event::ObserveStarted { hosts } => self.phase = ProgressPhase::Observing { done: 0, total: *hosts },
+            Event::ExecStarted { hosts } => self.phase = ProgressPhase::Running { done: 0, total: *hosts },
             Event::Observed { host, .. } => self.host_done(host),
             Event::Unreachable { host, .. } => {
                 self.fail(host);
@@ -146,7 +146,13 @@ impl RunState {
             Event::StepFinished { host, result: StepResult::Failed { .. }, .. }
             | Event::Verified { host, result: VerifyResult::Failed { .. }, .. } => self.fail(host),
             Event::HostFinished { host, outcome, .. } => {
-                let went_on = [Outcome::Ok, Outcome::Changed, Outcome::Pending, Outcome::Skipped, Outcome::Cancelled];
+                let went_on = [
+                    HostOutcome::Ok,
+                    HostOutcome::Changed,
+                    HostOutcome::Pending,
+                    HostOutcome::Skipped,
+                    HostOutcome::Cancelled,
+                ];
                 if !went_on.contains(outcome) && !self.failed_hosts.contains(host) {
                     self.fail(host);
                 }
@@ -166,7 +172,7 @@ impl RunState {
         if host.is_cluster() {
             return;
         }
-        if let Phase::Observing { done, .. } | Phase::Running { done, .. } = &mut self.phase {
+        if let ProgressPhase::Observing { done, .. } | ProgressPhase::Running { done, .. } = &mut self.phase {
             *done += 1;
         }
     }
@@ -230,28 +236,30 @@ impl RunState {
             Event::AwaitingVerification { host, name, .. } => (host, format!("waiting for {name}")),
             Event::AwaitingWindow { host, wave } => (host, format!("waiting for wave {}", wave + 1)),
             Event::Busy { host, .. } => (host, "waiting: its devices are in use".to_owned()),
-            Event::Node { host, news: NodeNews::Waits { .. }, .. } => (host, "waiting for pods to leave".to_owned()),
-            Event::Node { host, news: NodeNews::Lacks { .. }, .. } => (host, "waiting for its node".to_owned()),
+            Event::Node { host, news: NodeDrainEvent::Waits { .. }, .. } => {
+                (host, "waiting for pods to leave".to_owned())
+            }
+            Event::Node { host, news: NodeDrainEvent::Lacks { .. }, .. } => (host, "waiting for its node".to_owned()),
             _ => return,
         };
         // Some events repeat while the wait lasts.
-        let what = Doing::Waiting(what.into());
+        let what = ActivityKind::Waiting(what.into());
         if self.hosts.get(host).is_none_or(|own| own.doing != what) {
             self.does(host, what, now);
         }
     }
 
-    fn other(&mut self, host: &HostName, what: impl Into<Untrusted>, now: Instant) {
-        self.does(host, Doing::Other(what.into()), now);
+    fn other(&mut self, host: &HostName, what: impl Into<UntrustedText>, now: Instant) {
+        self.does(host, ActivityKind::Other(what.into()), now);
     }
 
-    fn does(&mut self, host: &HostName, doing: Doing, since: Instant) {
+    fn does(&mut self, host: &HostName, doing: ActivityKind, since: Instant) {
         self.leave(host);
         self.begun += 1;
-        let waits = matches!(doing, Doing::Waiting(_));
-        let place = Place { waits, since, number: self.begun, host: host.clone() };
+        let waits = matches!(doing, ActivityKind::Waiting(_));
+        let place = ActivityRank { waits, since, number: self.begun, host: host.clone() };
         self.order.insert(place.clone());
-        self.hosts.insert(host.clone(), Activity { doing, since, note: None, place });
+        self.hosts.insert(host.clone(), HostActivity { doing, since, note: None, place });
     }
 
     fn leave(&mut self, host: &HostName) {
@@ -263,12 +271,12 @@ impl RunState {
     /// Adds a started step. All steps of a script start at once.
     fn start(&mut self, host: &HostName, step: &StepId, now: Instant) {
         match self.hosts.get_mut(host) {
-            Some(Activity { doing: Doing::Steps(_, more), .. }) => *more += 1,
-            _ => self.does(host, Doing::Steps(step.clone(), 0), now),
+            Some(HostActivity { doing: ActivityKind::Steps(_, more), .. }) => *more += 1,
+            _ => self.does(host, ActivityKind::Steps(step.clone(), 0), now),
         }
     }
 
-    fn note(&mut self, host: &HostName, line: Untrusted) {
+    fn note(&mut self, host: &HostName, line: UntrustedText) {
         if let Some(own) = self.hosts.get_mut(host) {
             own.note = Some(line);
         }
@@ -276,7 +284,7 @@ impl RunState {
 
     /// Marks a host as checking. The steps of a script finish together, then forge evaluates the next steps.
     fn checks(&mut self, host: &HostName, now: Instant) {
-        if matches!(self.hosts.get(host), Some(Activity { doing: Doing::Steps(..), .. })) {
+        if matches!(self.hosts.get(host), Some(HostActivity { doing: ActivityKind::Steps(..), .. })) {
             self.other(host, "checking", now);
         }
     }

@@ -1,32 +1,32 @@
 //! Formats events of windows and reboots as one line each.
 
-use super::Detail;
-use super::words::{Line, bad, id, of, shown};
-use crate::engine::{Event, NodeNews, Rebooted};
-use crate::model::{HostName, StepId, Untrusted};
+use super::ProgressDetail;
+use super::words::{ProgressLine, bad, id, of, shown};
+use crate::engine::{CompletedReboot, Event, NodeDrainEvent};
+use crate::model::{HostName, StepId, UntrustedText};
 use crate::view::style::{BAD, DISRUPT, paint};
 use crate::view::{count, escape, took};
 
 /// Returns the line for an event of a window.
-pub fn line(event: &Event) -> Option<Line> {
-    use Detail::{Normal, Quiet};
+pub fn line(event: &Event) -> Option<ProgressLine> {
+    use ProgressDetail::{Normal, Quiet};
     match event {
         Event::AwaitingWindow { host, wave } => {
-            Line::new(Normal, of(host, &format!("waits for its window (wave {})", wave + 1)))
+            ProgressLine::new(Normal, of(host, &format!("waits for its window (wave {})", wave + 1)))
         }
-        Event::Busy { host, holders } => Line::new(Normal, of(host, &format!("waits: busy: {}", all(holders)))),
-        Event::WindowOpened { host, stops } => Line::new(Normal, opened(host, stops)),
-        Event::WindowClosed { host } => Line::new(Normal, of(host, "is back in service")),
+        Event::Busy { host, holders } => ProgressLine::new(Normal, of(host, &format!("waits: busy: {}", all(holders)))),
+        Event::WindowOpened { host, stops } => ProgressLine::new(Normal, opened(host, stops)),
+        Event::WindowClosed { host } => ProgressLine::new(Normal, of(host, "is back in service")),
         Event::WindowLeftOpen { host, why } => {
-            Line::new(Quiet, of(host, &bad("stays out of service, window left open", why)))
+            ProgressLine::new(Quiet, of(host, &bad("stays out of service, window left open", why)))
         }
-        Event::WindowShut { host, why } => Line::new(Quiet, of(host, &bad("window not opened", why))),
+        Event::WindowShut { host, why } => ProgressLine::new(Quiet, of(host, &bad("window not opened", why))),
         Event::Node { host, node, news } => self::node(host, node, news),
-        Event::Rebooting { host, steps } => Line::new(Normal, rebooting(host, steps)),
-        Event::Rebooted { host, reboot } => Line::new(Normal, of(host, &rebooted(reboot))),
+        Event::Rebooting { host, steps } => ProgressLine::new(Normal, rebooting(host, steps)),
+        Event::Rebooted { host, reboot } => ProgressLine::new(Normal, of(host, &rebooted(reboot))),
         Event::Evicted { host, holders, why } => {
             let head = paint(BAD, "ended processes that held its devices");
-            Line::new(Quiet, of(host, &format!("{head} ({}): {}", escape::line(why), all(holders))))
+            ProgressLine::new(Quiet, of(host, &format!("{head} ({}): {}", escape::line(why), all(holders))))
         }
         _ => None,
     }
@@ -40,22 +40,26 @@ fn opened(host: &HostName, stops: &[String]) -> String {
     }
 }
 
-fn node(host: &HostName, node: &Untrusted, news: &NodeNews) -> Option<Line> {
-    use Detail::{Normal, Quiet};
+fn node(host: &HostName, node: &UntrustedText, news: &NodeDrainEvent) -> Option<ProgressLine> {
+    use ProgressDetail::{Normal, Quiet};
     let node = format!("Kubernetes node {}", shown(node));
     match news {
-        NodeNews::Absent => Line::new(Quiet, of(host, "is not a Kubernetes node: nothing to drain")),
-        NodeNews::Waits { pods } => Line::new(Normal, of(host, &format!("waits for {node}: {}", all(pods)))),
-        NodeNews::Drained { pods, cordoned } => {
+        NodeDrainEvent::Absent => ProgressLine::new(Quiet, of(host, "is not a Kubernetes node: nothing to drain")),
+        NodeDrainEvent::Waits { pods } => {
+            ProgressLine::new(Normal, of(host, &format!("waits for {node}: {}", all(pods))))
+        }
+        NodeDrainEvent::Drained { pods, cordoned } => {
             let who = if *cordoned { "" } else { ", already cordoned by another user" };
-            Line::new(Normal, of(host, &format!("{node} drained ({} evicted{who})", count(*pods, "pod"))))
+            ProgressLine::new(Normal, of(host, &format!("{node} drained ({} evicted{who})", count(*pods, "pod"))))
         }
-        NodeNews::Lacks { what } => {
-            Line::new(Normal, of(host, &format!("{node} not uncordoned yet; missing: {}", all(what))))
+        NodeDrainEvent::Lacks { what } => {
+            ProgressLine::new(Normal, of(host, &format!("{node} not uncordoned yet; missing: {}", all(what))))
         }
-        NodeNews::Returned { cordoned: false } => Line::new(Normal, of(host, &format!("{node} schedulable again"))),
-        NodeNews::Returned { cordoned: true } => {
-            Line::new(Quiet, of(host, &format!("{node} stays cordoned: cordoned by another user")))
+        NodeDrainEvent::Returned { cordoned: false } => {
+            ProgressLine::new(Normal, of(host, &format!("{node} schedulable again")))
+        }
+        NodeDrainEvent::Returned { cordoned: true } => {
+            ProgressLine::new(Quiet, of(host, &format!("{node} stays cordoned: cordoned by another user")))
         }
     }
 }
@@ -66,11 +70,11 @@ fn rebooting(host: &HostName, steps: &[StepId]) -> String {
 }
 
 /// Returns `rebooted (1 min 05 s, boot id … → …)`.
-pub fn rebooted(reboot: &Rebooted) -> String {
+pub fn rebooted(reboot: &CompletedReboot) -> String {
     let (from, to) = (shown(&reboot.from), shown(&reboot.to));
     format!("rebooted ({}, boot id {from} → {to})", took(reboot.took))
 }
 
-fn all(holders: &[Untrusted]) -> String {
+fn all(holders: &[UntrustedText]) -> String {
     holders.iter().map(shown).collect::<Vec<_>>().join("; ")
 }

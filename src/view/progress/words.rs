@@ -1,8 +1,8 @@
 //! Formats an event as one line of text.
 
-use super::{Detail, windows};
+use super::{ProgressDetail, windows};
 use crate::engine::{Event, StepResult, VerifyResult};
-use crate::model::{HostName, Outcome, StepId, Untrusted};
+use crate::model::{HostName, HostOutcome, StepId, UntrustedText};
 use crate::view::fold::fold;
 use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, UNKNOWN, paint};
 use crate::view::{count, escape, size, took};
@@ -13,60 +13,67 @@ const LINE_CHARS: usize = 200;
 
 /// A line with the minimum detail level at which it is shown.
 #[derive(Debug, PartialEq)]
-pub struct Line {
-    pub from: Detail,
+pub struct ProgressLine {
+    pub from: ProgressDetail,
     pub text: String,
 }
 
-impl Line {
-    pub fn new(from: Detail, text: String) -> Option<Self> {
+impl ProgressLine {
+    pub fn new(from: ProgressDetail, text: String) -> Option<Self> {
         Some(Self { from, text })
     }
 }
 
 /// Returns the line for an event, if it has one.
-pub fn line(event: &Event) -> Option<Line> {
-    use Detail::{Normal, Quiet, Verbose};
+pub fn line(event: &Event) -> Option<ProgressLine> {
+    use ProgressDetail::{Normal, Quiet, Verbose};
     match event {
-        Event::ObserveStarted { hosts: 0 } => Line::new(Normal, "observing the cluster".to_owned()),
-        Event::ObserveStarted { hosts } => Line::new(Normal, format!("observing {}", count(*hosts, "host"))),
-        Event::ExecStarted { hosts } => Line::new(Normal, format!("running on {}", count(*hosts, "host"))),
-        Event::Connecting { host } => Line::new(Verbose, of(host, "connecting")),
-        Event::Observed { host, trips, took: time } => Line::new(
+        Event::ObserveStarted { hosts: 0 } => ProgressLine::new(Normal, "observing the cluster".to_owned()),
+        Event::ObserveStarted { hosts } => ProgressLine::new(Normal, format!("observing {}", count(*hosts, "host"))),
+        Event::ExecStarted { hosts } => ProgressLine::new(Normal, format!("running on {}", count(*hosts, "host"))),
+        Event::Connecting { host } => ProgressLine::new(Verbose, of(host, "connecting")),
+        Event::Observed { host, trips, took: time } => ProgressLine::new(
             Verbose,
             of(host, &format!("observed in {} ({})", count(*trips as usize, "round trip"), took(*time))),
         ),
-        Event::Unreachable { host, why } => Line::new(Quiet, of(host, &bad("unreachable", &why.why))),
+        Event::Unreachable { host, why } => ProgressLine::new(Quiet, of(host, &bad("unreachable", &why.why))),
         Event::Retrying { host, why, attempt } => {
-            Line::new(Normal, of(host, &format!("retrying (attempt {attempt}): {}", shown(why))))
+            ProgressLine::new(Normal, of(host, &format!("retrying (attempt {attempt}): {}", shown(why))))
         }
-        Event::ApplyStarted { run, steps: 0, .. } => Line::new(Verbose, started(run, 0, 0)),
-        Event::ApplyStarted { run, hosts, steps } => Line::new(Normal, started(run, *hosts, *steps)),
+        Event::ApplyStarted { run, steps: 0, .. } => ProgressLine::new(Verbose, started(run, 0, 0)),
+        Event::ApplyStarted { run, hosts, steps } => ProgressLine::new(Normal, started(run, *hosts, *steps)),
         Event::HostStarted { host, steps } => {
-            Line::new(Verbose, of(host, &format!("{} to run", count(*steps, "step"))))
+            ProgressLine::new(Verbose, of(host, &format!("{} to run", count(*steps, "step"))))
         }
-        Event::AwaitingCanaries { hosts, canaries } => Line::new(Normal, awaiting(hosts, canaries)),
-        Event::Reattached { host, what, .. } => {
-            Line::new(Normal, of(host, &format!("waits for {}, still running from an earlier run", shown(what))))
-        }
+        Event::AwaitingCanaries { hosts, canaries } => ProgressLine::new(Normal, awaiting(hosts, canaries)),
+        Event::Reattached { host, what, .. } => ProgressLine::new(
+            Normal,
+            of(host, &format!("waits for {}, still running from an earlier run", shown(what))),
+        ),
         Event::Waiting { host, step, what } => {
-            Line::new(Verbose, of(host, &format!("{} waits for {}", id(step), shown(what))))
+            ProgressLine::new(Verbose, of(host, &format!("{} waits for {}", id(step), shown(what))))
         }
         Event::StepStarted { host, step, title, long } => started_step(host, step, title, *long),
-        Event::StepCommands { host, step, script } => Line::new(Detail::Commands, block(host, step, "$", script)),
-        Event::StepPrinted { host, step, output } => Line::new(Detail::Output, block(host, step, "|", output)),
+        Event::StepCommands { host, step, script } => {
+            ProgressLine::new(ProgressDetail::Commands, block(host, step, "$", script))
+        }
+        Event::StepPrinted { host, step, output } => {
+            ProgressLine::new(ProgressDetail::Output, block(host, step, "|", output))
+        }
         Event::StepOutput { host, step, line } => {
-            Line::new(Verbose, of(host, &format!("{} {} {}", id(step), paint(DIM, "|"), shown(line))))
+            ProgressLine::new(Verbose, of(host, &format!("{} {} {}", id(step), paint(DIM, "|"), shown(line))))
         }
-        Event::Fetching { what, done, total } => Line::new(Verbose, fetching(what, *done, *total)),
+        Event::Fetching { what, done, total } => ProgressLine::new(Verbose, fetching(what, *done, *total)),
         Event::Fetched { what, bytes, took: time } => {
-            Line::new(Normal, format!("fetched {} ({}, {})", shown(what), size(*bytes), took(*time)))
+            ProgressLine::new(Normal, format!("fetched {} ({}, {})", shown(what), size(*bytes), took(*time)))
         }
-        Event::Sending { host, step, done, total } => Line::new(Verbose, of(host, &sending(step, *done, *total))),
+        Event::Sending { host, step, done, total } => {
+            ProgressLine::new(Verbose, of(host, &sending(step, *done, *total)))
+        }
         Event::StepFinished { host, title, result, took, step, .. } => step_finished(host, step, title, result, *took),
         Event::AwaitingVerification { host, recipe, name, why } => {
             let what = format!("waits for {}: {}", escape::line(recipe), escape::line(name));
-            Line::new(Normal, of(host, &format!("{what}: {}", shown(why))))
+            ProgressLine::new(Normal, of(host, &format!("{what}: {}", shown(why))))
         }
         Event::Verified { host, recipe, name, result, .. } => verified(host, recipe, name, result),
         Event::HostFinished { host, outcome, reason } => host_finished(host, *outcome, reason),
@@ -80,11 +87,13 @@ pub fn line(event: &Event) -> Option<Line> {
         | Event::Rebooting { .. }
         | Event::Rebooted { .. }
         | Event::Evicted { .. } => windows::line(event),
-        Event::Stopping { in_flight } => Line::new(Quiet, stopping(in_flight)),
-        Event::Detached { in_flight } => Line::new(Quiet, detached(in_flight)),
-        Event::NoHistory { why } => Line::new(Normal, format!("no history for this run: {}", shown(why))),
-        Event::RecordsMoved { host, object } => Line::new(Normal, of(host, &format!("moved {}", shown(object)))),
-        Event::BudgetSpent { failed, allowed } => Line::new(Quiet, budget(*failed, *allowed)),
+        Event::Stopping { in_flight } => ProgressLine::new(Quiet, stopping(in_flight)),
+        Event::Detached { in_flight } => ProgressLine::new(Quiet, detached(in_flight)),
+        Event::NoHistory { why } => ProgressLine::new(Normal, format!("no history for this run: {}", shown(why))),
+        Event::RecordsMoved { host, object } => {
+            ProgressLine::new(Normal, of(host, &format!("moved {}", shown(object))))
+        }
+        Event::BudgetSpent { failed, allowed } => ProgressLine::new(Quiet, budget(*failed, *allowed)),
     }
 }
 
@@ -109,7 +118,7 @@ fn names(hosts: &[HostName]) -> String {
 }
 
 /// Returns `fetching https://… | 12.0 of 400.2 MB`.
-fn fetching(what: &Untrusted, done: u64, total: Option<u64>) -> String {
+fn fetching(what: &UntrustedText, done: u64, total: Option<u64>) -> String {
     format!("fetching {} {} {}", shown(what), paint(DIM, "|"), fetched(done, total))
 }
 
@@ -136,38 +145,38 @@ fn part(done: u64, total: u64) -> String {
     }
 }
 
-fn started_step(host: &HostName, step: &StepId, title: &Untrusted, long: bool) -> Option<Line> {
-    let from = if long { Detail::Normal } else { Detail::Verbose };
-    Line::new(from, of(host, &format!("started {} ({})", id(step), shown(title))))
+fn started_step(host: &HostName, step: &StepId, title: &UntrustedText, long: bool) -> Option<ProgressLine> {
+    let from = if long { ProgressDetail::Normal } else { ProgressDetail::Verbose };
+    ProgressLine::new(from, of(host, &format!("started {} ({})", id(step), shown(title))))
 }
 
 fn step_finished(
     host: &HostName,
     step: &StepId,
-    title: &Untrusted,
+    title: &UntrustedText,
     result: &StepResult,
     time: Duration,
-) -> Option<Line> {
+) -> Option<ProgressLine> {
     let (from, word) = step_word(result);
     let text = format!("{word} {} ({}, {})", id(step), shown(title), took(time));
-    Line::new(from, of(host, &format!("{text}{}", reason(result))))
+    ProgressLine::new(from, of(host, &format!("{text}{}", reason(result))))
 }
 
-fn step_word(result: &StepResult) -> (Detail, String) {
+fn step_word(result: &StepResult) -> (ProgressDetail, String) {
     let (from, style, word) = match result {
-        StepResult::Changed => (Detail::Normal, CHANGE, "changed"),
-        StepResult::AlreadyOk { .. } => (Detail::Verbose, DIM, "ok"),
-        StepResult::Pending { .. } => (Detail::Normal, UNKNOWN, "pending"),
-        StepResult::Blocked { .. } => (Detail::Quiet, BAD, "blocked"),
-        StepResult::Unknown { .. } => (Detail::Quiet, UNKNOWN, "unknown"),
-        StepResult::Stale { .. } => (Detail::Quiet, BAD, "stale"),
+        StepResult::Changed => (ProgressDetail::Normal, CHANGE, "changed"),
+        StepResult::AlreadyOk { .. } => (ProgressDetail::Verbose, DIM, "ok"),
+        StepResult::Pending { .. } => (ProgressDetail::Normal, UNKNOWN, "pending"),
+        StepResult::Blocked { .. } => (ProgressDetail::Quiet, BAD, "blocked"),
+        StepResult::Unknown { .. } => (ProgressDetail::Quiet, UNKNOWN, "unknown"),
+        StepResult::Stale { .. } => (ProgressDetail::Quiet, BAD, "stale"),
         // The reason was shown for the whole window.
-        StepResult::Held { .. } => (Detail::Verbose, UNKNOWN, "held back"),
-        StepResult::Failed { .. } => (Detail::Quiet, BAD, "failed"),
+        StepResult::Held { .. } => (ProgressDetail::Verbose, UNKNOWN, "held back"),
+        StepResult::Failed { .. } => (ProgressDetail::Quiet, BAD, "failed"),
         // The failed dependency was shown, and the report lists all skipped steps.
-        StepResult::Skipped { .. } => (Detail::Verbose, DIM, "skipped"),
-        StepResult::NotApplicable { .. } => (Detail::Verbose, DIM, "not applicable"),
-        StepResult::Cancelled => (Detail::Verbose, DIM, "cancelled"),
+        StepResult::Skipped { .. } => (ProgressDetail::Verbose, DIM, "skipped"),
+        StepResult::NotApplicable { .. } => (ProgressDetail::Verbose, DIM, "not applicable"),
+        StepResult::Cancelled => (ProgressDetail::Verbose, DIM, "cancelled"),
     };
     (from, paint(style, word).to_string())
 }
@@ -187,36 +196,40 @@ fn reason(result: &StepResult) -> String {
     }
 }
 
-fn verified(host: &HostName, recipe: &str, name: &str, result: &VerifyResult) -> Option<Line> {
+fn verified(host: &HostName, recipe: &str, name: &str, result: &VerifyResult) -> Option<ProgressLine> {
     let what = format!("{}: {}", escape::line(recipe), escape::line(name));
     let (from, text) = match result {
-        VerifyResult::Held => (Detail::Verbose, format!("passed: {what}")),
+        VerifyResult::Held => (ProgressDetail::Verbose, format!("passed: {what}")),
         VerifyResult::Failed { reason } => {
-            (Detail::Quiet, format!("{}: {}", paint(BAD, format!("failed: {what}")), shown(reason)))
+            (ProgressDetail::Quiet, format!("{}: {}", paint(BAD, format!("failed: {what}")), shown(reason)))
         }
         VerifyResult::Unknown { reason } => {
-            (Detail::Quiet, format!("{}: {}", paint(UNKNOWN, format!("unknown: {what}")), shown(reason)))
+            (ProgressDetail::Quiet, format!("{}: {}", paint(UNKNOWN, format!("unknown: {what}")), shown(reason)))
         }
-        VerifyResult::Skipped { reason } => (Detail::Verbose, format!("not verified: {what}: {}", shown(reason))),
+        VerifyResult::Skipped { reason } => {
+            (ProgressDetail::Verbose, format!("not verified: {what}: {}", shown(reason)))
+        }
         VerifyResult::NotApplicable { reason } => {
-            (Detail::Verbose, format!("not applicable: {what}: {}", shown(reason)))
+            (ProgressDetail::Verbose, format!("not applicable: {what}: {}", shown(reason)))
         }
     };
-    Line::new(from, of(host, &text))
+    ProgressLine::new(from, of(host, &text))
 }
 
 /// Returns the last line of a host. Failures of steps and connections were shown when they happened.
-fn host_finished(host: &HostName, outcome: Outcome, reason: &Untrusted) -> Option<Line> {
+fn host_finished(host: &HostName, outcome: HostOutcome, reason: &UntrustedText) -> Option<ProgressLine> {
     let (from, style) = match outcome {
-        Outcome::Ok => (Detail::Verbose, DIM),
-        Outcome::Changed | Outcome::Pending | Outcome::Skipped | Outcome::Cancelled => (Detail::Normal, CHANGE),
-        _ => (Detail::Quiet, BAD),
+        HostOutcome::Ok => (ProgressDetail::Verbose, DIM),
+        HostOutcome::Changed | HostOutcome::Pending | HostOutcome::Skipped | HostOutcome::Cancelled => {
+            (ProgressDetail::Normal, CHANGE)
+        }
+        _ => (ProgressDetail::Quiet, BAD),
     };
     let reason = match reason.is_empty() {
         true => String::new(),
         false => format!(": {}", shown(reason)),
     };
-    Line::new(from, of(host, &format!("done, {}{reason}", paint(style, outcome.name()))))
+    ProgressLine::new(from, of(host, &format!("done, {}{reason}", paint(style, outcome.name()))))
 }
 
 fn stopping(in_flight: &[(HostName, StepId)]) -> String {
@@ -254,7 +267,7 @@ pub fn of(host: &HostName, what: &str) -> String {
     format!("{} {what}", escape::line(host.as_str()))
 }
 
-pub fn bad(word: &str, why: &Untrusted) -> String {
+pub fn bad(word: &str, why: &UntrustedText) -> String {
     format!("{}: {}", paint(BAD, word), shown(why))
 }
 
@@ -262,12 +275,12 @@ pub fn id(step: &StepId) -> String {
     escape::line(&step.to_string()).into_owned()
 }
 
-pub fn shown(text: &Untrusted) -> String {
+pub fn shown(text: &UntrustedText) -> String {
     escape::short(text.raw(), LINE_CHARS)
 }
 
 /// Prefixes each line of a text with host, step and a mark.
-fn block(host: &HostName, step: &StepId, mark: &str, text: &Untrusted) -> String {
+fn block(host: &HostName, step: &StepId, mark: &str, text: &UntrustedText) -> String {
     let one = |line: &str| of(host, &format!("{} {} {}", id(step), paint(DIM, mark), escape::line(line)));
     text.raw().lines().filter(|line| !line.trim().is_empty()).map(one).collect::<Vec<_>>().join("\n")
 }

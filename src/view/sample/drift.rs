@@ -2,27 +2,28 @@
 
 use super::host;
 use crate::drift::{
-    Action, Aspect, Cause, Drift, Finding, HostDrift, IgnoredLine, Known, LastApplied, Severity, Standing, Unsure,
+    DriftCause, DriftFinding, DriftReport, FindingAspect, FindingNovelty, FindingSeverity, HostDrift, IgnoreRuleResult,
+    KnownFinding, LastApplied, RepairAction, UndecidedItem,
 };
-use crate::facts::outliers::{Class, Odd, OddValue, Outliers, Undecided, Untold};
-use crate::model::{BlockClass, Disruption, Level, Untrusted, Value, Verdict};
-use crate::plan::{Reach, Unreachable, Warning};
+use crate::facts::outliers::{FactOutlier, HostClass, OutlierReport, OutlierValue, UndecidedFact, UnknownHostFact};
+use crate::model::{BlockClass, DisruptionClass, StepVerdict, UntrustedText, Value, VerifyLevel};
+use crate::plan::{HostReachability, HostWarning, UnreachableReason};
 use std::time::Duration;
 
 /// The time of the run that found the findings of [`rich_drift`].
 const FOUND: &str = "2026-11-21T09:30:00Z";
 
-pub fn finding(on: &str, step: &str, cause: Cause, severity: Severity) -> Finding {
-    Finding {
+pub fn finding(on: &str, step: &str, cause: DriftCause, severity: FindingSeverity) -> DriftFinding {
+    DriftFinding {
         host: host(on),
         recipe: "base".into(),
         step: step.into(),
-        aspect: Aspect::Step,
+        aspect: FindingAspect::Step,
         attribute: None,
         kind: "file".into(),
         title: format!("/etc/{step}").into(),
         path: None,
-        verdict: Verdict::Change,
+        verdict: StepVerdict::Change,
         reason: "mode differs".into(),
         hint: None,
         desired: None,
@@ -33,11 +34,11 @@ pub fn finding(on: &str, step: &str, cause: Cause, severity: Severity) -> Findin
         cause,
         culprit: None,
         severity,
-        disruption: Disruption::D0,
-        level: Level::L0,
+        disruption: DisruptionClass::D0,
+        level: VerifyLevel::L0,
         action: None,
         place: "recipes/base.yaml:7:5".into(),
-        standing: Standing::New,
+        standing: FindingNovelty::New,
         first_seen: FOUND.into(),
         last_seen: FOUND.into(),
         times: 1,
@@ -47,7 +48,7 @@ pub fn finding(on: &str, step: &str, cause: Cause, severity: Severity) -> Findin
 
 fn applied(value: Option<&str>) -> Option<LastApplied> {
     Some(LastApplied {
-        value: value.map(Untrusted::from),
+        value: value.map(UntrustedText::from),
         time: "2026-11-20T18:00:00Z".into(),
         run: "20261120T180000-4f2a".into(),
         user: "ann".into(),
@@ -55,18 +56,18 @@ fn applied(value: Option<&str>) -> Option<LastApplied> {
     })
 }
 
-fn mode(on: &str) -> Finding {
-    Finding {
+fn mode(on: &str) -> DriftFinding {
+    DriftFinding {
         attribute: Some("mode".into()),
         desired: Some("0644".into()),
         observed: Some("0600".into()),
         last_applied: applied(Some("0644")),
-        ..finding(on, "motd", Cause::MachineChanged, Severity::Medium)
+        ..finding(on, "motd", DriftCause::MachineChanged, FindingSeverity::Medium)
     }
 }
 
-fn content(on: &str) -> Finding {
-    Finding {
+fn content(on: &str) -> DriftFinding {
+    DriftFinding {
         attribute: Some("content".into()),
         desired: Some("4 bytes, sha256 aa".into()),
         observed: Some("5 bytes, sha256 bb".into()),
@@ -78,16 +79,16 @@ fn content(on: &str) -> Finding {
     }
 }
 
-pub fn drift(hosts: &[&str], findings: Vec<Finding>) -> Drift {
+pub fn drift(hosts: &[&str], findings: Vec<DriftFinding>) -> DriftReport {
     let of = |name: &&str| HostDrift {
         host: host(name),
-        reach: Reach::Observed,
+        reach: HostReachability::Observed,
         settled: 12,
         follow: 0,
         warnings: Vec::new(),
         took: Duration::from_millis(800),
     };
-    Drift {
+    DriftReport {
         version: 1,
         forge: "0.1.0".into(),
         run: "20261121T093000-77aa".into(),
@@ -109,75 +110,76 @@ pub fn drift(hosts: &[&str], findings: Vec<Finding>) -> Drift {
 }
 
 /// Returns drift with every cause and every section of the text output.
-pub fn rich_drift() -> Drift {
-    let fault = Finding {
-        aspect: Aspect::Health,
+pub fn rich_drift() -> DriftReport {
+    let fault = DriftFinding {
+        aspect: FindingAspect::Health,
         kind: "gpu".into(),
         title: "GPU 0000:9b:00.0".into(),
         reason: "a row remap failed".into(),
-        action: Some(Action::Rma),
-        ..finding("gpu03", "remaps", Cause::HardwareFault, Severity::Critical)
+        action: Some(RepairAction::Rma),
+        ..finding("gpu03", "remaps", DriftCause::HardwareFault, FindingSeverity::Critical)
     };
-    let verification = Finding {
-        aspect: Aspect::Verification,
+    let verification = DriftFinding {
+        aspect: FindingAspect::Verification,
         kind: "".into(),
         title: "".into(),
         reason: "failed: facts.gpus | length == 8".into(),
-        ..finding("gpu03", "eight GPUs", Cause::MachineChanged, Severity::High)
+        ..finding("gpu03", "eight GPUs", DriftCause::MachineChanged, FindingSeverity::High)
     };
-    let recipe = Finding {
+    let recipe = DriftFinding {
         attribute: Some("version".into()),
         desired: Some("560.35.03".into()),
         observed: Some("550.54.15".into()),
         last_applied: applied(Some("550.54.15")),
-        disruption: Disruption::D2,
+        disruption: DisruptionClass::D2,
         reason: "another version is installed".into(),
-        ..finding("gpu01", "driver", Cause::RecipeChanged, Severity::Low)
+        ..finding("gpu01", "driver", DriftCause::RecipeChanged, FindingSeverity::Low)
     };
-    let secret = Finding {
+    let secret = DriftFinding {
         attribute: Some("content".into()),
         secret: true,
-        ..finding("gpu01", "token", Cause::Both, Severity::Medium)
+        ..finding("gpu01", "token", DriftCause::Both, FindingSeverity::Medium)
     };
-    let pending = Finding {
-        verdict: Verdict::Pending,
+    let pending = DriftFinding {
+        verdict: StepVerdict::Pending,
         reason: "needs reboot".into(),
-        ..finding("gpu02", "gsp", Cause::Pending, Severity::Low)
+        ..finding("gpu02", "gsp", DriftCause::Pending, FindingSeverity::Low)
     };
-    let blocked = Finding {
-        verdict: Verdict::Blocked(BlockClass::Rule),
+    let blocked = DriftFinding {
+        verdict: StepVerdict::Blocked(BlockClass::Rule),
         also: 3,
         reason: "open kernel modules ignore it".into(),
-        ..finding("gpu02", "rule", Cause::Unknown, Severity::Medium)
+        ..finding("gpu02", "rule", DriftCause::Unknown, FindingSeverity::Medium)
     };
-    let left = Finding {
-        aspect: Aspect::Undeclared,
+    let left = DriftFinding {
+        aspect: FindingAspect::Undeclared,
         place: String::new(),
         reason: "previously applied, no longer declared".into(),
         last_applied: applied(None),
-        ..finding("gpu02", "agent", Cause::NoLongerDeclared, Severity::Low)
+        ..finding("gpu02", "agent", DriftCause::NoLongerDeclared, FindingSeverity::Low)
     };
     let same = ["gpu01", "gpu02"].iter().flat_map(|on| [content(on), mode(on)]);
     let findings = same.chain([fault, verification, recipe, secret, pending, blocked, left]).collect();
     let mut drift = drift(&["gpu01", "gpu02", "gpu03", "gpu04"], findings);
-    drift.hosts[3].reach = Reach::Unreachable(Unreachable::new("connection refused", Some("check the network".into())));
-    let warning = Warning { why: "reports the host name `gpu02`".into(), hint: Some("compare them".into()) };
+    drift.hosts[3].reach =
+        HostReachability::Unreachable(UnreachableReason::new("connection refused", Some("check the network".into())));
+    let warning = HostWarning { why: "reports the host name `gpu02`".into(), hint: Some("compare them".into()) };
     drift.hosts[0].warnings = vec![warning];
-    let known = Known {
+    let known = KnownFinding {
         host: host("gpu02"),
         recipe: "base".into(),
         step: "hosts".into(),
         attribute: Some("content".into()),
-        cause: Cause::MachineChanged,
-        severity: Severity::Medium,
+        cause: DriftCause::MachineChanged,
+        severity: FindingSeverity::Medium,
         first_seen: "2026-11-21T08:00:00Z".into(),
         since: "2026-11-21T08:00:00Z".into(),
         times: 1,
         print: "aa".into(),
         resolved: Some(FOUND.into()),
     };
-    drift.resolved = vec![known.clone(), Known { host: host("gpu01"), ..known }];
-    let ignored = |what: &str, count, expired| IgnoredLine {
+    drift.resolved = vec![known.clone(), KnownFinding { host: host("gpu01"), ..known }];
+    let ignored = |what: &str, count, expired| IgnoreRuleResult {
         what: what.into(),
         why: "site banner".into(),
         until: "2026-11-20".into(),
@@ -187,11 +189,11 @@ pub fn rich_drift() -> Drift {
     };
     drift.ignored = vec![ignored("path /etc/issue", 4, false), ignored("step base/motd", 0, true)];
     drift.no_history = Some("cannot write the state folder `.forge`: read-only file system".into());
-    drift.unknown = vec![Unsure {
+    drift.unknown = vec![UndecidedItem {
         host: host("gpu03"),
         recipe: "base".into(),
         step: "sysctl".into(),
-        aspect: Aspect::Step,
+        aspect: FindingAspect::Step,
         reason: "timed out after 20 s".into(),
         hint: None,
         place: "recipes/base.yaml:9:5".into(),
@@ -200,15 +202,15 @@ pub fn rich_drift() -> Drift {
 }
 
 /// Returns outliers among six hosts. `said` is text from a host.
-pub fn outliers(said: &str) -> Outliers {
+pub fn outliers(said: &str) -> OutlierReport {
     let hosts = |names: &[&str]| names.iter().map(|name| host(name)).collect::<Vec<_>>();
-    let odd = |fact: &str, path: String, common: Value, odd: Vec<(Value, &[&str])>| Odd {
+    let odd = |fact: &str, path: String, common: Value, odd: Vec<(Value, &[&str])>| FactOutlier {
         class: 0,
         fact: fact.into(),
         path: path.into(),
         common,
         hosts: 6 - odd.iter().map(|(_, names)| names.len()).sum::<usize>(),
-        odd: odd.into_iter().map(|(value, names)| OddValue { value, hosts: hosts(names) }).collect(),
+        odd: odd.into_iter().map(|(value, names)| OutlierValue { value, hosts: hosts(names) }).collect(),
         unknown: 0,
     };
     let packages = (1..8)
@@ -231,21 +233,21 @@ pub fn outliers(said: &str) -> Outliers {
     ));
     let names: Vec<String> = (1..=6).map(|n| format!("gpu0{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    Outliers {
-        classes: vec![Class {
+    OutlierReport {
+        classes: vec![HostClass {
             hardware: "Supermicro, SYS-821GE-TNHR, H100 SXM".into(),
             groups: vec!["gpu".into()],
             hosts: hosts(&names),
         }],
         odd: all,
-        undecided: vec![Undecided { class: 0, path: "cpu.model".into(), values: 2, hosts: 6 }],
-        unknown: vec![Untold {
+        undecided: vec![UndecidedFact { class: 0, path: "cpu.model".into(), values: 2, hosts: 6 }],
+        unknown: vec![UnknownHostFact {
             class: Some(0),
             path: "topology".into(),
             why: said.into(),
             hosts: hosts(&["gpu01", "gpu06"]),
         }],
-        alone: vec![Class { hardware: said.into(), groups: vec![], hosts: hosts(&["login01"]) }],
+        alone: vec![HostClass { hardware: said.into(), groups: vec![], hosts: hosts(&["login01"]) }],
         compared: 312,
     }
 }

@@ -1,7 +1,7 @@
 //! The written inventory parses to the original values.
 
 use super::*;
-use crate::config::{self, LoadOptions, StartingHost};
+use crate::config::{self, LoadOptions, StarterHost};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -18,32 +18,32 @@ fn read(text: &str) -> config::Project {
     project.expect("no errors, so there is a project")
 }
 
-fn with_vars(vars: IndexMap<String, Value>) -> Starting {
-    let host = StartingHost { vars, ..StartingHost::default() };
-    Starting { cluster: "c".into(), hosts: [("n1".to_owned(), host)].into(), groups: IndexMap::new() }
+fn with_vars(vars: IndexMap<String, Value>) -> StarterInventory {
+    let host = StarterHost { vars, ..StarterHost::default() };
+    StarterInventory { cluster: "c".into(), hosts: [("n1".to_owned(), host)].into(), groups: IndexMap::new() }
 }
 
 #[test]
 fn hosts_fold_and_everything_is_written_once() {
-    let bare = StartingHost::default();
-    let mut hosts: IndexMap<String, StartingHost> = (1..=3).map(|n| (format!("web{n:02}"), bare.clone())).collect();
+    let bare = StarterHost::default();
+    let mut hosts: IndexMap<String, StarterHost> = (1..=3).map(|n| (format!("web{n:02}"), bare.clone())).collect();
     hosts.insert(
         "db".into(),
-        StartingHost {
+        StarterHost {
             address: Some("10.0.0.1".into()),
             connect: [("port", json!(22)), ("user", json!("admin"))].into(),
             vars: [("rack".to_owned(), json!("a"))].into_iter().collect(),
         },
     );
-    let group = StartingGroup { hosts: (1..=3).map(|n| format!("web{n:02}")).collect(), ..StartingGroup::default() };
-    let outer = StartingGroup {
+    let group = StarterGroup { hosts: (1..=3).map(|n| format!("web{n:02}")).collect(), ..StarterGroup::default() };
+    let outer = StarterGroup {
         groups: vec!["web".into()],
         vars: [("x".to_owned(), json!({"a": [1, {"b": "c d"}]}))].into_iter().collect(),
-        ..StartingGroup::default()
+        ..StarterGroup::default()
     };
     let groups =
-        [("web".to_owned(), group), ("site".to_owned(), outer), ("none".to_owned(), StartingGroup::default())].into();
-    let text = inventory(&Starting { cluster: "lab".into(), hosts, groups }, Some("hosts.ini"));
+        [("web".to_owned(), group), ("site".to_owned(), outer), ("none".to_owned(), StarterGroup::default())].into();
+    let text = inventory(&StarterInventory { cluster: "lab".into(), hosts, groups }, Some("hosts.ini"));
     insta::assert_snapshot!(text);
     let project = read(&text);
     assert_eq!(project.groups["site"].len(), 3);
@@ -53,7 +53,7 @@ fn hosts_fold_and_everything_is_written_once() {
 
 #[test]
 fn a_first_inventory_validates_with_its_recipe() {
-    let starting = Starting::of_hosts("lab".into(), &["gpu[01:08]".into(), "admin@login:2222".into()]).unwrap();
+    let starting = StarterInventory::of_hosts("lab".into(), &["gpu[01:08]".into(), "admin@login:2222".into()]).unwrap();
     let text = inventory(&starting, None);
     insta::assert_snapshot!(text);
     assert_eq!(read(&text).hosts.len(), 9);

@@ -17,13 +17,13 @@ pub struct CauseGroup<'a> {
 }
 
 /// The fields that steps of one group share: reason, hint and why they are held back.
-type Cause<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
+type StepCause<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
 
 /// Returns the steps selected by `keep`, grouped by cause, in plan order.
 pub fn group_by_cause<'a>(plan: &'a Plan, keep: impl Fn(&StepPlan) -> bool) -> Vec<CauseGroup<'a>> {
-    let mut groups: IndexMap<(Cause<'a>, Vec<Name<'a>>), CauseGroup<'a>> = IndexMap::new();
+    let mut groups: IndexMap<(StepCause<'a>, Vec<StepLabel<'a>>), CauseGroup<'a>> = IndexMap::new();
     for host in &plan.hosts {
-        let mut causes: IndexMap<Cause<'a>, Vec<&'a StepPlan>> = IndexMap::new();
+        let mut causes: IndexMap<StepCause<'a>, Vec<&'a StepPlan>> = IndexMap::new();
         host.steps.iter().filter(|step| keep(step)).for_each(|step| causes.entry(cause(step)).or_default().push(step));
         for (cause, steps) in causes {
             let new = |steps| CauseGroup { steps, hosts: Vec::new() };
@@ -36,14 +36,14 @@ pub fn group_by_cause<'a>(plan: &'a Plan, keep: impl Fn(&StepPlan) -> bool) -> V
     groups
 }
 
-fn cause(step: &StepPlan) -> Cause<'_> {
+fn cause(step: &StepPlan) -> StepCause<'_> {
     (step.reason.raw(), step.hint.as_deref(), step.held.as_deref())
 }
 
 /// The id of a step. A group of one step also has its kind and title.
-type Name<'a> = (&'a StepId, Option<(&'a str, &'a str)>);
+type StepLabel<'a> = (&'a StepId, Option<(&'a str, &'a str)>);
 
-fn names<'a>(steps: &[&'a StepPlan]) -> Vec<Name<'a>> {
+fn names<'a>(steps: &[&'a StepPlan]) -> Vec<StepLabel<'a>> {
     let alone = steps.len() == 1;
     steps.iter().map(|step| (&step.id, alone.then_some((&*step.kind, step.title.raw())))).collect()
 }

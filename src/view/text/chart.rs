@@ -1,14 +1,14 @@
 //! The dependency graph as waves of steps that can run in parallel, with the dependencies of each step.
 
-use super::Text;
-use crate::config::{Chart, ChartEdge, ChartStep};
+use super::TextWriter;
+use crate::config::{ChartEdge, ChartStep, DependencyChart};
 use crate::model::HostName;
 use crate::view::style::{DIM, HEAD, paint};
 use crate::view::{count, escape, fold, words};
 use std::io::{self, Write};
 
 /// Writes the waves and the summary. `-v` also shows the order within recipes.
-pub fn write(text: &Text, chart: &Chart, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(text: &TextWriter, chart: &DependencyChart, out: &mut dyn Write) -> io::Result<()> {
     let width = chart.steps.iter().map(|step| name(step).chars().count()).max().unwrap_or(0);
     for (at, wave) in chart.waves.iter().enumerate() {
         writeln!(out, "{}", paint(HEAD, format!("wave {}", at + 1)))?;
@@ -25,7 +25,13 @@ fn name(step: &ChartStep) -> String {
     escape::line(&format!("{}/{}", step.recipe, step.step)).into_owned()
 }
 
-fn one(text: &Text, chart: &Chart, step: &ChartStep, width: usize, out: &mut dyn Write) -> io::Result<()> {
+fn one(
+    text: &TextWriter,
+    chart: &DependencyChart,
+    step: &ChartStep,
+    width: usize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut parts = vec![words::step_traits(step).join(", ")];
     if !step.effective_by.is_empty() {
         parts.push(format!("effective by {}", words::either(&step.effective_by)));
@@ -42,7 +48,7 @@ fn waits(edge: &ChartEdge, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "    {}", paint(DIM, escape::line(&words::waits_for(edge))))
 }
 
-fn hosts(chart: &Chart, step: &ChartStep) -> String {
+fn hosts(chart: &DependencyChart, step: &ChartStep) -> String {
     let mut parts = Vec::new();
     match step.hosts.len() {
         0 => {}
@@ -63,7 +69,7 @@ pub(super) fn folded(hosts: &[HostName]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Scope;
+    use crate::model::StepScope;
 
     #[test]
     fn the_api_of_the_cluster_is_not_counted_as_a_host() {
@@ -72,7 +78,7 @@ mod tests {
             recipe: "base".into(),
             step: "motd".into(),
             kind: "file",
-            scope: Scope::default(),
+            scope: StepScope::default(),
             disruption: None,
             effective_by: Vec::new(),
             hosts: hosts.clone(),
@@ -80,10 +86,15 @@ mod tests {
             place: String::new(),
         };
         let all = [hosts, vec![HostName::cluster()]].concat();
-        let chart =
-            Chart { cluster: "lab".into(), hosts: all, steps: vec![step], edges: Vec::new(), waves: vec![vec![0]] };
+        let chart = DependencyChart {
+            cluster: "lab".into(),
+            hosts: all,
+            steps: vec![step],
+            edges: Vec::new(),
+            waves: vec![vec![0]],
+        };
         let mut out = Vec::new();
-        write(&Text::default(), &chart, &mut out).unwrap();
+        write(&TextWriter::default(), &chart, &mut out).unwrap();
         let shown = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
         assert!(shown.contains("  file  on all hosts\n"), "{shown}");
         assert!(shown.ends_with("graph: 1 step of 1 recipe in 1 wave, 2 hosts and the cluster\n"), "{shown}");

@@ -1,6 +1,6 @@
 //! A failed read-only check command of a recipe: the command, its exit status and its last output.
 
-use crate::model::{HostName, Untrusted};
+use crate::model::{HostName, UntrustedText};
 use crate::plan::CheckRun;
 use crate::view::escape;
 
@@ -9,7 +9,7 @@ const LINES: usize = 6;
 
 /// Returns the key by which runs of a check on several hosts are grouped. The output is not part of it, because it may
 /// contain the host name.
-pub fn identity(check: Option<&CheckRun>) -> Option<(&Untrusted, i32)> {
+pub fn identity(check: Option<&CheckRun>) -> Option<(&UntrustedText, i32)> {
     check.map(|check| (&check.command, check.status))
 }
 

@@ -1,19 +1,19 @@
 //! The summary line of a plan: counts, hosts and maximum disruption.
 
-use crate::model::Disruption;
-use crate::plan::{Counts, HostPlan, Plan};
+use crate::model::DisruptionClass;
+use crate::plan::{HostPlan, Plan, PlanCounts};
 use crate::view::style::{GOOD, HEAD, paint};
 use crate::view::{count, words};
 use std::io::{self, Write};
 
 /// Reports whether the plan has no changes and no pending, blocked, unknown or waiting items.
-pub fn settled(counts: &Counts) -> bool {
+pub fn settled(counts: &PlanCounts) -> bool {
     let steps = counts.change + counts.pending + counts.blocked + counts.unknown + counts.waiting + counts.held;
     steps + counts.windows + counts.unreachable + counts.verify_failed + counts.verify_unknown == 0
 }
 
 /// Writes the closing line.
-pub fn write(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(plan: &Plan, counts: &PlanCounts, out: &mut dyn Write) -> io::Result<()> {
     if settled(counts) {
         return nothing(plan, counts, out);
     }
@@ -24,7 +24,7 @@ pub fn write(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result<()
     writeln!(out, "{} {}", paint(HEAD, "plan:"), parts.join("; "))
 }
 
-fn nothing(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
+fn nothing(plan: &Plan, counts: &PlanCounts, out: &mut dyn Write) -> io::Result<()> {
     let cluster = plan.hosts.iter().any(|host| host.host.is_cluster());
     let (hosts, steps) = (words::places(counts.hosts, cluster), words::matching(counts.ok, "step"));
     let elsewhere = match counts.not_applicable {
@@ -34,7 +34,7 @@ fn nothing(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result<()> 
     writeln!(out, "{} {hosts}, {steps}{elsewhere}", paint(GOOD, "no changes:"))
 }
 
-fn changes(counts: &Counts) -> String {
+fn changes(counts: &PlanCounts) -> String {
     if counts.change == 0 {
         return "no changes".to_owned();
     }
@@ -51,7 +51,7 @@ fn changes(counts: &Counts) -> String {
     }
 }
 
-fn open(counts: &Counts) -> Vec<String> {
+fn open(counts: &PlanCounts) -> Vec<String> {
     let steps = words::counts(&[
         (counts.ok, "unchanged"),
         (counts.waiting, "waiting"),
@@ -67,7 +67,7 @@ fn open(counts: &Counts) -> Vec<String> {
 }
 
 /// Returns `windows: 4 hosts in 2 waves, at most 4 reboots`.
-fn windows(plan: &Plan, counts: &Counts) -> Option<String> {
+fn windows(plan: &Plan, counts: &PlanCounts) -> Option<String> {
     if counts.windows == 0 {
         return None;
     }
@@ -80,7 +80,7 @@ fn windows(plan: &Plan, counts: &Counts) -> Option<String> {
 }
 
 fn disruption(plan: &Plan) -> Option<String> {
-    let highest = plan.hosts.iter().map(HostPlan::disruption).max().filter(|d| *d > Disruption::D0)?;
+    let highest = plan.hosts.iter().map(HostPlan::disruption).max().filter(|d| *d > DisruptionClass::D0)?;
     let hosts = plan.hosts.iter().filter(|host| host.disruption() == highest).map(|host| &host.host);
     Some(format!("disruption: {highest} on {} ({})", words::places_of(hosts), highest.meaning()))
 }

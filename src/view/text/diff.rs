@@ -1,12 +1,12 @@
 //! A unified diff, each line coloured by its first character.
 
-use crate::model::Untrusted;
+use crate::model::UntrustedText;
 use crate::view::escape;
 use crate::view::style::{ADD, REMOVE, UNKNOWN, paint};
 use std::io::{self, Write};
 
 /// Writes `diff` with `indent` before each line.
-pub fn write(diff: &Untrusted, indent: &str, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(diff: &UntrustedText, indent: &str, out: &mut dyn Write) -> io::Result<()> {
     write_lines(diff.raw(), indent, out)
 }
 

@@ -1,17 +1,17 @@
 //! Result of `doctor`: findings about this machine, the cluster and hosts; equal ones once, worst first, with hints.
 
-use super::{Text, group, on_hosts};
-use crate::engine::{Checkup, Finding, Weight};
-use crate::model::{ExitCode, HostName, Untrusted};
-use crate::plan::Reach;
+use super::{TextWriter, group, on_hosts};
+use crate::engine::{DoctorFinding, DoctorReport, DoctorSeverity};
+use crate::model::{ExitCode, HostName, UntrustedText};
+use crate::plan::HostReachability;
 use crate::view::style::{BAD, CHANGE, DIM, GOOD, HEAD, UNKNOWN, paint};
 use crate::view::{escape, fold, took, words};
 use std::io::{self, Write};
 
 /// Writes the findings, then the hosts that are ready.
-pub fn write(text: &Text, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(text: &TextWriter, checkup: &DoctorReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
     super::simulated(&checkup.simulated, out)?;
-    let least = if text.verbose > 0 { Weight::Ok } else { Weight::Note };
+    let least = if text.verbose > 0 { DoctorSeverity::Ok } else { DoctorSeverity::Note };
     section("this machine", &checkup.here, least, out)?;
     section("cluster", &checkup.cluster, least, out)?;
     hosts(checkup, least, out)?;
@@ -20,7 +20,7 @@ pub fn write(text: &Text, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write
 }
 
 /// Writes findings that are not about a host.
-fn section(head: &str, findings: &[Finding], least: Weight, out: &mut dyn Write) -> io::Result<()> {
+fn section(head: &str, findings: &[DoctorFinding], least: DoctorSeverity, out: &mut dyn Write) -> io::Result<()> {
     let shown = sorted(findings.iter().filter(|finding| finding.weight <= least));
     if shown.is_empty() {
         return Ok(());
@@ -30,16 +30,16 @@ fn section(head: &str, findings: &[Finding], least: Weight, out: &mut dyn Write)
     writeln!(out)
 }
 
-fn sorted<'f>(findings: impl Iterator<Item = &'f Finding>) -> Vec<&'f Finding> {
+fn sorted<'f>(findings: impl Iterator<Item = &'f DoctorFinding>) -> Vec<&'f DoctorFinding> {
     let mut findings: Vec<_> = findings.collect();
     findings.sort_by_key(|finding| finding.weight);
     findings
 }
 
-fn hosts(checkup: &Checkup, least: Weight, out: &mut dyn Write) -> io::Result<()> {
+fn hosts(checkup: &DoctorReport, least: DoctorSeverity, out: &mut dyn Write) -> io::Result<()> {
     let away = checkup.hosts.iter().filter_map(|host| match &host.reach {
-        Reach::Observed => None,
-        Reach::Unreachable(why) => Some((&host.host, why)),
+        HostReachability::Observed => None,
+        HostReachability::Unreachable(why) => Some((&host.host, why)),
     });
     let away = group::silent(away);
     let all = checkup.hosts.iter().flat_map(|host| host.findings.iter().map(move |finding| (&host.host, finding)));
@@ -61,12 +61,12 @@ fn hosts(checkup: &Checkup, least: Weight, out: &mut dyn Write) -> io::Result<()
     writeln!(out)
 }
 
-fn one(finding: &Finding, hosts: Option<&[&HostName]>, out: &mut dyn Write) -> io::Result<()> {
+fn one(finding: &DoctorFinding, hosts: Option<&[&HostName]>, out: &mut dyn Write) -> io::Result<()> {
     let symbol = match finding.weight {
-        Weight::Problem => paint(BAD, "x"),
-        Weight::Unknown => paint(UNKNOWN, "?"),
-        Weight::Note => paint(CHANGE, "!"),
-        Weight::Ok => paint(GOOD, "="),
+        DoctorSeverity::Problem => paint(BAD, "x"),
+        DoctorSeverity::Unknown => paint(UNKNOWN, "?"),
+        DoctorSeverity::Note => paint(CHANGE, "!"),
+        DoctorSeverity::Ok => paint(GOOD, "="),
     };
     line(symbol, finding.check, &finding.what, finding.hint.as_ref(), out)?;
     match hosts {
@@ -78,8 +78,8 @@ fn one(finding: &Finding, hosts: Option<&[&HostName]>, out: &mut dyn Write) -> i
 fn line(
     symbol: impl std::fmt::Display,
     check: &str,
-    what: &Untrusted,
-    hint: Option<&Untrusted>,
+    what: &UntrustedText,
+    hint: Option<&UntrustedText>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     const CHARS: usize = 300;
@@ -90,9 +90,9 @@ fn line(
     }
 }
 
-fn closing(checkup: &Checkup, out: &mut dyn Write) -> io::Result<()> {
+fn closing(checkup: &DoctorReport, out: &mut dyn Write) -> io::Result<()> {
     let ready: Vec<&str> = checkup.hosts.iter().filter(|host| host.is_ready()).map(|host| host.host.as_str()).collect();
-    let away = checkup.hosts.iter().filter(|host| host.reach != Reach::Observed).count();
+    let away = checkup.hosts.iter().filter(|host| host.reach != HostReachability::Observed).count();
     if !ready.is_empty() {
         writeln!(out, "{} {}", paint(GOOD, "ready:"), escape::line(&fold::fold(ready.iter().copied())))?;
     }
@@ -110,33 +110,38 @@ fn closing(checkup: &Checkup, out: &mut dyn Write) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::engine::HostHealth;
-    use crate::plan::Unreachable;
+    use crate::plan::UnreachableReason;
     use std::time::Duration;
 
-    fn finding(weight: Weight, check: &'static str, what: &str, hint: Option<&str>) -> Finding {
-        Finding { check, weight, what: what.into(), hint: hint.map(Untrusted::from) }
+    fn finding(weight: DoctorSeverity, check: &'static str, what: &str, hint: Option<&str>) -> DoctorFinding {
+        DoctorFinding { check, weight, what: what.into(), hint: hint.map(UntrustedText::from) }
     }
 
-    fn checkup() -> Checkup {
-        let room = || finding(Weight::Problem, "room", "no space left in `/var`: 0 MiB free", Some("free some space"));
-        let tools = || finding(Weight::Ok, "tools", "all there", None);
-        let host = |name: &str, findings| HostHealth { host: HostName::new(name), reach: Reach::Observed, findings };
-        let clock = finding(Weight::Note, "clock", "not\u{1b}[2J synchronized", Some("run chrony"));
-        let why = Unreachable::new("no route to `n4`", Some("switch it on".into()));
+    fn checkup() -> DoctorReport {
+        let room =
+            || finding(DoctorSeverity::Problem, "room", "no space left in `/var`: 0 MiB free", Some("free some space"));
+        let tools = || finding(DoctorSeverity::Ok, "tools", "all there", None);
+        let host = |name: &str, findings| HostHealth {
+            host: HostName::new(name),
+            reach: HostReachability::Observed,
+            findings,
+        };
+        let clock = finding(DoctorSeverity::Note, "clock", "not\u{1b}[2J synchronized", Some("run chrony"));
+        let why = UnreachableReason::new("no route to `n4`", Some("switch it on".into()));
         let hosts = vec![
             host("n1", vec![tools(), room()]),
             host("n2", vec![room(), tools()]),
             host("n3", vec![tools(), clock]),
-            HostHealth { reach: Reach::Unreachable(why), ..host("n4", vec![]) },
+            HostHealth { reach: HostReachability::Unreachable(why), ..host("n4", vec![]) },
         ];
         let here = vec![
-            finding(Weight::Ok, "ssh", "OpenSSH_9.2p1", None),
-            finding(Weight::Note, "terminal", "not interactive", Some("use `--yes`")),
+            finding(DoctorSeverity::Ok, "ssh", "OpenSSH_9.2p1", None),
+            finding(DoctorSeverity::Note, "terminal", "not interactive", Some("use `--yes`")),
         ];
-        Checkup { here, cluster: Vec::new(), hosts, simulated: Vec::new(), took: Duration::from_millis(400) }
+        DoctorReport { here, cluster: Vec::new(), hosts, simulated: Vec::new(), took: Duration::from_millis(400) }
     }
 
-    fn said(text: &Text, checkup: &Checkup) -> String {
+    fn said(text: &TextWriter, checkup: &DoctorReport) -> String {
         let mut out = Vec::new();
         write(text, checkup, checkup.exit_code(), &mut out).unwrap();
         anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string()
@@ -144,28 +149,28 @@ mod tests {
 
     #[test]
     fn findings_fold_worst_first() {
-        insta::assert_snapshot!(said(&Text::default(), &checkup()));
+        insta::assert_snapshot!(said(&TextWriter::default(), &checkup()));
     }
 
     #[test]
     fn what_is_in_order_is_told_on_demand() {
-        let text = Text { verbose: 1, ..Text::default() };
-        let fine = Checkup { hosts: checkup().hosts.drain(2..3).collect(), ..checkup() };
+        let text = TextWriter { verbose: 1, ..TextWriter::default() };
+        let fine = DoctorReport { hosts: checkup().hosts.drain(2..3).collect(), ..checkup() };
         insta::assert_snapshot!(said(&text, &fine));
     }
 
     #[test]
     fn hosts_that_are_ready_have_a_next_step() {
-        let findings = vec![finding(Weight::Ok, "tools", "all there", None)];
-        let hosts = vec![HostHealth { host: HostName::new("n1"), reach: Reach::Observed, findings }];
-        let fine = Checkup {
+        let findings = vec![finding(DoctorSeverity::Ok, "tools", "all there", None)];
+        let hosts = vec![HostHealth { host: HostName::new("n1"), reach: HostReachability::Observed, findings }];
+        let fine = DoctorReport {
             here: Vec::new(),
             cluster: Vec::new(),
             hosts,
             simulated: vec![HostName::new("n1")],
             took: Duration::ZERO,
         };
-        let text = Text { target: Some("c.yaml".into()), ..Text::default() };
+        let text = TextWriter { target: Some("c.yaml".into()), ..TextWriter::default() };
         assert_eq!(
             said(&text, &fine),
             "simulated, no real hardware: n1\n\nready: n1\ndoctor: 1 host: 1 ready (0.0 s)\nnext: forge plan c.yaml\n"

@@ -4,25 +4,26 @@ pub(in crate::view) mod culprit;
 pub(in crate::view) mod entry;
 mod past;
 
-use super::{Text, sections};
-use crate::drift::{Counts, Drift, Severity, Unsure};
-use crate::model::{HostName, Untrusted};
-use crate::plan::Reach;
+use super::{TextWriter, sections};
+use crate::drift::{DriftCounts, DriftReport, FindingSeverity, UndecidedItem};
+use crate::model::{HostName, UntrustedText};
+use crate::plan::HostReachability;
 use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
 use crate::view::text::{group, on_hosts, outliers};
 use crate::view::{count, escape, took, words};
-use entry::Entry;
+use entry::DriftEntry;
 pub use past::history;
 use std::io::{self, Write};
 
 /// Writes the whole result.
-pub fn write(text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(text: &TextWriter, drift: &DriftReport, out: &mut dyn Write) -> io::Result<()> {
     super::simulated(&drift.simulated, out)?;
     let entries = entry::entries(&drift.findings);
     let (faults, rest): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| entry.first().is_fault());
     part("hardware faults: apply cannot repair them", &faults, text, drift, out)?;
     for (severity, head) in PARTS {
-        let of: Vec<&Entry<'_>> = rest.iter().copied().filter(|entry| entry.first().severity == severity).collect();
+        let of: Vec<&DriftEntry<'_>> =
+            rest.iter().copied().filter(|entry| entry.first().severity == severity).collect();
         part(head, &of, text, drift, out)?;
     }
     unknown(&drift.unknown, out)?;
@@ -36,10 +37,20 @@ pub fn write(text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> 
     next(text, drift, out)
 }
 
-const PARTS: [(Severity, &str); 4] =
-    [(Severity::Critical, "critical"), (Severity::High, "high"), (Severity::Medium, "medium"), (Severity::Low, "low")];
+const PARTS: [(FindingSeverity, &str); 4] = [
+    (FindingSeverity::Critical, "critical"),
+    (FindingSeverity::High, "high"),
+    (FindingSeverity::Medium, "medium"),
+    (FindingSeverity::Low, "low"),
+];
 
-fn part(head: &str, entries: &[&Entry<'_>], text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
+fn part(
+    head: &str,
+    entries: &[&DriftEntry<'_>],
+    text: &TextWriter,
+    drift: &DriftReport,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     if entries.is_empty() {
         return Ok(());
     }
@@ -48,7 +59,7 @@ fn part(head: &str, entries: &[&Entry<'_>], text: &Text, drift: &Drift, out: &mu
     writeln!(out)
 }
 
-fn unknown(unsure: &[Unsure], out: &mut dyn Write) -> io::Result<()> {
+fn unknown(unsure: &[UndecidedItem], out: &mut dyn Write) -> io::Result<()> {
     if unsure.is_empty() {
         return Ok(());
     }
@@ -64,14 +75,14 @@ fn unknown(unsure: &[Unsure], out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Returns `recipe/step`.
-fn named(recipe: &Untrusted, step: &Untrusted) -> String {
+fn named(recipe: &UntrustedText, step: &UntrustedText) -> String {
     format!("{}/{}", escape::text(recipe), escape::text(step))
 }
 
-fn unreachable(drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
+fn unreachable(drift: &DriftReport, out: &mut dyn Write) -> io::Result<()> {
     let silent = drift.hosts.iter().filter_map(|host| match &host.reach {
-        Reach::Observed => None,
-        Reach::Unreachable(why) => Some((&host.host, why)),
+        HostReachability::Observed => None,
+        HostReachability::Unreachable(why) => Some((&host.host, why)),
     });
     let groups = group::silent(silent);
     if groups.is_empty() {
@@ -84,7 +95,7 @@ fn unreachable(drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-fn warnings(drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
+fn warnings(drift: &DriftReport, out: &mut dyn Write) -> io::Result<()> {
     let all = drift.hosts.iter().flat_map(|host| host.warnings.iter().map(move |warning| (&host.host, warning)));
     let groups = group::equal(all, |warning| warning);
     if groups.is_empty() {
@@ -97,14 +108,14 @@ fn warnings(drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-fn no_history(drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
+fn no_history(drift: &DriftReport, out: &mut dyn Write) -> io::Result<()> {
     match &drift.no_history {
         None => Ok(()),
         Some(why) => writeln!(out, "no history, so all findings are reported as new: {}\n", escape::line(why)),
     }
 }
 
-fn odd_ones(text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
+fn odd_ones(text: &TextWriter, drift: &DriftReport, out: &mut dyn Write) -> io::Result<()> {
     match &drift.outliers {
         None => Ok(()),
         Some(outliers) => outliers::section(outliers, text.verbose > 0, out),
@@ -112,7 +123,7 @@ fn odd_ones(text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Returns the summary line: no drift, or the counts of findings.
-fn closing(drift: &Drift) -> String {
+fn closing(drift: &DriftReport) -> String {
     let counts = drift.counts();
     let time = took(drift.took);
     let hosts = words::places_of(drift.hosts.iter().map(|host| &host.host));
@@ -121,7 +132,7 @@ fn closing(drift: &Drift) -> String {
         let aside = aside(&counts);
         return format!("{} {hosts}, {settled}{aside} ({time})", paint(GOOD, "no drift:"));
     }
-    let severities: Vec<(usize, &str)> = Severity::WORST_FIRST
+    let severities: Vec<(usize, &str)> = FindingSeverity::WORST_FIRST
         .iter()
         .map(|severity| (counts.by_severity.get(severity.name()).copied().unwrap_or(0), severity.name()))
         .collect();
@@ -142,14 +153,14 @@ fn closing(drift: &Drift) -> String {
 }
 
 /// Returns the counts of ignored and resolved findings.
-fn aside(counts: &Counts) -> String {
+fn aside(counts: &DriftCounts) -> String {
     match words::counts(&[(counts.ignored, "ignored"), (counts.resolved, "resolved")]) {
         some if some.is_empty() => some,
         some => format!("; {some}"),
     }
 }
 
-fn next(text: &Text, drift: &Drift, out: &mut dyn Write) -> io::Result<()> {
+fn next(text: &TextWriter, drift: &DriftReport, out: &mut dyn Write) -> io::Result<()> {
     match drift.findings.iter().any(|finding| finding.is_repairable()) {
         true => text.next("plan", out),
         false => Ok(()),

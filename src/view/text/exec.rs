@@ -1,8 +1,8 @@
 //! Results of `exec`: equal outputs once with their hosts, worst first.
 
 use super::group;
-use crate::engine::{ExecHost, ExecReport};
-use crate::model::{HostName, Outcome, Untrusted};
+use crate::engine::{ExecHostResult, ExecReport};
+use crate::model::{HostName, HostOutcome, UntrustedText};
 use crate::view::style::{BAD, DIM, GOOD, HEAD, paint};
 use crate::view::{count, escape, fold, took, words};
 use std::io::{self, Write};
@@ -18,29 +18,29 @@ pub fn write(report: &ExecReport, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Returns the displayed fields of a host. Durations are excluded, or no two hosts would be equal.
-fn shown(host: &ExecHost) -> impl std::hash::Hash + Eq + use<'_> {
+fn shown(host: &ExecHostResult) -> impl std::hash::Hash + Eq + use<'_> {
     (host.outcome.name(), host.status, &host.stdout, &host.stderr, host.left_out, (&host.reason, &host.hint))
 }
 
-fn rank(outcome: Outcome) -> usize {
+fn rank(outcome: HostOutcome) -> usize {
     match outcome {
-        Outcome::Ok => 3,
-        Outcome::Cancelled => 2,
-        Outcome::Unreachable => 1,
+        HostOutcome::Ok => 3,
+        HostOutcome::Cancelled => 2,
+        HostOutcome::Unreachable => 1,
         _ => 0,
     }
 }
 
 /// Writes a one-line output next to the hosts, a longer one below them.
-fn one(host: &ExecHost, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
+fn one(host: &ExecHostResult, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
     let names = fold::fold(hosts.iter().map(|host| host.as_str()));
     let head = paint(HEAD, format!("{}:", escape::line(&names)));
-    if let (Outcome::Ok, Some(line)) = (host.outcome, only_line(host)) {
+    if let (HostOutcome::Ok, Some(line)) = (host.outcome, only_line(host)) {
         return writeln!(out, "{head} {line}");
     }
     match (host.outcome, host.stdout.is_empty() && host.stderr.is_empty()) {
-        (Outcome::Ok, true) => writeln!(out, "{head} {}", paint(DIM, "no output"))?,
-        (Outcome::Ok, false) => writeln!(out, "{head}")?,
+        (HostOutcome::Ok, true) => writeln!(out, "{head} {}", paint(DIM, "no output"))?,
+        (HostOutcome::Ok, false) => writeln!(out, "{head}")?,
         _ => writeln!(out, "{head} {}{}", paint(BAD, ending(host)), reason(host))?,
     }
     if let Some(hint) = &host.hint {
@@ -57,20 +57,20 @@ fn count_bytes(bytes: u64) -> String {
     count(usize::try_from(bytes).unwrap_or(usize::MAX), "byte")
 }
 
-fn only_line(host: &ExecHost) -> Option<std::borrow::Cow<'_, str>> {
+fn only_line(host: &ExecHostResult) -> Option<std::borrow::Cow<'_, str>> {
     let text = host.stdout.raw().strip_suffix('\n').unwrap_or(host.stdout.raw());
     let one = !text.is_empty() && !text.contains('\n') && host.stderr.is_empty() && host.left_out == 0;
     one.then(|| escape::block_line(text))
 }
 
-fn ending(host: &ExecHost) -> String {
+fn ending(host: &ExecHostResult) -> String {
     match host.status {
         Some(status) => format!("exit status {status}"),
         None => host.outcome.name().to_owned(),
     }
 }
 
-fn reason(host: &ExecHost) -> String {
+fn reason(host: &ExecHostResult) -> String {
     match host.reason.is_empty() {
         true => String::new(),
         false => format!(": {}", escape::text(&host.reason)),
@@ -78,7 +78,7 @@ fn reason(host: &ExecHost) -> String {
 }
 
 /// Writes an output block. Lines of stderr have a mark.
-fn block(text: &Untrusted, mark: &str, out: &mut dyn Write) -> io::Result<()> {
+fn block(text: &UntrustedText, mark: &str, out: &mut dyn Write) -> io::Result<()> {
     if text.is_empty() {
         return Ok(());
     }
@@ -86,8 +86,8 @@ fn block(text: &Untrusted, mark: &str, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn closing(report: &ExecReport, out: &mut dyn Write) -> io::Result<()> {
-    let counts: Vec<_> = Outcome::ALL.iter().map(|outcome| (report.count(*outcome), outcome.name())).collect();
-    let word = match report.count(Outcome::Ok) == report.hosts.len() {
+    let counts: Vec<_> = HostOutcome::ALL.iter().map(|outcome| (report.count(*outcome), outcome.name())).collect();
+    let word = match report.count(HostOutcome::Ok) == report.hosts.len() {
         true => paint(GOOD, "done:"),
         false => paint(BAD, "not all done:"),
     };
@@ -98,25 +98,25 @@ fn closing(report: &ExecReport, out: &mut dyn Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Command;
+    use crate::engine::ExecCommand;
     use std::time::Duration;
 
-    fn host(name: &str, outcome: Outcome, status: Option<i32>, stdout: &str, stderr: &str) -> ExecHost {
-        ExecHost {
+    fn host(name: &str, outcome: HostOutcome, status: Option<i32>, stdout: &str, stderr: &str) -> ExecHostResult {
+        ExecHostResult {
             host: HostName::new(name),
             outcome,
             status,
             stdout: stdout.into(),
             stderr: stderr.into(),
             left_out: 0,
-            reason: Untrusted::default(),
+            reason: UntrustedText::default(),
             hint: None,
             took: Duration::from_millis(name.len() as u64),
         }
     }
 
-    fn said(hosts: Vec<ExecHost>) -> String {
-        let command = Command::Shell("x".into());
+    fn said(hosts: Vec<ExecHostResult>) -> String {
+        let command = ExecCommand::Shell("x".into());
         let report =
             ExecReport { command, hosts, simulated: Vec::new(), interrupted: false, took: Duration::from_millis(1200) };
         let mut out = Vec::new();
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn equal_outputs_are_written_once() {
-        let of = |name, text| host(name, Outcome::Ok, Some(0), text, "");
+        let of = |name, text| host(name, HostOutcome::Ok, Some(0), text, "");
         let said = said(vec![of("gpu01", "up\n"), of("gpu02", "up\n"), of("gpu03", "a\n\n\tb\n"), of("gpu04", "")]);
         assert_eq!(
             said,
@@ -136,14 +136,14 @@ mod tests {
 
     #[test]
     fn what_went_wrong_comes_first_with_what_to_do() {
-        let away = ExecHost {
+        let away = ExecHostResult {
             reason: "no route to `n3`".into(),
             hint: Some("switch it on".into()),
-            ..host("n3", Outcome::Unreachable, None, "", "")
+            ..host("n3", HostOutcome::Unreachable, None, "", "")
         };
-        let failed = host("n1", Outcome::Failed, Some(2), "part\n", "ls: no\nls: never\n");
-        let said = said(vec![failed.clone(), away, host("n2", Outcome::Ok, Some(0), "fine", ""), {
-            ExecHost { host: HostName::new("n4"), left_out: 5, ..failed }
+        let failed = host("n1", HostOutcome::Failed, Some(2), "part\n", "ls: no\nls: never\n");
+        let said = said(vec![failed.clone(), away, host("n2", HostOutcome::Ok, Some(0), "fine", ""), {
+            ExecHostResult { host: HostName::new("n4"), left_out: 5, ..failed }
         }]);
         assert_eq!(
             said,
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_a_host_prints_does_not_act() {
-        let said = said(vec![host("n1", Outcome::Ok, Some(0), "\u{1b}[2Jgone\n", "\u{202e}x\n")]);
+        let said = said(vec![host("n1", HostOutcome::Ok, Some(0), "\u{1b}[2Jgone\n", "\u{202e}x\n")]);
         assert_eq!(said, "n1:\n    \\x1b[2Jgone\n    ! \\u{202e}x\n\ndone: 1 host: 1 ok (1.2 s)\n");
     }
 }

@@ -1,7 +1,7 @@
 //! Output of `explain`: origins of values, steps, error codes and manual pages.
 
 use super::chart::folded;
-use crate::config::{Input, OnHosts, Origin, Rendered, StepPage, ValuePage};
+use crate::config::{RenderedStep, SharedByHosts, StepExplanation, StepInput, ValueExplanation, ValueOrigin};
 use crate::diag::Code;
 use crate::model::Value;
 use crate::view::style::{DIM, GOOD, HEAD, paint};
@@ -12,7 +12,7 @@ use std::io::{self, Write};
 const VALUE_CHARS: usize = 120;
 
 /// Writes each value with its hosts and origin.
-pub fn values(pages: &[OnHosts<ValuePage>], out: &mut dyn Write) -> io::Result<()> {
+pub fn values(pages: &[SharedByHosts<ValueExplanation>], out: &mut dyn Write) -> io::Result<()> {
     for (at, page) in pages.iter().enumerate() {
         if at > 0 {
             writeln!(out)?;
@@ -30,7 +30,7 @@ pub(super) fn value(value: &Value) -> String {
     escape::short(&value.to_string(), VALUE_CHARS)
 }
 
-fn layers(page: &ValuePage, indent: &str, out: &mut dyn Write) -> io::Result<()> {
+fn layers(page: &ValueExplanation, indent: &str, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{indent}{} {}", paint(GOOD, "from"), origin(&page.winner))?;
     for read in &page.reads {
         writeln!(out, "{indent}  which reads {} = {}", escape::line(&read.name), value(&read.winner.value))?;
@@ -43,14 +43,14 @@ fn layers(page: &ValuePage, indent: &str, out: &mut dyn Write) -> io::Result<()>
     Ok(())
 }
 
-fn origin(origin: &Origin) -> String {
+fn origin(origin: &ValueOrigin) -> String {
     let template = origin.template.as_ref().map_or_else(String::new, |text| format!(" as `{}`", escape::line(text)));
     let place = origin.place.as_ref().map_or_else(String::new, |place| format!("  {}", escape::line(place)));
     format!("{}{template}{place}", escape::line(&origin.from))
 }
 
 /// Writes everything known about a step without observing hosts.
-pub fn step(page: &StepPage, out: &mut dyn Write) -> io::Result<()> {
+pub fn step(page: &StepExplanation, out: &mut dyn Write) -> io::Result<()> {
     let name = format!("{}/{}", page.recipe, page.step);
     writeln!(out, "{}  {}  {}", paint(HEAD, escape::line(&name)), page.kind, paint(DIM, escape::line(&page.place)))?;
     traits(page, out)?;
@@ -59,7 +59,7 @@ pub fn step(page: &StepPage, out: &mut dyn Write) -> io::Result<()> {
     page.rendered.iter().try_for_each(|rendered| self::rendered(rendered, out))
 }
 
-fn traits(page: &StepPage, out: &mut dyn Write) -> io::Result<()> {
+fn traits(page: &StepExplanation, out: &mut dyn Write) -> io::Result<()> {
     let otherwise = if page.otherwise_absent { "; removed if false" } else { "" };
     let rows = [
         ("scope", Some(page.scope.name().to_owned())),
@@ -90,7 +90,7 @@ fn edges(head: &str, lines: impl Iterator<Item = String>, out: &mut dyn Write) -
     lines.iter().try_for_each(|line| writeln!(out, "  {}", escape::line(line)))
 }
 
-fn rendered(rendered: &OnHosts<Rendered>, out: &mut dyn Write) -> io::Result<()> {
+fn rendered(rendered: &SharedByHosts<RenderedStep>, out: &mut dyn Write) -> io::Result<()> {
     let what = &rendered.what;
     let turn = what.key.as_ref().map_or_else(String::new, |key| format!(" [{}]", escape::line(key)));
     let absent = if what.absent { "; removed here" } else { "" };
@@ -109,7 +109,7 @@ fn rendered(rendered: &OnHosts<Rendered>, out: &mut dyn Write) -> io::Result<()>
     what.inputs.iter().try_for_each(|input| self::input(input, out))
 }
 
-fn input(input: &Input, out: &mut dyn Write) -> io::Result<()> {
+fn input(input: &StepInput, out: &mut dyn Write) -> io::Result<()> {
     let name = escape::line(&input.name);
     match (&input.value, input.note) {
         (Some(page), _) => {

@@ -1,9 +1,9 @@
 //! Facts as a table: one line per value, hosts that share it folded.
 
 use super::sections::unreachable_group;
-use super::{Text, group};
+use super::{TextWriter, group};
 use crate::model::{HostName, Value};
-use crate::plan::{HostSeen, Reach, Unreachable};
+use crate::plan::{HostReachability, ObservedHost, UnreachableReason};
 use crate::view::style::{BAD, DIM, HEAD, UNKNOWN, paint};
 use crate::view::{count, escape, fold, words};
 use indexmap::IndexMap;
@@ -18,16 +18,16 @@ const COLUMN_CHARS: usize = 40;
 const FEW: usize = 6;
 
 /// Rows of one fact: path below the fact and value, with the hosts.
-type Rows<'a> = IndexMap<(String, Cell), Vec<&'a HostName>>;
+type FactRows<'a> = IndexMap<(String, FactCell), Vec<&'a HostName>>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Cell {
+enum FactCell {
     Known(String),
     Unknown(String),
 }
 
 /// Writes every fact of every host, then the unreachable hosts.
-pub fn write(text: &Text, seen: &[HostSeen], out: &mut dyn Write) -> io::Result<()> {
+pub fn write(text: &TextWriter, seen: &[ObservedHost], out: &mut dyn Write) -> io::Result<()> {
     super::simulated(seen.iter().filter(|host| host.simulated).map(|host| &host.host), out)?;
     let names: BTreeSet<&String> = seen.iter().flat_map(|host| host.facts.0.keys()).collect();
     for name in names {
@@ -37,13 +37,13 @@ pub fn write(text: &Text, seen: &[HostSeen], out: &mut dyn Write) -> io::Result<
     closing(seen, out)
 }
 
-fn rows<'a>(name: &str, seen: &'a [HostSeen], all: bool) -> Rows<'a> {
-    let mut rows = Rows::new();
+fn rows<'a>(name: &str, seen: &'a [ObservedHost], all: bool) -> FactRows<'a> {
+    let mut rows = FactRows::new();
     for host in seen {
         let cells = match host.facts.0.get(name) {
             None => continue,
             Some(Ok(value)) => flatten(value, all),
-            Some(Err(unknown)) => vec![(String::new(), Cell::Unknown(format!("unknown: {}", said(unknown))))],
+            Some(Err(unknown)) => vec![(String::new(), FactCell::Unknown(format!("unknown: {}", said(unknown))))],
         };
         for cell in cells {
             rows.entry(cell).or_default().push(&host.host);
@@ -53,7 +53,7 @@ fn rows<'a>(name: &str, seen: &'a [HostSeen], all: bool) -> Rows<'a> {
     rows
 }
 
-fn said(unknown: &crate::probe::Unknown) -> String {
+fn said(unknown: &crate::probe::UnansweredReason) -> String {
     match &unknown.said {
         Some(said) if !said.is_empty() => {
             format!("{}: {}", escape::line(&unknown.why), escape::short(said.raw(), VALUE_CHARS))
@@ -63,7 +63,7 @@ fn said(unknown: &crate::probe::Unknown) -> String {
 }
 
 /// Returns a row for each entry of a map (one level), or one row for any other value.
-fn flatten(value: &Value, all: bool) -> Vec<(String, Cell)> {
+fn flatten(value: &Value, all: bool) -> Vec<(String, FactCell)> {
     match value {
         Value::Object(map) if !map.is_empty() && (all || map.len() <= 2 * FEW) => {
             map.iter().map(|(key, value)| (escape::line(key).into_owned(), cell(value, all))).collect()
@@ -72,10 +72,10 @@ fn flatten(value: &Value, all: bool) -> Vec<(String, Cell)> {
     }
 }
 
-fn cell(value: &Value, all: bool) -> Cell {
+fn cell(value: &Value, all: bool) -> FactCell {
     match crate::facts::why_unknown(value) {
-        Some(why) => Cell::Unknown(format!("unknown: {}", escape::short(why, VALUE_CHARS))),
-        None => Cell::Known(show(value, all)),
+        Some(why) => FactCell::Unknown(format!("unknown: {}", escape::short(why, VALUE_CHARS))),
+        None => FactCell::Known(show(value, all)),
     }
 }
 
@@ -109,7 +109,7 @@ fn untold(value: &Value) -> usize {
     }
 }
 
-fn fact(name: &str, rows: &Rows<'_>, total: usize, out: &mut dyn Write) -> io::Result<()> {
+fn fact(name: &str, rows: &FactRows<'_>, total: usize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", paint(HEAD, escape::line(name)))?;
     let paths = width(rows.keys().map(|(path, _)| path.as_str()));
     let values = width(rows.keys().map(|(_, cell)| cell.text())).min(COLUMN_CHARS);
@@ -128,7 +128,7 @@ fn width<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0)
 }
 
-impl Cell {
+impl FactCell {
     fn text(&self) -> &str {
         match self {
             Self::Known(text) | Self::Unknown(text) => text,
@@ -152,7 +152,7 @@ fn which(hosts: &[&HostName], total: usize) -> String {
     }
 }
 
-pub(super) fn unreachable(seen: &[HostSeen], out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn unreachable(seen: &[ObservedHost], out: &mut dyn Write) -> io::Result<()> {
     let silent = seen.iter().filter_map(|host| Some((&host.host, why(host)?)));
     let groups = group::silent(silent);
     if groups.is_empty() {
@@ -162,14 +162,14 @@ pub(super) fn unreachable(seen: &[HostSeen], out: &mut dyn Write) -> io::Result<
     groups.iter().try_for_each(|(why, hosts)| unreachable_group(why, hosts, out))
 }
 
-fn why(host: &HostSeen) -> Option<&Unreachable> {
+fn why(host: &ObservedHost) -> Option<&UnreachableReason> {
     match &host.reach {
-        Reach::Observed => None,
-        Reach::Unreachable(why) => Some(why),
+        HostReachability::Observed => None,
+        HostReachability::Unreachable(why) => Some(why),
     }
 }
 
-fn closing(seen: &[HostSeen], out: &mut dyn Write) -> io::Result<()> {
+fn closing(seen: &[ObservedHost], out: &mut dyn Write) -> io::Result<()> {
     let silent = seen.iter().filter(|host| !host.is_observed()).count();
     let facts = || seen.iter().flat_map(|host| host.facts.0.values());
     let missing = facts().filter(|fact| fact.is_err()).count();

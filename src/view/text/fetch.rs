@@ -1,13 +1,13 @@
 //! Result of `fetch`: cached, fetched and failed artifacts.
 
-use super::Text;
-use crate::engine::{ArtifactLine, ComputedDigest, FetchReport, Had};
+use super::TextWriter;
+use crate::engine::{ArtifactFetchState, ArtifactReport, ComputedDigest, FetchReport};
 use crate::view::style::{BAD, CHANGE, DIM, GOOD, UNKNOWN, paint};
 use crate::view::{count, escape, size, words};
 use std::io::{self, Write};
 
 /// Writes one line per artifact, then the unresolved steps and the path of the cache.
-pub fn write(text: &Text, report: &FetchReport, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(text: &TextWriter, report: &FetchReport, out: &mut dyn Write) -> io::Result<()> {
     let locked = report.lock.is_some();
     report.artifacts.iter().try_for_each(|artifact| line(text, artifact, locked, out))?;
     if !report.open.is_empty() {
@@ -31,18 +31,18 @@ pub fn write(text: &Text, report: &FetchReport, out: &mut dyn Write) -> io::Resu
     writeln!(out, "{here} available{failed}; cache: `{}`", escape::line(&report.cache))
 }
 
-fn line(text: &Text, artifact: &ArtifactLine, locked: bool, out: &mut dyn Write) -> io::Result<()> {
+fn line(text: &TextWriter, artifact: &ArtifactReport, locked: bool, out: &mut dyn Write) -> io::Result<()> {
     let name = escape::line(&artifact.name);
     match &artifact.had {
-        Had::Here { sha256, bytes } => told(paint(DIM, "cached"), &name, sha256, *bytes, out)?,
-        Had::New { sha256, bytes } => told(paint(CHANGE, "fetched"), &name, sha256, *bytes, out)?,
-        Had::Failed { why, hint } => {
+        ArtifactFetchState::Here { sha256, bytes } => told(paint(DIM, "cached"), &name, sha256, *bytes, out)?,
+        ArtifactFetchState::New { sha256, bytes } => told(paint(CHANGE, "fetched"), &name, sha256, *bytes, out)?,
+        ArtifactFetchState::Failed { why, hint } => {
             writeln!(out, "{} {}", paint(BAD, "failed"), escape::line(why.raw()))?;
             hint.iter().try_for_each(|hint| writeln!(out, "  hint: {}", escape::line(hint.raw())))?;
         }
     }
     artifact.computed.iter().try_for_each(|computed| computed_digest(computed, locked, out))?;
-    if text.verbose > 0 || matches!(artifact.had, Had::Failed { .. }) {
+    if text.verbose > 0 || matches!(artifact.had, ArtifactFetchState::Failed { .. }) {
         let steps: Vec<String> =
             artifact.steps.iter().map(|step| escape::line(&step.to_string()).into_owned()).collect();
         let users = format!("for {} on {}", words::some(&steps), words::places_of(artifact.hosts.iter()));

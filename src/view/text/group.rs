@@ -1,23 +1,23 @@
 //! Groups equal items of several hosts, in an order that is consistent with the order on each host.
 
 use crate::model::{HostName, StepId};
-use crate::plan::{HostPlan, Plan, StepPlan, Unreachable};
+use crate::plan::{HostPlan, Plan, StepPlan, UnreachableReason};
 use indexmap::IndexMap;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 /// One step and the hosts on which it has the same effect for the same reason.
-pub struct Group<'a> {
+pub struct StepGroup<'a> {
     pub step: &'a StepPlan,
     pub hosts: Vec<&'a HostName>,
 }
 
 /// Returns the groups of the steps selected by `keep`, in plan order.
-pub fn steps<'a>(plan: &'a Plan, keep: impl Fn(&StepPlan) -> bool) -> Vec<Group<'a>> {
+pub fn steps<'a>(plan: &'a Plan, keep: impl Fn(&StepPlan) -> bool) -> Vec<StepGroup<'a>> {
     let all = plan.hosts.iter().flat_map(|host| host.steps.iter().map(move |step| (&host.host, step)));
     let kept = all.filter(|(_, step)| keep(step));
-    let mut groups: Vec<Group<'a>> =
-        equal(kept, shown).into_values().map(|(step, hosts)| Group { step, hosts }).collect();
+    let mut groups: Vec<StepGroup<'a>> =
+        equal(kept, shown).into_values().map(|(step, hosts)| StepGroup { step, hosts }).collect();
     let order = order(&plan.hosts);
     groups.sort_by_key(|group| order.get(&group.step.id));
     groups
@@ -39,9 +39,11 @@ where
 }
 
 /// Groups unreachable hosts by reason. A reason that differs only in the address is shown without the address.
-pub fn silent<'a>(all: impl Iterator<Item = (&'a HostName, &'a Unreachable)>) -> Vec<(Unreachable, Vec<&'a HostName>)> {
-    let groups = equal(all, Unreachable::of_any_address);
-    let told = |(any, (one, hosts)): (Unreachable, (&Unreachable, Vec<_>))| match hosts.len() {
+pub fn silent<'a>(
+    all: impl Iterator<Item = (&'a HostName, &'a UnreachableReason)>,
+) -> Vec<(UnreachableReason, Vec<&'a HostName>)> {
+    let groups = equal(all, UnreachableReason::of_any_address);
+    let told = |(any, (one, hosts)): (UnreachableReason, (&UnreachableReason, Vec<_>))| match hosts.len() {
         1 => (one.clone(), hosts),
         _ => (any, hosts),
     };
@@ -84,14 +86,14 @@ mod tests {
 
     #[test]
     fn many_that_refuse_are_told_once() {
-        let refused = |address: &str| Unreachable {
+        let refused = |address: &str| UnreachableReason {
             address: Some(address.into()),
-            ..Unreachable::new(format!("`{address}` refuses"), Some(format!("run `ssh {address}`").into()))
+            ..UnreachableReason::new(format!("`{address}` refuses"), Some(format!("run `ssh {address}`").into()))
         };
         let hosts: Vec<HostName> = ["a", "b", "c"].map(HostName::new).into();
-        let why = [refused("10.0.0.1"), refused("10.0.0.2"), Unreachable::new("no shell", None)];
+        let why = [refused("10.0.0.1"), refused("10.0.0.2"), UnreachableReason::new("no shell", None)];
         let groups = silent(hosts.iter().zip(&why));
-        let both = Unreachable::new("`ADDRESS` refuses", Some("run `ssh ADDRESS`".into()));
+        let both = UnreachableReason::new("`ADDRESS` refuses", Some("run `ssh ADDRESS`".into()));
         assert_eq!(groups, [(both, vec![&hosts[0], &hosts[1]]), (why[2].clone(), vec![&hosts[2]])]);
         assert_eq!(
             silent(hosts.iter().zip(&why[..1])),

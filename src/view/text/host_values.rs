@@ -4,7 +4,7 @@
 //! words is equal. The differing words are kept for each host: inserting them into the shown text gives the host's own
 //! text.
 
-use super::group::Group;
+use super::group::StepGroup;
 use crate::model::HostName;
 use crate::plan::StepPlan;
 use crate::view::fold::fold;
@@ -26,7 +26,7 @@ const VALUE_CHARS: usize = 80;
 /// A step on hosts on which it is equal except for some values.
 pub struct FoldedStep<'a> {
     /// The step of the first host, and all hosts.
-    pub group: Group<'a>,
+    pub group: StepGroup<'a>,
     /// The host whose text is shown.
     pub shown: &'a HostName,
     /// Empty if the text is the same on all hosts.
@@ -43,7 +43,7 @@ pub struct HostValue<'a> {
 }
 
 /// Folds groups that `group::steps` returned.
-pub fn fold_host_values(groups: Vec<Group<'_>>) -> Vec<FoldedStep<'_>> {
+pub fn fold_host_values(groups: Vec<StepGroup<'_>>) -> Vec<FoldedStep<'_>> {
     let mut folded: Vec<FoldedStep<'_>> = Vec::new();
     let mut rest = groups.into_iter().peekable();
     while let Some(first) = rest.next() {
@@ -57,8 +57,8 @@ pub fn fold_host_values(groups: Vec<Group<'_>>) -> Vec<FoldedStep<'_>> {
 }
 
 /// Folds the texts of one step that differ only in values.
-fn fold_step(groups: Vec<Group<'_>>) -> Vec<FoldedStep<'_>> {
-    let mut buckets: IndexMap<TextShape<'_>, Vec<Group<'_>>> = IndexMap::new();
+fn fold_step(groups: Vec<StepGroup<'_>>) -> Vec<FoldedStep<'_>> {
+    let mut buckets: IndexMap<TextShape<'_>, Vec<StepGroup<'_>>> = IndexMap::new();
     for group in groups {
         buckets.entry(TextShape(group.step)).or_default().push(group);
     }
@@ -66,7 +66,7 @@ fn fold_step(groups: Vec<Group<'_>>) -> Vec<FoldedStep<'_>> {
 }
 
 /// Merges the texts of a bucket into one, unless they are too few or too different.
-fn merge(bucket: Vec<Group<'_>>) -> Vec<FoldedStep<'_>> {
+fn merge(bucket: Vec<StepGroup<'_>>) -> Vec<FoldedStep<'_>> {
     let values = if bucket.len() < TEXTS { Vec::new() } else { differing(&bucket) };
     if values.is_empty() {
         return bucket.into_iter().map(alone).collect();
@@ -78,19 +78,19 @@ fn merge(bucket: Vec<Group<'_>>) -> Vec<FoldedStep<'_>> {
     vec![FoldedStep { group, shown, values }]
 }
 
-fn alone(group: Group<'_>) -> FoldedStep<'_> {
+fn alone(group: StepGroup<'_>) -> FoldedStep<'_> {
     FoldedStep { shown: group.hosts[0], group, values: Vec::new() }
 }
 
 /// Returns the words that differ between texts of one shape. Places that differ in the same way are one value. Returns
 /// none if there are more than [`VALUES`].
-fn differing<'a>(bucket: &[Group<'a>]) -> Vec<HostValue<'a>> {
+fn differing<'a>(bucket: &[StepGroup<'a>]) -> Vec<HostValue<'a>> {
     let [first, others @ ..] = bucket else { return Vec::new() };
-    let shown: Vec<Word<'a>> = words(first.step).collect();
-    let Some(Columns { of_words, constant }) = compare(&shown, others) else { return Vec::new() };
+    let shown: Vec<TextWord<'a>> = words(first.step).collect();
+    let Some(WordColumns { of_words, constant }) = compare(&shown, others) else { return Vec::new() };
     // A word that occurs twice in a line and differs in different ways is identified by its number.
-    let mut meant: HashMap<(WordPlace<'a>, &str), usize> = HashMap::new();
-    let mut unclear: HashSet<(WordPlace<'a>, &str)> = HashSet::new();
+    let mut meant: HashMap<(WordPosition<'a>, &str), usize> = HashMap::new();
+    let mut unclear: HashSet<(WordPosition<'a>, &str)> = HashSet::new();
     for (word, column) in shown.iter().zip(&of_words) {
         if *meant.entry((word.place, word.text)).or_insert(*column) != *column {
             unclear.insert((word.place, word.text));
@@ -122,7 +122,7 @@ fn differing<'a>(bucket: &[Group<'a>]) -> Vec<HostValue<'a>> {
 }
 
 /// Words that differ in the same way in all other texts share a column.
-struct Columns {
+struct WordColumns {
     /// The column of each word of the first text.
     of_words: Vec<usize>,
     /// Lower columns hold words that are the same in all texts.
@@ -130,7 +130,7 @@ struct Columns {
 }
 
 /// Compares texts of one shape with the first of them. Returns `None` if they differ in more than [`VALUES`] ways.
-fn compare<'a>(shown: &[Word<'a>], others: &[Group<'a>]) -> Option<Columns> {
+fn compare<'a>(shown: &[TextWord<'a>], others: &[StepGroup<'a>]) -> Option<WordColumns> {
     let mut texts: HashMap<&str, usize> = HashMap::new();
     let mut of_words: Vec<usize> = Vec::with_capacity(shown.len());
     for word in shown {
@@ -160,7 +160,7 @@ fn compare<'a>(shown: &[Word<'a>], others: &[Group<'a>]) -> Option<Columns> {
             }
         }
     }
-    Some(Columns { of_words, constant })
+    Some(WordColumns { of_words, constant })
 }
 
 /// A step as a key: equal to steps that differ only in values of hosts.
@@ -171,7 +171,7 @@ impl PartialEq for TextShape<'_> {
         let (one, other) = (self.0, other.0);
         around(one) == around(other)
             && changes(one).eq(changes(other))
-            && words(one).map(Word::shape).eq(words(other).map(Word::shape))
+            && words(one).map(TextWord::shape).eq(words(other).map(TextWord::shape))
     }
 }
 
@@ -197,7 +197,7 @@ fn changes(step: &StepPlan) -> impl Iterator<Item = (&str, bool)> {
 
 /// The place of a word. Formatted only for display, because a plan has millions of words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum WordPlace<'a> {
+enum WordPosition<'a> {
     Title,
     Reason,
     /// The observed value of an attribute.
@@ -208,7 +208,7 @@ enum WordPlace<'a> {
     Line(&'a str, usize),
 }
 
-impl fmt::Display for WordPlace<'_> {
+impl fmt::Display for WordPosition<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Title => f.write_str("title"),
@@ -222,8 +222,8 @@ impl fmt::Display for WordPlace<'_> {
 
 /// A word of a step's text, or the text between two words.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Word<'a> {
-    place: WordPlace<'a>,
+struct TextWord<'a> {
+    place: WordPosition<'a>,
     /// Number of the word in its place, counted from 1. 0 for text between words.
     number: usize,
     text: &'a str,
@@ -231,31 +231,31 @@ struct Word<'a> {
     is_value: bool,
 }
 
-impl<'a> Word<'a> {
+impl<'a> TextWord<'a> {
     /// Returns the part that must be equal on all hosts.
-    fn shape(self) -> (WordPlace<'a>, Option<&'a str>) {
+    fn shape(self) -> (WordPosition<'a>, Option<&'a str>) {
         (self.place, (!self.is_value).then_some(self.text))
     }
 }
 
 /// Splits the displayed text of a step into words.
-fn words(step: &StepPlan) -> impl Iterator<Item = Word<'_>> {
-    let head = [(WordPlace::Title, step.title.raw()), (WordPlace::Reason, step.reason.raw())];
+fn words(step: &StepPlan) -> impl Iterator<Item = TextWord<'_>> {
+    let head = [(WordPosition::Title, step.title.raw()), (WordPosition::Reason, step.reason.raw())];
     let changes = step.changes.iter().flat_map(|change| {
         let name = change.attribute.as_str();
         // With a diff the values are not shown: they are sizes and digests that follow from it.
-        let values = [(WordPlace::Before(name), &change.from), (WordPlace::After(name), &change.to)];
+        let values = [(WordPosition::Before(name), &change.from), (WordPosition::After(name), &change.to)];
         let values = values.into_iter().filter(move |_| change.diff.is_none());
         let values = values.filter_map(|(place, text)| Some(WordCutter::new(place, text.as_ref()?.raw())));
         let lines = change.diff.iter().flat_map(|diff| diff.raw().split('\n')).enumerate();
-        values.chain(lines.map(move |(at, line)| WordCutter::of_line(WordPlace::Line(name, at + 1), line)))
+        values.chain(lines.map(move |(at, line)| WordCutter::of_line(WordPosition::Line(name, at + 1), line)))
     });
     head.into_iter().map(|(place, text)| WordCutter::new(place, text)).chain(changes).flatten()
 }
 
 /// Splits a text into words.
 struct WordCutter<'a> {
-    place: WordPlace<'a>,
+    place: WordPosition<'a>,
     /// The sign of a diff line, which comes first.
     sign: Option<&'a str>,
     /// The text that is not split yet. An empty text still yields one item, so that places stay aligned.
@@ -264,12 +264,12 @@ struct WordCutter<'a> {
 }
 
 impl<'a> WordCutter<'a> {
-    fn new(place: WordPlace<'a>, text: &'a str) -> Self {
+    fn new(place: WordPosition<'a>, text: &'a str) -> Self {
         Self { place, sign: None, rest: Some(text), words: 0 }
     }
 
     /// Splits a line of a diff. Its sign is not a word, and a hunk header is one piece.
-    fn of_line(place: WordPlace<'a>, line: &'a str) -> Self {
+    fn of_line(place: WordPosition<'a>, line: &'a str) -> Self {
         let sign = usize::from(line.starts_with(['+', '-', ' ']));
         let (sign, rest) = if line.starts_with('@') { (line, "") } else { line.split_at(sign) };
         Self { sign: Some(sign), ..Self::new(place, rest) }
@@ -277,12 +277,12 @@ impl<'a> WordCutter<'a> {
 }
 
 impl<'a> Iterator for WordCutter<'a> {
-    type Item = Word<'a>;
+    type Item = TextWord<'a>;
 
-    fn next(&mut self) -> Option<Word<'a>> {
+    fn next(&mut self) -> Option<TextWord<'a>> {
         let place = self.place;
         if let Some(text) = self.sign.take() {
-            return Some(Word { place, number: 0, text, is_value: false });
+            return Some(TextWord { place, number: 0, text, is_value: false });
         }
         let rest = self.rest?;
         let is_value = rest.chars().next().is_some_and(is_of_word);
@@ -290,7 +290,7 @@ impl<'a> Iterator for WordCutter<'a> {
         let (text, after) = rest.split_at(end);
         self.rest = (!after.is_empty()).then_some(after);
         self.words += usize::from(is_value);
-        Some(Word { place, number: if is_value { self.words } else { 0 }, text, is_value })
+        Some(TextWord { place, number: if is_value { self.words } else { 0 }, text, is_value })
     }
 }
 

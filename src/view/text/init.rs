@@ -1,13 +1,13 @@
 //! Result of `init`: the created files, and differences from the Ansible inventory.
 
-use super::Text;
-use crate::config::Difference;
+use super::TextWriter;
+use crate::config::AnsibleDifference;
 use crate::view::style::{CHANGE, DIM, GOOD, HEAD, paint};
-use crate::view::{Init, count, escape, words};
+use crate::view::{InitResult, count, escape, words};
 use std::io::{self, Write};
 
 /// Writes the files, then the differences, then what to run next.
-pub fn write(text: &Text, init: &Init, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(text: &TextWriter, init: &InitResult, out: &mut dyn Write) -> io::Result<()> {
     let groups = match init.groups {
         0 => String::new(),
         some => format!(", {}", count(some, "group")),
@@ -23,7 +23,7 @@ pub fn write(text: &Text, init: &Init, out: &mut dyn Write) -> io::Result<()> {
     text.next("doctor", out)
 }
 
-fn differences(differences: &[Difference], all: bool, out: &mut dyn Write) -> io::Result<()> {
+fn differences(differences: &[AnsibleDifference], all: bool, out: &mut dyn Write) -> io::Result<()> {
     if differences.is_empty() {
         return Ok(());
     }

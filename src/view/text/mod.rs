@@ -29,20 +29,20 @@ mod tests;
 mod validation;
 pub(super) mod windows;
 
-use super::{Init, Listed, ManualPage, Sandboxes, Validation, Writer};
-use crate::config::{Chart, OnHosts, RecipeLine, RecipePage, StepPage, ValuePage};
+use super::{InitResult, ListedRun, ManualPage, ResultWriter, SandboxList, ValidationResult};
+use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
 use crate::diag::Code;
-use crate::drift::{Drift, History};
-use crate::engine::{Checkup, Comparison, ExecReport, FetchReport, PastRun, Report};
-use crate::facts::outliers::Outliers;
+use crate::drift::{DriftHistory, DriftReport};
+use crate::engine::{DoctorReport, ExecReport, FetchReport, PastRun, RunComparison, RunReport};
+use crate::facts::outliers::OutlierReport;
 use crate::model::{ExitCode, HostName};
-use crate::plan::{HostSeen, Images, Plan};
+use crate::plan::{ObservedHost, Plan, PlanImages};
 use crate::view::escape;
 use std::io::{self, Write};
 
 /// Writes for a terminal. Always writes colours; pass a stream that strips them if they are not wanted.
 #[derive(Clone, Debug, Default)]
-pub struct Text {
+pub struct TextWriter {
     /// 1 or more also shows unchanged steps, and the reason and source location of every step.
     pub verbose: u8,
     /// Arguments of the suggested next command (`inventory.yaml --on gpu`), quoted for a shell.
@@ -50,7 +50,7 @@ pub struct Text {
     pub target: Option<String>,
 }
 
-impl Text {
+impl TextWriter {
     fn next(&self, verb: &str, out: &mut dyn Write) -> io::Result<()> {
         match self.target.as_deref() {
             None => Ok(()),
@@ -60,53 +60,59 @@ impl Text {
     }
 }
 
-impl Writer for Text {
+impl ResultWriter for TextWriter {
     fn plan(&self, plan: &Plan, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         plan::write(self, plan, out)
     }
 
     /// Writes one image per line and nothing else, because programs read this output too.
-    fn images(&self, images: &Images, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    fn images(&self, images: &PlanImages, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         images.images.keys().try_for_each(|image| writeln!(out, "{}", escape::line(image)))
     }
 
-    fn report(&self, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    fn report(&self, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         report::write(self, report, exit, out)
     }
 
-    fn facts(&self, seen: &[HostSeen], _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    fn facts(&self, seen: &[ObservedHost], _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         facts::write(self, seen, out)
     }
 
-    fn outliers(&self, seen: &[HostSeen], outliers: &Outliers, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    fn outliers(
+        &self,
+        seen: &[ObservedHost],
+        outliers: &OutlierReport,
+        _: ExitCode,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         outliers::write(self, seen, outliers, out)
     }
 
-    fn sandboxes(&self, sandboxes: &Sandboxes, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    fn sandboxes(&self, sandboxes: &SandboxList, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         sandboxes::write(sandboxes, out)
     }
 
-    fn validation(&self, validation: &Validation, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    fn validation(&self, validation: &ValidationResult, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         validation::write(validation, out)
     }
 
-    fn graph(&self, chart: &Chart, out: &mut dyn Write) -> io::Result<()> {
+    fn graph(&self, chart: &DependencyChart, out: &mut dyn Write) -> io::Result<()> {
         chart::write(self, chart, out)
     }
 
-    fn recipes(&self, recipes: &[RecipeLine], out: &mut dyn Write) -> io::Result<()> {
+    fn recipes(&self, recipes: &[RecipeSummary], out: &mut dyn Write) -> io::Result<()> {
         recipes::list(recipes, out)
     }
 
-    fn recipe(&self, page: &RecipePage, out: &mut dyn Write) -> io::Result<()> {
+    fn recipe(&self, page: &RecipeDetails, out: &mut dyn Write) -> io::Result<()> {
         recipes::page(page, out)
     }
 
-    fn values(&self, pages: &[OnHosts<ValuePage>], out: &mut dyn Write) -> io::Result<()> {
+    fn values(&self, pages: &[SharedByHosts<ValueExplanation>], out: &mut dyn Write) -> io::Result<()> {
         explain::values(pages, out)
     }
 
-    fn step(&self, page: &StepPage, out: &mut dyn Write) -> io::Result<()> {
+    fn step(&self, page: &StepExplanation, out: &mut dyn Write) -> io::Result<()> {
         explain::step(page, out)
     }
 
@@ -118,7 +124,7 @@ impl Writer for Text {
         explain::markdown(&page.text, out)
     }
 
-    fn runs(&self, runs: &[Listed], out: &mut dyn Write) -> io::Result<()> {
+    fn runs(&self, runs: &[ListedRun], out: &mut dyn Write) -> io::Result<()> {
         runs::list(runs, out)
     }
 
@@ -126,19 +132,19 @@ impl Writer for Text {
         runs::one(self, run, out)
     }
 
-    fn comparison(&self, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+    fn comparison(&self, comparison: &RunComparison, out: &mut dyn Write) -> io::Result<()> {
         runs::comparison(comparison, out)
     }
 
-    fn doctor(&self, checkup: &Checkup, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    fn doctor(&self, checkup: &DoctorReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         doctor::write(self, checkup, exit, out)
     }
 
-    fn drift(&self, drift: &Drift, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    fn drift(&self, drift: &DriftReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         drift::write(self, drift, out)
     }
 
-    fn drift_history(&self, history: &History, out: &mut dyn Write) -> io::Result<()> {
+    fn drift_history(&self, history: &DriftHistory, out: &mut dyn Write) -> io::Result<()> {
         drift::history(history, out)
     }
 
@@ -150,7 +156,7 @@ impl Writer for Text {
         fetch::write(self, report, out)
     }
 
-    fn init(&self, init: &Init, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    fn init(&self, init: &InitResult, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         init::write(self, init, out)
     }
 }

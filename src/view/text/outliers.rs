@@ -1,10 +1,10 @@
 //! Outliers: values that differ from the majority, rarest first, and values that could not be compared.
 
 use super::facts;
-use super::{Text, simulated};
-use crate::facts::outliers::{Class, Odd, OddValue, Outliers};
+use super::{TextWriter, simulated};
+use crate::facts::outliers::{FactOutlier, HostClass, OutlierReport, OutlierValue};
 use crate::model::{HostName, Value};
-use crate::plan::HostSeen;
+use crate::plan::ObservedHost;
 use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
 use crate::view::{count, escape, fold, odd, words};
 use indexmap::IndexMap;
@@ -17,17 +17,22 @@ const VALUE_CHARS: usize = 100;
 const FEW: usize = 5;
 
 /// Writes the result of `facts --outliers`.
-pub fn write(text: &Text, seen: &[HostSeen], outliers: &Outliers, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(
+    text: &TextWriter,
+    seen: &[ObservedHost],
+    outliers: &OutlierReport,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     simulated(seen.iter().filter(|host| host.simulated).map(|host| &host.host), out)?;
     section(outliers, text.verbose > 0, out)?;
     facts::unreachable(seen, out)
 }
 
 /// Writes the section of a report, including its summary line.
-pub fn section(outliers: &Outliers, all: bool, out: &mut dyn Write) -> io::Result<()> {
+pub fn section(outliers: &OutlierReport, all: bool, out: &mut dyn Write) -> io::Result<()> {
     let with_odd: BTreeSet<usize> = outliers.odd.iter().map(|odd| odd.class).collect();
     for (index, class) in outliers.classes.iter().enumerate().filter(|(index, _)| all || with_odd.contains(index)) {
-        let odd: Vec<&Odd> = outliers.odd.iter().filter(|odd| odd.class == index).collect();
+        let odd: Vec<&FactOutlier> = outliers.odd.iter().filter(|odd| odd.class == index).collect();
         writeln!(out, "{}", paint(HEAD, head(class)))?;
         odd_ones(&odd, all, out)?;
     }
@@ -35,7 +40,7 @@ pub fn section(outliers: &Outliers, all: bool, out: &mut dyn Write) -> io::Resul
     writeln!(out, "{}", closing(outliers))
 }
 
-fn head(class: &Class) -> String {
+fn head(class: &HostClass) -> String {
     let groups = match class.groups.len() {
         0 => String::new(),
         _ => format!("; in {}", words::some(&class.groups)),
@@ -54,7 +59,7 @@ fn folded(hosts: &[HostName]) -> String {
 }
 
 /// Writes the outliers. Lines about one fact of the same hosts mostly have one cause, so only the first ones are shown.
-fn odd_ones(odd: &[&Odd], all: bool, out: &mut dyn Write) -> io::Result<()> {
+fn odd_ones(odd: &[&FactOutlier], all: bool, out: &mut dyn Write) -> io::Result<()> {
     let mut shown: IndexMap<(&str, Vec<&HostName>), usize> = IndexMap::new();
     for one in odd {
         let hosts = one.odd.iter().flat_map(|value| &value.hosts).collect();
@@ -72,7 +77,7 @@ fn odd_ones(odd: &[&Odd], all: bool, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn line(one: &Odd) -> String {
+fn line(one: &FactOutlier) -> String {
     let values: Vec<String> = one.odd.iter().map(|value| odd_value(&one.common, value)).collect();
     let untold = match one.unknown {
         0 => String::new(),
@@ -83,7 +88,7 @@ fn line(one: &Odd) -> String {
     format!("{path}: {common} — {}; {} {}{untold}", count(one.hosts, "host"), paint(BAD, "outlier:"), values.join("; "))
 }
 
-fn odd_value(common: &Value, value: &OddValue) -> String {
+fn odd_value(common: &Value, value: &OutlierValue) -> String {
     format!("{} — {}", escape::short(&odd::told(common, &value.value), VALUE_CHARS), folded(&value.hosts))
 }
 
@@ -92,7 +97,7 @@ fn show(value: &Value) -> String {
 }
 
 /// Writes values and hosts that could not be compared. `all` lists each with its reason.
-fn aside(outliers: &Outliers, all: bool, out: &mut dyn Write) -> io::Result<()> {
+fn aside(outliers: &OutlierReport, all: bool, out: &mut dyn Write) -> io::Result<()> {
     for class in &outliers.alone {
         let few = format!("not compared, fewer than {} similar hosts", crate::facts::outliers::LEAST);
         writeln!(
@@ -127,7 +132,7 @@ fn aside(outliers: &Outliers, all: bool, out: &mut dyn Write) -> io::Result<()> 
 }
 
 /// Returns the summary line: the number of outliers, and of values that could not be compared.
-fn closing(outliers: &Outliers) -> String {
+fn closing(outliers: &OutlierReport) -> String {
     let (word, rest) = odd::closing(outliers);
     let style = match word {
         _ if odd::compared(outliers) == 0 => UNKNOWN,

@@ -1,12 +1,12 @@
 //! Plans: changes, then blocked and unknown steps, then the summary.
 
-use super::{Text, closing, group, host_values, sections, step, windows};
-use crate::plan::{Counts, Plan, StepPlan};
+use super::{TextWriter, closing, group, host_values, sections, step, windows};
+use crate::plan::{Plan, PlanCounts, StepPlan};
 use crate::view::escape;
 use std::io::{self, Write};
 
 /// Writes the whole plan.
-pub fn write(text: &Text, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(text: &TextWriter, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let counts = plan.counts();
     let verbose = text.verbose > 0;
     super::simulated(&plan.simulated, out)?;
@@ -37,7 +37,7 @@ fn changes(plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn next(text: &Text, counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
+fn next(text: &TextWriter, counts: &PlanCounts, out: &mut dyn Write) -> io::Result<()> {
     match counts.changing > counts.refused || counts.cluster_changing {
         true => text.next("apply", out),
         false => Ok(()),

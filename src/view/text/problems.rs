@@ -2,8 +2,8 @@
 
 use super::check::{self, describe_check};
 use super::on_hosts;
-use crate::engine::{Failure, HostReport, Report, StepReport, StepResult, VerifyReport, VerifyResult};
-use crate::model::{HostName, Outcome, Untrusted};
+use crate::engine::{HostReport, RunReport, StepFailure, StepReport, StepResult, VerifyReport, VerifyResult};
+use crate::model::{HostName, HostOutcome, UntrustedText};
 use crate::view::style::{BAD, DIM, HEAD, UNKNOWN, paint};
 use crate::view::{escape, words};
 use anstyle::Style;
@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 /// Sorts of problems, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Sort {
+enum ProblemKind {
     Failed,
     Verification,
     Stale,
@@ -24,8 +24,8 @@ enum Sort {
     Skipped,
 }
 
-impl Sort {
-    const ALL: [Sort; 9] = [
+impl ProblemKind {
+    const ALL: [ProblemKind; 9] = [
         Self::Failed,
         Self::Verification,
         Self::Stale,
@@ -62,10 +62,10 @@ impl Sort {
 }
 
 /// Problems with equal text are one problem. Only the output of a check may differ.
-type Problems<'a> = IndexMap<(Sort, String, Option<(&'a Untrusted, i32)>), Shared<'a>>;
+type ProblemGroups<'a> = IndexMap<(ProblemKind, String, Option<(&'a UntrustedText, i32)>), SharedProblem<'a>>;
 
 /// The hosts of one problem.
-struct Shared<'a> {
+struct SharedProblem<'a> {
     hosts: Vec<&'a HostName>,
     verify: Option<&'a VerifyReport>,
     /// Whether the check printed something else on some of them.
@@ -73,9 +73,9 @@ struct Shared<'a> {
 }
 
 /// Writes every problem of the report under its head.
-pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
     let problems = collect(report);
-    for sort in Sort::ALL {
+    for sort in ProblemKind::ALL {
         let mut of_sort = problems.iter().filter(|((s, ..), _)| *s == sort).peekable();
         if of_sort.peek().is_none() {
             continue;
@@ -87,7 +87,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn problem(sort: Sort, text: &str, shared: &Shared<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn problem(sort: ProblemKind, text: &str, shared: &SharedProblem<'_>, out: &mut dyn Write) -> io::Result<()> {
     let (style, symbol) = sort.symbol();
     let mut text = text.to_owned();
     if let Some(verify) = shared.verify {
@@ -98,15 +98,15 @@ fn problem(sort: Sort, text: &str, shared: &Shared<'_>, out: &mut dyn Write) -> 
     writeln!(out, "    {}", paint(DIM, on_hosts(&shared.hosts)))
 }
 
-fn collect(report: &Report) -> Problems<'_> {
-    let mut problems = Problems::new();
+fn collect(report: &RunReport) -> ProblemGroups<'_> {
+    let mut problems = ProblemGroups::new();
     for host in &report.hosts {
         let of_host = host_problem(host).into_iter().chain(skipped(host)).chain(unproven(host));
         let of_steps = of_host.chain(host.steps.iter().filter_map(step_problem));
         let of_verify = host.verify.iter().filter_map(|verify| Some((verify_problem(verify)?, Some(verify))));
         for ((sort, text), verify) in of_steps.map(|problem| (problem, None)).chain(of_verify) {
             let check = verify.and_then(|verify| verify.check.as_ref());
-            let new = || Shared { hosts: Vec::new(), verify, differs: false };
+            let new = || SharedProblem { hosts: Vec::new(), verify, differs: false };
             let shared = problems.entry((sort, text, check::identity(check))).or_insert_with(new);
             shared.hosts.push(&host.host);
             shared.differs |= shared.verify.and_then(|first| first.check.as_ref()) != check;
@@ -116,13 +116,13 @@ fn collect(report: &Report) -> Problems<'_> {
 }
 
 /// Returns the host's own reason, unless one of its steps or verifications explains the outcome.
-fn host_problem(host: &HostReport) -> Option<(Sort, String)> {
-    let own = matches!(host.outcome, Outcome::Unreachable | Outcome::Locked | Outcome::Cancelled);
-    let failed_without_step = matches!(host.outcome, Outcome::Failed | Outcome::Blocked | Outcome::Stale)
+fn host_problem(host: &HostReport) -> Option<(ProblemKind, String)> {
+    let own = matches!(host.outcome, HostOutcome::Unreachable | HostOutcome::Locked | HostOutcome::Cancelled);
+    let failed_without_step = matches!(host.outcome, HostOutcome::Failed | HostOutcome::Blocked | HostOutcome::Stale)
         && host.steps.iter().filter_map(step_problem).next().is_none()
         && host.verify.iter().filter_map(verify_problem).next().is_none();
     // The host's own hint is shown nowhere else.
-    let verified = host.steps.is_empty() && host.hint.is_some() && host.outcome != Outcome::Ok;
+    let verified = host.steps.is_empty() && host.hint.is_some() && host.outcome != HostOutcome::Ok;
     if !own && !failed_without_step && !verified {
         return None;
     }
@@ -131,39 +131,41 @@ fn host_problem(host: &HostReport) -> Option<(Sort, String)> {
         false => format!("{}: {}", host.outcome.name(), escape::text(&host.reason)),
     };
     push_hint(&mut text, host.hint.as_ref());
-    Some((Sort::Hosts, text))
+    Some((ProblemKind::Hosts, text))
 }
 
 /// Lists skipped steps together, with the first reason: they follow from the problems listed above.
-fn skipped(host: &HostReport) -> Option<(Sort, String)> {
+fn skipped(host: &HostReport) -> Option<(ProblemKind, String)> {
     in_one_go(host.steps.iter().filter_map(|step| match &step.result {
         StepResult::Skipped { reason } => Some((step.id.to_string(), reason)),
         _ => None,
     }))
 }
 
-fn unproven(host: &HostReport) -> Option<(Sort, String)> {
+fn unproven(host: &HostReport) -> Option<(ProblemKind, String)> {
     in_one_go(host.verify.iter().filter_map(|verify| match &verify.result {
         VerifyResult::Skipped { reason } => Some((format!("{}: {}", verify.recipe, verify.name), reason)),
         _ => None,
     }))
 }
 
-fn in_one_go<'r>(all: impl Iterator<Item = (String, &'r Untrusted)>) -> Option<(Sort, String)> {
-    let (names, reasons): (Vec<String>, Vec<&Untrusted>) = all.unzip();
+fn in_one_go<'r>(all: impl Iterator<Item = (String, &'r UntrustedText)>) -> Option<(ProblemKind, String)> {
+    let (names, reasons): (Vec<String>, Vec<&UntrustedText>) = all.unzip();
     let why = plain(reasons.first()?);
     let names = escape::line(&words::some(&names)).into_owned();
-    Some((Sort::Skipped, format!("{}\n    {why}", paint(HEAD, names))))
+    Some((ProblemKind::Skipped, format!("{}\n    {why}", paint(HEAD, names))))
 }
 
-fn step_problem(step: &StepReport) -> Option<(Sort, String)> {
+fn step_problem(step: &StepReport) -> Option<(ProblemKind, String)> {
     let (sort, why) = match &step.result {
-        StepResult::Failed { failure } => (Sort::Failed, failed(failure)),
-        StepResult::Blocked { class, reason } => (Sort::Blocked, format!("{}: {}", class.name(), escape::text(reason))),
-        StepResult::Unknown { reason } => (Sort::Unknown, plain(reason)),
-        StepResult::Stale { reason } => (Sort::Stale, plain(reason)),
-        StepResult::Pending { reason } => (Sort::Pending, plain(reason)),
-        StepResult::Held { reason } => (Sort::Held, plain(reason)),
+        StepResult::Failed { failure } => (ProblemKind::Failed, failed(failure)),
+        StepResult::Blocked { class, reason } => {
+            (ProblemKind::Blocked, format!("{}: {}", class.name(), escape::text(reason)))
+        }
+        StepResult::Unknown { reason } => (ProblemKind::Unknown, plain(reason)),
+        StepResult::Stale { reason } => (ProblemKind::Stale, plain(reason)),
+        StepResult::Pending { reason } => (ProblemKind::Pending, plain(reason)),
+        StepResult::Held { reason } => (ProblemKind::Held, plain(reason)),
         StepResult::Changed
         | StepResult::Skipped { .. }
         | StepResult::AlreadyOk { .. }
@@ -183,10 +185,10 @@ fn step_problem(step: &StepReport) -> Option<(Sort, String)> {
     Some((sort, with_place(format!("{}\n    {why}", paint(HEAD, head)), &step.place)))
 }
 
-fn verify_problem(verify: &VerifyReport) -> Option<(Sort, String)> {
+fn verify_problem(verify: &VerifyReport) -> Option<(ProblemKind, String)> {
     let (sort, reason) = match &verify.result {
-        VerifyResult::Failed { reason } => (Sort::Verification, reason),
-        VerifyResult::Unknown { reason } => (Sort::Unknown, reason),
+        VerifyResult::Failed { reason } => (ProblemKind::Verification, reason),
+        VerifyResult::Unknown { reason } => (ProblemKind::Unknown, reason),
         VerifyResult::Held | VerifyResult::Skipped { .. } | VerifyResult::NotApplicable { .. } => return None,
     };
     let head = format!("{}: {}", escape::line(&verify.recipe), escape::line(&verify.name));
@@ -204,12 +206,12 @@ fn would_change(step: &StepReport) -> String {
     text
 }
 
-fn plain(reason: &Untrusted) -> String {
+fn plain(reason: &UntrustedText) -> String {
     escape::text(reason).into_owned()
 }
 
 /// Returns the reason, the last output lines, the hint and the path of the log.
-fn failed(failure: &Failure) -> String {
+fn failed(failure: &StepFailure) -> String {
     let mut text = plain(&failure.why);
     if !failure.tail.is_empty() {
         for line in escape::block(failure.tail.raw()) {
@@ -223,7 +225,7 @@ fn failed(failure: &Failure) -> String {
     text
 }
 
-fn push_hint(text: &mut String, hint: Option<&Untrusted>) {
+fn push_hint(text: &mut String, hint: Option<&UntrustedText>) {
     if let Some(hint) = hint {
         text.push_str(&format!("\n    hint: {}", escape::text(hint)));
     }

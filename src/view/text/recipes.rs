@@ -1,13 +1,13 @@
 //! The list of recipes, and one recipe in full.
 
 use super::chart::folded;
-use crate::config::{RecipeLine, RecipePage, StepLine};
+use crate::config::{RecipeDetails, RecipeSummary, StepDetails};
 use crate::view::style::{DIM, HEAD, paint};
 use crate::view::{escape, words};
 use std::io::{self, Write};
 
 /// Writes one line per recipe: name, summary and origin.
-pub fn list(recipes: &[RecipeLine], out: &mut dyn Write) -> io::Result<()> {
+pub fn list(recipes: &[RecipeSummary], out: &mut dyn Write) -> io::Result<()> {
     let width = recipes.iter().map(|recipe| recipe.name.chars().count()).max().unwrap_or(0);
     for recipe in recipes {
         let what = if recipe.stack { "stack: " } else { "" };
@@ -17,7 +17,7 @@ pub fn list(recipes: &[RecipeLine], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{} {}", paint(HEAD, "recipes:"), recipes.len())
 }
 
-fn where_from(recipe: &RecipeLine) -> String {
+fn where_from(recipe: &RecipeSummary) -> String {
     let file = file_of(recipe);
     match recipe.hosts.is_empty() {
         true => format!("({file}; not applied)"),
@@ -25,7 +25,7 @@ fn where_from(recipe: &RecipeLine) -> String {
     }
 }
 
-fn file_of(recipe: &RecipeLine) -> String {
+fn file_of(recipe: &RecipeSummary) -> String {
     match (recipe.built_in, recipe.replaces) {
         (true, _) => "built-in".to_owned(),
         (false, true) => format!("{}, overrides the built-in recipe", escape::line(&recipe.file)),
@@ -34,7 +34,7 @@ fn file_of(recipe: &RecipeLine) -> String {
 }
 
 /// Writes everything that a recipe declares.
-pub fn page(page: &RecipePage, out: &mut dyn Write) -> io::Result<()> {
+pub fn page(page: &RecipeDetails, out: &mut dyn Write) -> io::Result<()> {
     let line = &page.line;
     writeln!(out, "{}  {}", paint(HEAD, escape::line(&line.name)), escape::line(&line.summary))?;
     let file = file_of(line);
@@ -103,14 +103,14 @@ fn section(head: &str, rows: impl Iterator<Item = (String, Vec<String>)>, out: &
     Ok(())
 }
 
-fn step_head(step: &StepLine) -> String {
+fn step_head(step: &StepDetails) -> String {
     let mut traits = vec![step.kind.to_owned()];
     traits.extend((step.scope != Default::default()).then(|| format!("scope {}", step.scope.name())));
     traits.extend(step.disruption.map(|disruption| disruption.to_string()));
     format!("{} ({})", step.name, traits.join(", "))
 }
 
-fn step_details(step: &StepLine) -> Vec<String> {
+fn step_details(step: &StepDetails) -> Vec<String> {
     let list = |head: &str, items: &[String]| match items.is_empty() {
         true => String::new(),
         false => format!("{head} {}", items.join(", ")),

@@ -1,15 +1,15 @@
 //! Reports: problems first, then one row per host, then the summary and the next command.
 
-use super::{Text, problems, rows, sections};
-use crate::engine::{Report, StepResult, VerifyResult};
-use crate::model::{ExitCode, Outcome};
+use super::{TextWriter, problems, rows, sections};
+use crate::engine::{RunReport, StepResult, VerifyResult};
+use crate::model::{ExitCode, HostOutcome};
 use crate::view::fold::fold;
 use crate::view::style::{BAD, GOOD, paint};
 use crate::view::{count, escape, took, words};
 use std::io::{self, Write};
 
 /// Writes the whole report.
-pub fn write(text: &Text, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(text: &TextWriter, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
     super::simulated(&report.simulated, out)?;
     problems::write(report, out)?;
     left_behind(report, out)?;
@@ -21,14 +21,23 @@ pub fn write(text: &Text, report: &Report, exit: ExitCode, out: &mut dyn Write) 
 
 /// Lists done, not done and failed hosts of a run that its failure budget stopped. The run can continue without a
 /// rollback.
-fn aborted(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+fn aborted(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
     if !report.budget_spent {
         return Ok(());
     }
-    let parts: [(&str, &[Outcome]); 3] = [
-        ("done", &[Outcome::Ok, Outcome::Changed, Outcome::Pending]),
-        ("not done", &[Outcome::Cancelled, Outcome::Skipped]),
-        ("failed", &[Outcome::Failed, Outcome::Blocked, Outcome::Stale, Outcome::Locked, Outcome::Unreachable]),
+    let parts: [(&str, &[HostOutcome]); 3] = [
+        ("done", &[HostOutcome::Ok, HostOutcome::Changed, HostOutcome::Pending]),
+        ("not done", &[HostOutcome::Cancelled, HostOutcome::Skipped]),
+        (
+            "failed",
+            &[
+                HostOutcome::Failed,
+                HostOutcome::Blocked,
+                HostOutcome::Stale,
+                HostOutcome::Locked,
+                HostOutcome::Unreachable,
+            ],
+        ),
     ];
     for (head, outcomes) in parts {
         let hosts = report.hosts.iter().filter(|host| outcomes.contains(&host.outcome));
@@ -40,14 +49,14 @@ fn aborted(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-fn left_behind(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+fn left_behind(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
     let hosts = report.hosts.iter().flat_map(|host| host.undeclared.iter().map(|left| (left, &host.host)));
     sections::left_behind(hosts, out)
 }
 
 /// Returns the summary line: result, hosts, steps, verifications and duration.
-fn closing(report: &Report, exit: ExitCode) -> String {
-    let outcomes: Vec<_> = Outcome::ALL.iter().map(|outcome| (report.count(*outcome), outcome.name())).collect();
+fn closing(report: &RunReport, exit: ExitCode) -> String {
+    let outcomes: Vec<_> = HostOutcome::ALL.iter().map(|outcome| (report.count(*outcome), outcome.name())).collect();
     let hosts =
         format!("{}: {}", words::places_of(report.hosts.iter().map(|host| &host.host)), words::counts(&outcomes));
     let mut parts = vec![hosts.trim_end_matches(": ").to_owned()];
@@ -58,7 +67,7 @@ fn closing(report: &Report, exit: ExitCode) -> String {
     format!("{} {} ({})", paint(style, format!("{word}:")), parts.join("; "), took(report.took))
 }
 
-fn ending(report: &Report, exit: ExitCode) -> (anstyle::Style, &'static str) {
+fn ending(report: &RunReport, exit: ExitCode) -> (anstyle::Style, &'static str) {
     match (exit, report.verb.as_str()) {
         (ExitCode::Done, "verify") => (GOOD, "verified"),
         (ExitCode::Done, _) => (GOOD, "applied"),
@@ -68,7 +77,7 @@ fn ending(report: &Report, exit: ExitCode) -> (anstyle::Style, &'static str) {
     }
 }
 
-fn steps(report: &Report) -> Option<String> {
+fn steps(report: &RunReport) -> Option<String> {
     let of = |test: fn(&StepResult) -> bool| {
         report.hosts.iter().flat_map(|host| &host.steps).filter(|step| test(&step.result)).count()
     };
@@ -76,13 +85,13 @@ fn steps(report: &Report) -> Option<String> {
     (changed > 0).then(|| format!("{} changed", count(changed, "step")))
 }
 
-fn verifications(report: &Report) -> Option<String> {
+fn verifications(report: &RunReport) -> Option<String> {
     let counts = rows::verifications(report.hosts.iter().flat_map(|host| &host.verify));
     (!counts.is_empty()).then(|| format!("verifications: {counts}"))
 }
 
 /// Returns `fix the failed verification `web: page answers` (recipes/web.yaml:30:5)`, with the number of others.
-fn failed_check(report: &Report) -> Option<String> {
+fn failed_check(report: &RunReport) -> Option<String> {
     let all = report.hosts.iter().flat_map(|host| &host.verify);
     // A plan shows what steps would change, so verifications of steps are not named here.
     let failed = all.filter(|verify| matches!(verify.result, VerifyResult::Failed { .. }) && !verify.of_step);
@@ -97,7 +106,7 @@ fn failed_check(report: &Report) -> Option<String> {
 }
 
 /// Suggests the next command for the exit code.
-fn next(text: &Text, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+fn next(text: &TextWriter, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
     if let Some(check) = failed_check(report).filter(|_| exit == ExitCode::VerifyFailed && text.target.is_some()) {
         return writeln!(out, "next: {check}");
     }
@@ -107,7 +116,7 @@ fn next(text: &Text, report: &Report, exit: ExitCode, out: &mut dyn Write) -> io
         (ExitCode::VerifyFailed | ExitCode::Pending, "apply") => text.next("verify", out),
         // Blocked and unknown steps stay so until their cause is fixed, which a plan shows.
         (ExitCode::Unknown, _) => text.next("plan", out),
-        (ExitCode::HostsFailed, _) if report.count(Outcome::Failed) == 0 => text.next("plan", out),
+        (ExitCode::HostsFailed, _) if report.count(HostOutcome::Failed) == 0 => text.next("plan", out),
         (_, "verify") => text.next("plan", out),
         _ => text.next("apply", out),
     }

@@ -1,7 +1,7 @@
 //! One row per host of a report: outcome, counts, duration and reason.
 
-use crate::engine::{HostReport, Report, StepResult, VerifyReport, VerifyResult};
-use crate::model::Outcome;
+use crate::engine::{HostReport, RunReport, StepResult, VerifyReport, VerifyResult};
+use crate::model::HostOutcome;
 use crate::view::style::{BAD, CHANGE, DIM, GOOD, paint};
 use crate::view::{escape, took, words};
 use anstyle::Style;
@@ -10,7 +10,7 @@ use std::io::{self, Write};
 const REASON_CHARS: usize = 100;
 
 /// Writes the rows in the order of the report, in columns.
-pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
     let names: Vec<_> = report.hosts.iter().map(|host| escape::line(host.host.as_str())).collect();
     let counts: Vec<_> = report.hosts.iter().map(counts).collect();
     let names_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
@@ -29,7 +29,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 fn reason(host: &HostReport) -> String {
     match host.outcome {
         // Steps or verifications already explain the outcome. Without any, the reason is needed.
-        Outcome::Ok | Outcome::Changed if !host.steps.is_empty() || !host.verify.is_empty() => String::new(),
+        HostOutcome::Ok | HostOutcome::Changed if !host.steps.is_empty() || !host.verify.is_empty() => String::new(),
         _ if host.reason.is_empty() => String::new(),
         _ => format!("  {}", paint(DIM, escape::short(host.reason.raw(), REASON_CHARS))),
     }
@@ -67,11 +67,11 @@ pub fn verifications<'v>(verify: impl IntoIterator<Item = &'v VerifyReport> + Cl
     ])
 }
 
-fn style(outcome: Outcome) -> Style {
+fn style(outcome: HostOutcome) -> Style {
     match outcome {
-        Outcome::Ok => GOOD,
-        Outcome::Changed | Outcome::Pending => CHANGE,
-        Outcome::Skipped | Outcome::Cancelled => DIM,
+        HostOutcome::Ok => GOOD,
+        HostOutcome::Changed | HostOutcome::Pending => CHANGE,
+        HostOutcome::Skipped | HostOutcome::Cancelled => DIM,
         _ => BAD,
     }
 }

@@ -1,17 +1,17 @@
 //! Past runs: the list, one run with its report, and the comparison of two runs.
 
-use super::Text;
+use super::TextWriter;
 use super::chart::folded;
-use crate::engine::{Comparison, Difference, PastRun};
-use crate::model::{HostName, Outcome};
+use crate::engine::{OutcomeDifference, PastRun, RunComparison};
+use crate::model::{HostName, HostOutcome};
 use crate::state::RunInfo;
 use crate::view::style::{BAD, CHANGE, DIM, GOOD, HEAD, paint};
-use crate::view::{Listed, count, escape, words};
+use crate::view::{ListedRun, count, escape, words};
 use indexmap::IndexMap;
 use std::io::{self, Write};
 
 /// Writes one row per run.
-pub fn list(runs: &[Listed], out: &mut dyn Write) -> io::Result<()> {
+pub fn list(runs: &[ListedRun], out: &mut dyn Write) -> io::Result<()> {
     let rows: Vec<[String; 6]> = runs.iter().map(row).collect();
     let head = ["run", "started (UTC)", "verb", "by", "cluster", "result"].map(str::to_owned);
     let all = || std::iter::once(&head).chain(&rows);
@@ -28,13 +28,13 @@ pub fn list(runs: &[Listed], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{} {}", paint(HEAD, "runs:"), runs.len())
 }
 
-fn row(listed: &Listed) -> [String; 6] {
+fn row(listed: &ListedRun) -> [String; 6] {
     match listed {
-        Listed::Read(run) => {
+        ListedRun::Read(run) => {
             let [id, began, verb, by, cluster] = info(&run.info);
             [id, began, verb, by, cluster, came_to(run)]
         }
-        Listed::Broken { run, cluster, why } => {
+        ListedRun::Broken { run, cluster, why } => {
             let cell = |text: &str| escape::line(text).into_owned();
             [
                 cell(run),
@@ -61,7 +61,8 @@ fn info(info: &RunInfo) -> [String; 5] {
 }
 
 fn came_to(run: &PastRun) -> String {
-    let outcomes: Vec<_> = Outcome::ALL.iter().map(|outcome| (run.report.count(*outcome), outcome.name())).collect();
+    let outcomes: Vec<_> =
+        HostOutcome::ALL.iter().map(|outcome| (run.report.count(*outcome), outcome.name())).collect();
     let hosts =
         format!("{}: {}", words::places_of(run.report.hosts.iter().map(|host| &host.host)), words::counts(&outcomes));
     let exit = run.report.exit_code();
@@ -72,7 +73,7 @@ fn came_to(run: &PastRun) -> String {
 }
 
 /// Writes the run's id, verb, cluster, start time and user, then its report.
-pub fn one(text: &Text, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
+pub fn one(text: &TextWriter, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
     let [id, began, verb, by, cluster] = info(&run.info);
     writeln!(out, "{}  {verb} of {cluster}, started {began} UTC, by {by}\n", paint(HEAD, id))?;
     if run.finished {
@@ -86,17 +87,17 @@ pub fn one(text: &Text, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// A changed result: the step or verification (`None` for the host), the old and the new result.
-type Change<'c> = (&'c Option<String>, Option<&'c str>, Option<&'c str>);
+type RunDifference<'c> = (&'c Option<String>, Option<&'c str>, Option<&'c str>);
 
 /// Writes the differences between two runs, equal ones once with all their hosts.
-pub fn comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+pub fn comparison(comparison: &RunComparison, out: &mut dyn Write) -> io::Result<()> {
     for (word, run) in [("from", &comparison.from), ("to", &comparison.to)] {
         let [id, began, verb, by, _] = info(run);
         writeln!(out, "{word:<4} {}  {}", paint(HEAD, id), paint(DIM, format!("{verb}, {began} UTC, by {by}")))?;
     }
     writeln!(out)?;
-    let mut groups: IndexMap<Change<'_>, Vec<HostName>> = IndexMap::new();
-    for Difference { host, what, from, to } in &comparison.differences {
+    let mut groups: IndexMap<RunDifference<'_>, Vec<HostName>> = IndexMap::new();
+    for OutcomeDifference { host, what, from, to } in &comparison.differences {
         groups.entry((what, *from, *to)).or_default().push(host.clone());
     }
     for ((what, from, to), hosts) in &groups {

@@ -2,11 +2,11 @@
 
 use crate::transport::Sandbox;
 use crate::view::style::{DIM, paint};
-use crate::view::{Sandboxes, count, escape};
+use crate::view::{SandboxList, count, escape};
 use std::io::{self, Write};
 
 /// Lists the sandboxes, or the ended ones.
-pub fn write(sandboxes: &Sandboxes, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(sandboxes: &SandboxList, out: &mut dyn Write) -> io::Result<()> {
     let width = sandboxes.list.iter().map(|sandbox| sandbox.host.chars().count()).max().unwrap_or(0);
     for sandbox in &sandboxes.list {
         let host = escape::line(&sandbox.host);

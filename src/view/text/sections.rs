@@ -2,10 +2,13 @@
 
 use super::causes::{self, CauseGroup};
 use super::check::{self, describe_check};
-use super::group::{self, Group};
+use super::group::{self, StepGroup};
 use super::{on_hosts, step};
-use crate::model::{BlockClass, HostName, Verdict};
-use crate::plan::{Counts, HostPlan, LeftBehind, Plan, Reach, StepPlan, Unreachable, VerifyPlan, Warning};
+use crate::model::{BlockClass, HostName, StepVerdict};
+use crate::plan::{
+    HostPlan, HostReachability, HostWarning, Plan, PlanCounts, StepPlan, UndeclaredResource, UnreachableReason,
+    VerifyPlan,
+};
 use crate::view::style::{BAD, DIM, HEAD, REMOVE, UNKNOWN, paint};
 use crate::view::{count, escape, words};
 use anstyle::Style;
@@ -14,7 +17,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Writes every part that is not empty.
-pub fn write(plan: &Plan, counts: &Counts, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(plan: &Plan, counts: &PlanCounts, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     warnings(plan, out)?;
     match verbose {
         true => WAITING.write(plan, verbose, out)?,
@@ -50,15 +53,15 @@ pub fn sums(plan: &Plan) -> String {
     };
     add("warnings", "warning", &|host| host.warnings.len());
     add("refused: apply will not change these hosts", "host", &|host| usize::from(host.refused.is_some()));
-    let verifications = |host: &HostPlan, verdicts: &[Verdict]| {
+    let verifications = |host: &HostPlan, verdicts: &[StepVerdict]| {
         host.verify.iter().filter(|verify| verdicts.contains(&verify.verdict)).count()
     };
     let fails = |host: &HostPlan| {
-        let blocked = host.verify.iter().filter(|verify| matches!(verify.verdict, Verdict::Blocked(_))).count();
-        blocked + verifications(host, &[Verdict::Change])
+        let blocked = host.verify.iter().filter(|verify| matches!(verify.verdict, StepVerdict::Blocked(_))).count();
+        blocked + verifications(host, &[StepVerdict::Change])
     };
     add("failed", "verification", &fails);
-    add("unknown", "verification", &|host| verifications(host, &[Verdict::Unknown]));
+    add("unknown", "verification", &|host| verifications(host, &[StepVerdict::Unknown]));
     add("no longer declared: applied earlier, not removed", "step", &|host| host.undeclared.len());
     lines + "too many to list in a comment: run `forge show FILE` to list them\n"
 }
@@ -68,7 +71,7 @@ fn hosts_of(plan: &Plan, keep: fn(&StepPlan) -> bool) -> impl Iterator<Item = &H
 }
 
 /// A section: steps of one verdict, with a hint.
-struct Part {
+struct PlanSection {
     head: &'static str,
     symbol: &'static str,
     style: Style,
@@ -76,53 +79,60 @@ struct Part {
     keep: fn(&StepPlan) -> bool,
 }
 
-const fn part(head: &'static str, keep: fn(&StepPlan) -> bool, hint: &'static str) -> Part {
-    Part { head, symbol: "x", style: BAD, hint, keep }
+const fn part(head: &'static str, keep: fn(&StepPlan) -> bool, hint: &'static str) -> PlanSection {
+    PlanSection { head, symbol: "x", style: BAD, hint, keep }
 }
 
-const WAITING: Part =
-    Part { symbol: ".", style: DIM, ..part("waiting: skipped, a dependency cannot run", StepPlan::is_waiting, "") };
+const WAITING: PlanSection = PlanSection {
+    symbol: ".",
+    style: DIM,
+    ..part("waiting: skipped, a dependency cannot run", StepPlan::is_waiting, "")
+};
 
-const PARTS: &[Part] = &[
-    Part { symbol: ".", style: UNKNOWN, ..part("held back", |s| s.held.is_some() && s.waits_for.is_none(), "") },
-    Part {
+const PARTS: &[PlanSection] = &[
+    PlanSection { symbol: ".", style: UNKNOWN, ..part("held back", |s| s.held.is_some() && s.waits_for.is_none(), "") },
+    PlanSection {
         symbol: ".",
         style: UNKNOWN,
-        ..part("pending: configured, not yet effective", |s| is(s, Verdict::Pending), "")
+        ..part("pending: configured, not yet effective", |s| is(s, StepVerdict::Pending), "")
     },
     part(
         "blocked by hardware",
-        |s| is(s, Verdict::Blocked(BlockClass::Hardware)),
+        |s| is(s, StepVerdict::Blocked(BlockClass::Hardware)),
         "exclude these hosts with `--on`, or add the missing hardware",
     ),
     part(
         "blocked by a rule",
-        |s| is(s, Verdict::Blocked(BlockClass::Rule)),
+        |s| is(s, StepVerdict::Blocked(BlockClass::Rule)),
         "change the recipe's parameters for these hosts, or exclude them: permanently with `on:` in its entry, once with `--on`",
     ),
-    part("blocked: missing prerequisite or conflict on the host", |s| is(s, Verdict::Blocked(BlockClass::Host)), ""),
+    part(
+        "blocked: missing prerequisite or conflict on the host",
+        |s| is(s, StepVerdict::Blocked(BlockClass::Host)),
+        "",
+    ),
     part(
         "blocked: invalid declaration",
-        |s| is(s, Verdict::Blocked(BlockClass::Declaration)),
+        |s| is(s, StepVerdict::Blocked(BlockClass::Declaration)),
         "fix the declaration, or exclude these hosts with `--on`",
     ),
-    part("blocked: busy", |s| is(s, Verdict::Blocked(BlockClass::Busy)), "run again when they are idle"),
-    Part {
+    part("blocked: busy", |s| is(s, StepVerdict::Blocked(BlockClass::Busy)), "run again when they are idle"),
+    PlanSection {
         symbol: "?",
         style: UNKNOWN,
         ..part(
             "unknown: could not be evaluated",
-            |s| is(s, Verdict::Unknown),
+            |s| is(s, StepVerdict::Unknown),
             "unknown steps are not applied; fix the cause and run again",
         )
     },
 ];
 
-fn is(step: &StepPlan, verdict: Verdict) -> bool {
+fn is(step: &StepPlan, verdict: StepVerdict) -> bool {
     step.verdict == verdict && !step.is_waiting()
 }
 
-impl Part {
+impl PlanSection {
     fn write(&self, plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
         let groups = match verbose {
             true => group::steps(plan, self.keep).into_iter().map(alone).collect(),
@@ -159,7 +169,7 @@ impl Part {
     }
 }
 
-fn alone(group: Group<'_>) -> CauseGroup<'_> {
+fn alone(group: StepGroup<'_>) -> CauseGroup<'_> {
     CauseGroup { steps: vec![group.step], hosts: group.hosts }
 }
 
@@ -240,15 +250,15 @@ fn unreachable(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-fn why(host: &HostPlan) -> Option<&Unreachable> {
+fn why(host: &HostPlan) -> Option<&UnreachableReason> {
     match &host.reach {
-        Reach::Observed => None,
-        Reach::Unreachable(why) => Some(why),
+        HostReachability::Observed => None,
+        HostReachability::Unreachable(why) => Some(why),
     }
 }
 
 /// Writes the hosts that are unreachable for one reason.
-pub fn unreachable_group(why: &Unreachable, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
+pub fn unreachable_group(why: &UnreachableReason, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{} {}", paint(BAD, "x"), escape::text(&why.why))?;
     if let Some(text) = &why.hint {
         writeln!(out, "    hint: {}", escape::text(text))?;
@@ -256,15 +266,16 @@ pub fn unreachable_group(why: &Unreachable, hosts: &[&HostName], out: &mut dyn W
     writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))
 }
 
-fn verification(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result<()> {
+fn verification(plan: &Plan, counts: &PlanCounts, out: &mut dyn Write) -> io::Result<()> {
     let all = || plan.hosts.iter().flat_map(|host| host.verify.iter().map(move |verify| (&host.host, verify)));
     let (later, never) = later(plan);
     if counts.verify_failed + counts.verify_unknown + later + never == 0 {
         return Ok(());
     }
     writeln!(out, "{}", paint(HEAD, "verification"))?;
-    let open =
-        all().filter(|(_, verify)| !matches!(verify.verdict, Verdict::Pending | Verdict::Ok | Verdict::NotApplicable));
+    let open = all().filter(|(_, verify)| {
+        !matches!(verify.verdict, StepVerdict::Pending | StepVerdict::Ok | StepVerdict::NotApplicable)
+    });
     let mut groups: IndexMap<_, VerifyGroup<'_>> = IndexMap::new();
     for (host, verify) in open {
         let check = check::identity(verify.check.as_ref());
@@ -288,7 +299,7 @@ fn verification(plan: &Plan, counts: &Counts, out: &mut dyn Write) -> io::Result
 /// Counts the verifications that run after the changes of their recipes, and those whose recipes change nothing.
 fn later(plan: &Plan) -> (usize, usize) {
     let put_off = |host: &HostPlan| {
-        let all = host.verify.iter().filter(|verify| verify.verdict == Verdict::Pending);
+        let all = host.verify.iter().filter(|verify| verify.verdict == StepVerdict::Pending);
         let acts = |verify: &VerifyPlan| host.steps.iter().any(|s| s.acts() && *s.id.recipe == *verify.recipe);
         let (later, never): (Vec<_>, Vec<_>) = all.partition(|verify| acts(verify));
         (later.len(), never.len())
@@ -307,7 +318,7 @@ struct VerifyGroup<'a> {
 fn write_verify(group: &VerifyGroup<'_>, out: &mut dyn Write) -> io::Result<()> {
     let VerifyGroup { verify, hosts, differs } = group;
     let (style, symbol, word) = match verify.verdict {
-        Verdict::Unknown => (UNKNOWN, "?", "unknown"),
+        StepVerdict::Unknown => (UNKNOWN, "?", "unknown"),
         _ => (BAD, "x", "failed"),
     };
     let (recipe, name) = (escape::line(&verify.recipe), escape::line(&verify.name));
@@ -322,7 +333,7 @@ fn write_verify(group: &VerifyGroup<'_>, out: &mut dyn Write) -> io::Result<()> 
 
 /// Writes the warnings about hosts, equal ones once.
 fn warnings(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
-    let mut groups: IndexMap<&Warning, Vec<&HostName>> = IndexMap::new();
+    let mut groups: IndexMap<&HostWarning, Vec<&HostName>> = IndexMap::new();
     for host in &plan.hosts {
         host.warnings.iter().for_each(|warning| groups.entry(warning).or_default().push(&host.host));
     }
@@ -335,7 +346,7 @@ fn warnings(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Writes one warning with its hosts.
-pub fn warning_group(warning: &Warning, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
+pub fn warning_group(warning: &HostWarning, hosts: &[&HostName], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{} {}", paint(UNKNOWN, "!"), escape::text(&warning.why))?;
     warning.hint.iter().try_for_each(|hint| writeln!(out, "    hint: {}", escape::line(hint)))?;
     writeln!(out, "    {}", paint(DIM, on_hosts(hosts)))
@@ -347,10 +358,10 @@ fn undeclared(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 
 /// Writes resources that were applied earlier and are no longer declared, and how to remove them.
 pub fn left_behind<'a>(
-    all: impl Iterator<Item = (&'a LeftBehind, &'a HostName)>,
+    all: impl Iterator<Item = (&'a UndeclaredResource, &'a HostName)>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut groups: IndexMap<&LeftBehind, Vec<&HostName>> = IndexMap::new();
+    let mut groups: IndexMap<&UndeclaredResource, Vec<&HostName>> = IndexMap::new();
     all.for_each(|(left, host)| groups.entry(left).or_default().push(host));
     if groups.is_empty() {
         return Ok(());

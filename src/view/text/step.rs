@@ -2,9 +2,9 @@
 
 use super::host_values::FoldedStep;
 use super::{diff, on_hosts};
-use crate::model::{Disruption, Scope};
-use crate::plan::{Envelope, Foresight, StepPlan};
-use crate::resource::Change;
+use crate::model::{DisruptionClass, StepScope};
+use crate::plan::{ChangeCertainty, PredictedEffects, StepPlan};
+use crate::resource::AttributeChange;
 use crate::view::fold::fold;
 use crate::view::style::{ADD, CHANGE, DIM, DISRUPT, HEAD, REMOVE, UNKNOWN, paint};
 use crate::view::{escape, words};
@@ -16,14 +16,14 @@ const VALUE_CHARS: usize = 160;
 
 /// Whether a change creates, alters or removes a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
+pub enum StepChangeKind {
     Create,
     Alter,
     Remove,
 }
 
-impl Sort {
-    fn of(change: &Change) -> Option<Self> {
+impl StepChangeKind {
+    fn of(change: &AttributeChange) -> Option<Self> {
         match (&change.from, &change.to) {
             (None, Some(_)) => Some(Self::Create),
             (Some(_), None) => Some(Self::Remove),
@@ -33,7 +33,7 @@ impl Sort {
     }
 
     /// Returns the sort shared by all changes of a step, else `Alter`. Changes without values are ignored.
-    pub fn of_all(changes: &[Change]) -> Self {
+    pub fn of_all(changes: &[AttributeChange]) -> Self {
         let mut sorts = changes.iter().filter_map(Self::of);
         let Some(first) = sorts.next() else { return Self::Alter };
         match sorts.all(|sort| sort == first) {
@@ -61,7 +61,7 @@ pub fn write(folded: &FoldedStep<'_>, verbose: bool, out: &mut dyn Write) -> io:
     let step = folded.group.step;
     let (style, symbol) = match step.changes.is_empty() && step.envelope.is_some() {
         true => (UNKNOWN, "?"),
-        false => Sort::of_all(&step.changes).symbol(),
+        false => StepChangeKind::of_all(&step.changes).symbol(),
     };
     writeln!(out, "{} {}", paint(style, symbol), head(step))?;
     reason(step, out)?;
@@ -70,7 +70,7 @@ pub fn write(folded: &FoldedStep<'_>, verbose: bool, out: &mut dyn Write) -> io:
         .filter(|change| !is_said(step, change))
         .try_for_each(|change| write_change(step, change, out))?;
     disruption(step.disruption, out)?;
-    if let Some(envelope) = step.envelope.as_ref().filter(|envelope| envelope.foresight != Foresight::Certain) {
+    if let Some(envelope) = step.envelope.as_ref().filter(|envelope| envelope.foresight != ChangeCertainty::Certain) {
         write_envelope(step, envelope, out)?;
     }
     place(step, verbose, out)?;
@@ -93,7 +93,7 @@ fn hosts(folded: &FoldedStep<'_>, verbose: bool, out: &mut dyn Write) -> io::Res
 pub fn head(step: &StepPlan) -> String {
     let what = format!("{} {}", escape::line(&step.kind), escape::text(&step.title));
     let scope = match step.scope {
-        Scope::Host => String::new(),
+        StepScope::Host => String::new(),
         scope => format!(" (scope {})", scope.name()),
     };
     format!("{}  {}{scope}", paint(HEAD, what), escape::line(&step.id.to_string()))
@@ -120,14 +120,14 @@ pub fn place(step: &StepPlan, verbose: bool, out: &mut dyn Write) -> io::Result<
 
 /// Reports whether the head and the reason of a step already show the whole change. This is the case for commands,
 /// unless the head shows only part of the command.
-fn is_said(step: &StepPlan, change: &Change) -> bool {
+fn is_said(step: &StepPlan, change: &AttributeChange) -> bool {
     change.attribute == step.kind && !change.secret && change.to.as_ref() == Some(&step.title)
 }
 
 /// Writes one attribute with its values or its diff. Secret values are not shown.
-fn write_change(step: &StepPlan, change: &Change, out: &mut dyn Write) -> io::Result<()> {
+fn write_change(step: &StepPlan, change: &AttributeChange, out: &mut dyn Write) -> io::Result<()> {
     let attribute = escape::line(&change.attribute);
-    let (style, symbol) = Sort::of(change).unwrap_or(Sort::Alter).symbol();
+    let (style, symbol) = StepChangeKind::of(change).unwrap_or(StepChangeKind::Alter).symbol();
     let symbol = paint(style, symbol);
     if change.secret {
         return writeln!(out, "    {symbol} {attribute}: (secret, not shown)");
@@ -139,8 +139,8 @@ fn write_change(step: &StepPlan, change: &Change, out: &mut dyn Write) -> io::Re
     writeln!(out, "    {symbol} {attribute}{}", values(step, change))
 }
 
-fn values(step: &StepPlan, change: &Change) -> String {
-    let show = |text: &crate::model::Untrusted| escape::value(text.raw(), VALUE_CHARS);
+fn values(step: &StepPlan, change: &AttributeChange) -> String {
+    let show = |text: &crate::model::UntrustedText| escape::value(text.raw(), VALUE_CHARS);
     match (&change.from, &change.to) {
         // The line above already shows `from`.
         (Some(from), Some(to)) if *from == step.reason => format!(": {}", show(to)),
@@ -150,16 +150,16 @@ fn values(step: &StepPlan, change: &Change) -> String {
     }
 }
 
-fn disruption(class: Disruption, out: &mut dyn Write) -> io::Result<()> {
+fn disruption(class: DisruptionClass, out: &mut dyn Write) -> io::Result<()> {
     match class {
-        Disruption::D0 => Ok(()),
+        DisruptionClass::D0 => Ok(()),
         class => writeln!(out, "    {} {class}: {}", paint(DISRUPT, "!"), class.meaning()),
     }
 }
 
 /// Writes the predicted effects of a step. The step is evaluated again right before it runs and may not exceed the
 /// prediction. Names the resource if nothing else about the step is known.
-fn write_envelope(step: &StepPlan, envelope: &Envelope, out: &mut dyn Write) -> io::Result<()> {
+fn write_envelope(step: &StepPlan, envelope: &PredictedEffects, out: &mut dyn Write) -> io::Result<()> {
     let until = escape::text(&envelope.until);
     let class = envelope.disruption.max(step.disruption);
     let most = match step.changes.is_empty() {

@@ -1,10 +1,10 @@
 //! The exact text output, and that no text of a host acts on the terminal.
 
 use super::*;
-use crate::drift::{Known, Offender, RunLine};
+use crate::drift::{DriftRunSummary, FindingCount, KnownFinding};
 use crate::engine::VerifyReport;
-use crate::model::Outcome;
-use crate::probe::Unknown;
+use crate::model::HostOutcome;
+use crate::probe::UnansweredReason;
 use crate::view::escape::{self, tests::HOSTILE};
 use crate::view::sample;
 use serde_json::json;
@@ -15,15 +15,15 @@ fn plain(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
     anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string()
 }
 
-fn text(verbose: u8) -> Text {
-    Text { verbose, target: Some("inventory.yaml --on gpu".into()) }
+fn text(verbose: u8) -> TextWriter {
+    TextWriter { verbose, target: Some("inventory.yaml --on gpu".into()) }
 }
 
 fn plan(verbose: u8, plan: &Plan) -> String {
     plain(|out| text(verbose).plan(plan, ExitCode::Done, out))
 }
 
-fn report(report: &Report) -> String {
+fn report(report: &RunReport) -> String {
     plain(|out| text(0).report(report, report.exit_code(), out))
 }
 
@@ -66,7 +66,7 @@ fn equal_steps_with_other_reasons_are_not_folded() {
 #[test]
 fn what_waits_for_one_step_is_named_in_one_go() {
     let waits = |name: &str, key: Option<&str>, behind: &str| {
-        let step = sample::step(name, "file", name, crate::model::Verdict::Change, "differs");
+        let step = sample::step(name, "file", name, crate::model::StepVerdict::Change, "differs");
         let id = crate::model::StepId { key: key.map(Into::into), ..step.id };
         crate::plan::StepPlan { id, waits_for: Some(behind.into()), ..step }
     };
@@ -82,7 +82,7 @@ fn what_waits_for_one_step_is_named_in_one_go() {
 /// The entry of a recipe that stays cannot be declared absent: the hint says what works instead.
 #[test]
 fn what_is_left_behind_is_named_with_how_to_remove_it() {
-    let shown = |left: Vec<crate::plan::LeftBehind>| {
+    let shown = |left: Vec<crate::plan::UndeclaredResource>| {
         let host = crate::plan::HostPlan { undeclared: left, ..sample::observed("x", vec![]) };
         let shown = plan(0, &sample::plan(vec![host]));
         let at = shown.find("no longer declared").unwrap();
@@ -108,7 +108,7 @@ fn skipped_steps_are_named_in_one_go() {
     let skipped = |name: &str| step(name, StepResult::Skipped { reason: "needs `base/a`".into() });
     let blocked = StepResult::Blocked { class: crate::model::BlockClass::Rule, reason: "no".into() };
     let mut host = sample::host_report("x", vec![step("a", blocked), skipped("b"), skipped("c")], vec![]);
-    host.outcome = Outcome::Blocked;
+    host.outcome = HostOutcome::Blocked;
     let shown = report(&sample::report("apply", vec![host]));
     assert!(shown.contains("\n. base/b and base/c\n    needs `base/a`\n    on x\n"), "{shown}");
     assert!(shown.ends_with("next: forge plan inventory.yaml --on gpu\n"), "{shown}");
@@ -117,7 +117,7 @@ fn skipped_steps_are_named_in_one_go() {
 #[test]
 fn an_outcome_without_a_reason_has_no_colon() {
     let mut host = sample::host_report("x", vec![], vec![]);
-    (host.outcome, host.reason) = (Outcome::Cancelled, "".into());
+    (host.outcome, host.reason) = (HostOutcome::Cancelled, "".into());
     assert!(report(&sample::report("apply", vec![host])).contains("\nx cancelled\n"));
 }
 
@@ -126,14 +126,14 @@ fn an_outcome_without_a_reason_has_no_colon() {
 fn what_a_step_says_is_said_once() {
     let why = "check exited with 1";
     let command = |title: &str, script: &str| {
-        let changes = vec![crate::resource::Change::new("command", Some(why), Some(script))];
-        let envelope = crate::plan::Envelope {
+        let changes = vec![crate::resource::AttributeChange::new("command", Some(why), Some(script))];
+        let envelope = crate::plan::PredictedEffects {
             foresight: Default::default(),
             until: "base/motd".into(),
-            disruption: crate::model::Disruption::D0,
+            disruption: crate::model::DisruptionClass::D0,
             resource: format!("command {title}").into(),
         };
-        let step = sample::step("run", "command", title, crate::model::Verdict::Change, why);
+        let step = sample::step("run", "command", title, crate::model::StepVerdict::Change, why);
         crate::plan::StepPlan { changes, envelope: Some(envelope), ..step }
     };
     let shown = |step| plan(0, &sample::plan(vec![sample::observed("a", vec![step])]));
@@ -213,14 +213,14 @@ fn sums_leave_no_part_of_a_plan_out() {
 
 #[test]
 fn a_host_that_fails_without_a_step_tells_why() {
-    let shown = report(&sample::report("apply", vec![sample::ended("a", Outcome::Failed, "lost the link twice")]));
+    let shown = report(&sample::report("apply", vec![sample::ended("a", HostOutcome::Failed, "lost the link twice")]));
     assert!(shown.contains("x failed: lost the link twice\n    hint: run `ssh -v` to see more\n    on a\n"), "{shown}");
 }
 
 /// A digest does not show what changed: the diff does.
 #[test]
 fn a_stale_step_shows_what_it_would_change() {
-    let mut change = crate::resource::Change::new("content", None, None);
+    let mut change = crate::resource::AttributeChange::new("content", None, None);
     change.diff = Some("@@ -1 +1 @@\n-theirs\n+ours\n".into());
     let stale = crate::engine::StepResult::Stale { reason: "`content` changed since the plan".into() };
     let step = crate::engine::StepReport { changes: vec![change], ..sample::step_report("banner", stale) };
@@ -230,18 +230,23 @@ fn a_stale_step_shows_what_it_would_change() {
     assert!(shown.contains(diff), "{shown}");
 }
 
-fn seen() -> Vec<HostSeen> {
+fn seen() -> Vec<ObservedHost> {
     let host = |name: &str, kernel: &str| {
-        let mut seen = HostSeen::observed(&sample::host(name), Default::default(), 1);
+        let mut seen = ObservedHost::observed(&sample::host(name), Default::default(), 1);
         seen.facts.0.insert("kernel".into(), Ok(json!(kernel)));
         seen.facts.0.insert("os".into(), Ok(json!({"id": "debian", "version": "12"})));
         seen.facts.0.insert("packages".into(), Ok(json!((0..40).map(|n| format!("p{n}")).collect::<Vec<_>>())));
         seen
     };
     let mut odd = host("gpu03", "6.1.0-30");
-    odd.facts.0.insert("os".into(), Err(Unknown::new("timed out after 10 s").said("\u{1b}[31mslow")));
-    let why = crate::plan::Unreachable::new("connection refused", None);
-    vec![host("gpu01", "6.1.0-28"), host("gpu02", "6.1.0-28"), odd, HostSeen::unreachable(&sample::host("gpu04"), why)]
+    odd.facts.0.insert("os".into(), Err(UnansweredReason::new("timed out after 10 s").said("\u{1b}[31mslow")));
+    let why = crate::plan::UnreachableReason::new("connection refused", None);
+    vec![
+        host("gpu01", "6.1.0-28"),
+        host("gpu02", "6.1.0-28"),
+        odd,
+        ObservedHost::unreachable(&sample::host("gpu04"), why),
+    ]
 }
 
 #[test]
@@ -251,7 +256,7 @@ fn facts_as_a_table() {
 
 #[test]
 fn parts_of_facts_that_are_unknown_are_shown_and_counted() {
-    let mut seen = HostSeen::observed(&sample::host("gpu01"), Default::default(), 1);
+    let mut seen = ObservedHost::observed(&sample::host("gpu01"), Default::default(), 1);
     let unknown = json!({"unknown": "`modinfo` is \u{1b}[31mmissing"});
     seen.facts.0.insert("driver".into(), Ok(json!({"loaded": null, "disk": unknown})));
     seen.facts.0.insert("gpus".into(), Ok(json!([{"bdf": "a", "gsp": unknown, "flavors": unknown}, {"bdf": "b"}])));
@@ -287,7 +292,7 @@ fn nothing_that_a_host_says_acts_on_the_terminal() {
     harmless(&without_own_colours(|out| text(1).facts(&seen(), ExitCode::Done, out)), "facts");
 }
 
-fn drift(verbose: u8, drift: &Drift) -> String {
+fn drift(verbose: u8, drift: &DriftReport) -> String {
     plain(|out| text(verbose).drift(drift, drift.exit_code(), out))
 }
 
@@ -303,7 +308,7 @@ fn drift_with_everything_and_detail() {
 
 #[test]
 fn a_history_tells_runs_and_who_is_found_most() {
-    let run = |time: &str, found, exit| RunLine {
+    let run = |time: &str, found, exit| DriftRunSummary {
         run: "r".into(),
         time: time.into(),
         hosts: 3,
@@ -317,8 +322,8 @@ fn a_history_tells_runs_and_who_is_found_most() {
         took_ms: 1200,
     };
     let rich = sample::rich_drift();
-    let open = Known { resolved: None, times: 3, ..rich.resolved[0].clone() };
-    let history = History {
+    let open = KnownFinding { resolved: None, times: 3, ..rich.resolved[0].clone() };
+    let history = DriftHistory {
         version: 1,
         cluster: "lab".into(),
         since: None,
@@ -326,8 +331,8 @@ fn a_history_tells_runs_and_who_is_found_most() {
         open: vec![open],
         resolved: rich.resolved,
         mean_time_to_repair_s: Some(5400),
-        hosts: vec![Offender { name: "gpu02".into(), count: 3 }],
-        steps: vec![Offender { name: "base/hosts".into(), count: 3 }],
+        hosts: vec![FindingCount { name: "gpu02".into(), count: 3 }],
+        steps: vec![FindingCount { name: "base/hosts".into(), count: 3 }],
     };
     insta::assert_snapshot!(plain(|out| text(0).drift_history(&history, out)));
 }
@@ -338,7 +343,7 @@ fn outliers_are_told_rarest_first_and_the_rest_is_counted() {
     insta::assert_snapshot!(plain(|out| super::outliers::section(&outliers, false, out)));
     insta::assert_snapshot!("outliers_with_everything", plain(|out| super::outliers::section(&outliers, true, out)));
     let quiet = sample::drift(&["a", "b", "c"], vec![]);
-    let odd = Drift { outliers: Some(outliers), ..quiet };
+    let odd = DriftReport { outliers: Some(outliers), ..quiet };
     assert_eq!(odd.exit_code(), crate::model::ExitCode::Done);
     assert!(drift(0, &odd).ends_with("no drift: 3 hosts, 36 checks match (1.2 s)\n"), "{}", drift(0, &odd));
 }

@@ -1,12 +1,12 @@
 //! Result of `validate`: one line per inventory. The diagnostics themselves are printed on stderr.
 
 use crate::view::style::{BAD, GOOD, paint};
-use crate::view::validation::{CheckedInventory, Size};
-use crate::view::{Validation, count, escape};
+use crate::view::validation::{CheckedInventory, InventorySize};
+use crate::view::{ValidationResult, count, escape};
 use std::io::{self, Write};
 
 /// Writes a line per inventory.
-pub fn write(validation: &Validation, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(validation: &ValidationResult, out: &mut dyn Write) -> io::Result<()> {
     validation.inventories.iter().try_for_each(|checked| one(checked, out))
 }
 
@@ -23,7 +23,7 @@ fn one(checked: &CheckedInventory, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-fn declares(size: &Size) -> String {
+fn declares(size: &InventorySize) -> String {
     let (hosts, recipes, steps) = (count(size.hosts, "host"), count(size.recipes, "recipe"), count(size.steps, "step"));
     format!("{hosts}, {recipes}, {steps}")
 }

@@ -2,7 +2,7 @@
 
 use super::{group, on_hosts};
 use crate::model::HostName;
-use crate::plan::{HostPlan, NodeSeen, Plan, Reboot, Rollout, Stop, Window};
+use crate::plan::{HostPlan, HostWindow, ObservedNode, Plan, PlannedReboot, RolloutPlan, WindowStop};
 use crate::view::fold::fold;
 use crate::view::style::{DIM, DISRUPT, HEAD, paint};
 use crate::view::{count, escape, words};
@@ -37,7 +37,7 @@ fn windows(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Returns the lines that describe a window.
-fn lines(host: &HostPlan, window: &Window) -> Vec<String> {
+fn lines(host: &HostPlan, window: &HostWindow) -> Vec<String> {
     let names: Vec<String> = window.steps.iter().map(ToString::to_string).collect();
     let what = match (names.is_empty(), window.reboots.is_empty()) {
         (true, true) => "no changes".to_owned(),
@@ -57,23 +57,23 @@ fn lines(host: &HostPlan, window: &Window) -> Vec<String> {
     lines
 }
 
-fn node(node: &NodeSeen) -> String {
+fn node(node: &ObservedNode) -> String {
     match node {
-        NodeSeen::Node { name, .. } => {
+        ObservedNode::Node { name, .. } => {
             format!("drain: Kubernetes node {} first; uncordoned afterwards if forge cordoned it", name.raw())
         }
-        NodeSeen::Absent => "drain: not a Kubernetes node yet, nothing to drain".to_owned(),
-        NodeSeen::Unknown { why } => {
+        ObservedNode::Absent => "drain: not a Kubernetes node yet, nothing to drain".to_owned(),
+        ObservedNode::Unknown { why } => {
             format!("drain: Kubernetes node unknown, the host stays in service until it is known: {}", why.raw())
         }
     }
 }
 
-fn meanwhile(verb: &str, stop: &Stop) -> String {
+fn meanwhile(verb: &str, stop: &WindowStop) -> String {
     format!("{verb} {} while {} changes", stop.name, stop.during)
 }
 
-fn reboot(reboot: &Reboot) -> String {
+fn reboot(reboot: &PlannedReboot) -> String {
     let steps: Vec<String> = reboot.steps.iter().map(ToString::to_string).collect();
     let unless = if reboot.certain { "" } else { ", unless a reload makes them effective first" };
     format!("reboots for {}{unless}", words::some(&steps))
@@ -98,7 +98,7 @@ fn rollout(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Returns `at most 2 hosts out of service at once; …`.
-fn budgets(rollout: &Rollout) -> String {
+fn budgets(rollout: &RolloutPlan) -> String {
     let mut parts = vec![format!("at most {} out of service at once", count(rollout.max_unavailable, "host"))];
     if !rollout.unavailable.is_empty() {
         parts.push(format!("already out of service: {}", names(&rollout.unavailable)));
@@ -123,10 +123,10 @@ mod tests {
 
     #[test]
     fn which_node_is_drained_is_told_or_that_none_is() {
-        let known = NodeSeen::Node { name: "gpu-1".into(), left: None };
+        let known = ObservedNode::Node { name: "gpu-1".into(), left: None };
         assert_eq!(node(&known), "drain: Kubernetes node gpu-1 first; uncordoned afterwards if forge cordoned it");
-        assert_eq!(node(&NodeSeen::Absent), "drain: not a Kubernetes node yet, nothing to drain");
-        let away = NodeSeen::Unknown { why: "no answer".into() };
+        assert_eq!(node(&ObservedNode::Absent), "drain: not a Kubernetes node yet, nothing to drain");
+        let away = ObservedNode::Unknown { why: "no answer".into() };
         let told = "drain: Kubernetes node unknown, the host stays in service until it is known: no answer";
         assert_eq!(node(&away), told);
     }

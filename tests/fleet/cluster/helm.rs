@@ -3,9 +3,9 @@
 use super::support::{Cluster, Helm, kubectl};
 use crate::artifacts::server::{Reply, Server};
 use crate::support::{Output, limited};
-use forge::kube::{self, Deed, HelmOptions, ReleaseCall};
+use forge::kube::{self, HelmOptions, ReleaseAction, ReleaseCall};
 use forge::model::SecretStore;
-use forge::probe::{ChartAsked, ChartFrom, ReleaseAsked, ReleaseState, ReleaseStatus};
+use forge::probe::{ChartQuery, ChartQuerySource, ReleaseQuery, ReleaseState, ReleaseStatus};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,7 +18,7 @@ struct Place {
     /// Name of the namespace and the chart, and first part of its API group.
     name: String,
     dir: tempfile::TempDir,
-    cluster: kube::Cluster,
+    cluster: kube::ClusterApi,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -71,7 +71,7 @@ impl Place {
         copy(CHART.as_ref(), &dir.path().join("chart"), name);
         kubectl(&["create", "namespace", name]);
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let access = kube::Access {
+        let access = kube::ClusterAccess {
             kubeconfig: api.kubeconfig.to_str().expect("text").into(),
             context: "test".to_owned(),
             trusted: false,
@@ -79,7 +79,7 @@ impl Place {
             withheld: Default::default(),
             namespace: kube::NAMESPACE.to_owned(),
         };
-        let cluster = runtime.block_on(kube::Cluster::open(&access)).expect("a cluster");
+        let cluster = runtime.block_on(kube::ClusterApi::open(&access)).expect("a cluster");
         let program = api.helm(which).expect("a helm").to_str().expect("text").into();
         let cluster = cluster.with_helm(HelmOptions { program, ..HelmOptions::default() });
         Place { api, which, name: name.to_owned(), dir, cluster, runtime }
@@ -89,12 +89,12 @@ impl Place {
         self.dir.path().join("chart")
     }
 
-    fn asked(&self, values: &str) -> ReleaseAsked {
-        let from = ChartFrom::Path(self.chart().to_str().expect("text").to_owned());
-        ReleaseAsked {
+    fn asked(&self, values: &str) -> ReleaseQuery {
+        let from = ChartQuerySource::Path(self.chart().to_str().expect("text").to_owned());
+        ReleaseQuery {
             name: "r".to_owned(),
             namespace: self.name.clone(),
-            chart: Some(ChartAsked { from, version: "0.1.0".to_owned(), sha256: None }),
+            chart: Some(ChartQuery { from, version: "0.1.0".to_owned(), sha256: None }),
             values: values.to_owned(),
         }
     }
@@ -104,7 +104,7 @@ impl Place {
         self.runtime.block_on(self.cluster.release(&asked, &SecretStore::default())).expect("a release")
     }
 
-    fn call(&self, values: &str, deed: Deed) -> ReleaseCall {
+    fn call(&self, values: &str, deed: ReleaseAction) -> ReleaseCall {
         ReleaseCall { asked: self.asked(values), deed, timeout_s: 20, wait: false, hooks: false, stale_s: 0 }
     }
 
@@ -116,12 +116,12 @@ impl Place {
         Ok(said.into_inner().expect("lines"))
     }
 
-    fn bring(&self, values: &str, deed: Deed) -> Vec<String> {
+    fn bring(&self, values: &str, deed: ReleaseAction) -> Vec<String> {
         self.try_bring(&self.call(values, deed)).unwrap_or_else(|error| panic!("{error}: {:?}", error.hint))
     }
 
     fn install(&self, values: &str) {
-        self.bring(values, Deed::Upgrade { force: false });
+        self.bring(values, ReleaseAction::Upgrade { force: false });
     }
 
     /// Returns a command of another user's helm.
@@ -253,11 +253,11 @@ fn a_conflict_is_seen_before_it_fails_an_upgrade() {
         if let Some(conflict) = state.conflicts.first() {
             assert_eq!((conflict.object.as_str(), conflict.by.raw()), ("Deployment r", "kubectl-set"));
             // Without force, it fails and leaves a failed revision.
-            let error = place.try_bring(&place.call(wanted, Deed::Upgrade { force: false })).unwrap_err();
+            let error = place.try_bring(&place.call(wanted, ReleaseAction::Upgrade { force: false })).unwrap_err();
             assert!(error.message.contains("conflict"), "{error}");
             assert_eq!(status(&place.look(wanted)), Some(ReleaseStatus::Failed));
         }
-        place.bring(wanted, Deed::Upgrade { force: place.is_four() });
+        place.bring(wanted, ReleaseAction::Upgrade { force: place.is_four() });
         let state = place.look(wanted);
         assert_eq!((status(&state), told(&state).as_str()), (Some(ReleaseStatus::Deployed), ""));
     });
@@ -287,7 +287,7 @@ fn drift_of_ordinary_and_custom_objects_is_mended_without_a_revision() {
             assert!(seen.contains(line), "{seen}");
         }
         assert!(state.values.is_empty() && state.manifest.is_empty());
-        place.bring("{}", Deed::Mend);
+        place.bring("{}", ReleaseAction::Mend);
         assert_eq!(told(&place.look("{}")), "");
         assert_eq!(place.history(), "1=deployed ");
         let owner = place.kubectl(&[
@@ -301,7 +301,7 @@ fn drift_of_ordinary_and_custom_objects_is_mended_without_a_revision() {
         // Repaired fields do not block a later upgrade.
         let next = r#"{"replicas":2,"greeting":"b"}"#;
         let force = !place.look(next).conflicts.is_empty();
-        place.bring(next, Deed::Upgrade { force });
+        place.bring(next, ReleaseAction::Upgrade { force });
         assert_eq!(told(&place.look(next)), "");
         assert_eq!(place.history(), "1=superseded 2=deployed ");
     });
@@ -321,7 +321,7 @@ fn an_upgrade_leaves_no_drift_of_a_custom_object() {
         ]);
         let next = r#"{"replicas":2}"#;
         let force = !place.look(next).conflicts.is_empty();
-        let said = place.bring(next, Deed::Upgrade { force });
+        let said = place.bring(next, ReleaseAction::Upgrade { force });
         // Helm 3 compares manifests, and keeps values that a user set in a custom object.
         assert_eq!(said.iter().any(|line| line == "repairing Gadget r"), !place.is_four(), "{said:?}");
         assert_eq!(told(&place.look(next)), "");
@@ -345,7 +345,7 @@ fn fields_added_by_hand_are_found_and_taken_out() {
         ] {
             assert!(seen.contains(line), "{seen}");
         }
-        place.bring("{}", Deed::Mend);
+        place.bring("{}", ReleaseAction::Mend);
         assert_eq!(told(&place.look("{}")), "");
         assert_eq!(place.history(), "1=deployed ");
     });
@@ -398,7 +398,7 @@ fn a_failed_release_is_told_and_repaired() {
         let state = place.look("{}");
         assert_eq!((status(&state), place.history().as_str()), (Some(ReleaseStatus::Failed), "1=deployed 2=failed "));
         let force = !state.conflicts.is_empty();
-        place.bring("{}", Deed::Upgrade { force });
+        place.bring("{}", ReleaseAction::Upgrade { force });
         let state = place.look("{}");
         assert_eq!((status(&state), told(&state).as_str()), (Some(ReleaseStatus::Deployed), ""));
     });
@@ -411,7 +411,7 @@ fn an_upgrade_that_does_not_become_ready_is_rolled_back() {
         let call = ReleaseCall {
             wait: true,
             timeout_s: 3,
-            ..place.call(r#"{"greeting":"b"}"#, Deed::Upgrade { force: false })
+            ..place.call(r#"{"greeting":"b"}"#, ReleaseAction::Upgrade { force: false })
         };
         let error = place.try_bring(&call).unwrap_err();
         assert!(error.message.starts_with("`helm upgrade`: "), "{error}");
@@ -449,10 +449,10 @@ fn what_a_killed_helm_left_is_rolled_back_and_gone_on_with() {
         assert_eq!(release.status, ReleaseStatus::PendingUpgrade);
         assert!(release.earlier && release.age_s < 60);
         // Another process may still be working on it.
-        let young = ReleaseCall { stale_s: 600, ..place.call(wanted, Deed::Upgrade { force: false }) };
+        let young = ReleaseCall { stale_s: 600, ..place.call(wanted, ReleaseAction::Upgrade { force: false }) };
         let error = place.try_bring(&young).unwrap_err();
         assert!(error.message.starts_with("another helm process is running: `pending-upgrade` for "), "{error}");
-        place.bring(wanted, Deed::Upgrade { force: false });
+        place.bring(wanted, ReleaseAction::Upgrade { force: false });
         let state = place.look(wanted);
         assert_eq!((status(&state), told(&state).as_str()), (Some(ReleaseStatus::Deployed), ""));
     });
@@ -463,7 +463,7 @@ fn what_a_killed_first_install_left_is_taken_away() {
     both("killedfirst", |place| {
         killed(place, &["install"]);
         assert_eq!(status(&place.look("{}")), Some(ReleaseStatus::PendingInstall));
-        place.bring("{}", Deed::Upgrade { force: false });
+        place.bring("{}", ReleaseAction::Upgrade { force: false });
         let state = place.look("{}");
         assert_eq!((status(&state), told(&state).as_str()), (Some(ReleaseStatus::Deployed), ""));
     });
@@ -482,7 +482,7 @@ fn hooks_are_named_and_have_a_limit() {
         let error = place.try_bring(&ReleaseCall {
             hooks: true,
             timeout_s: 3,
-            ..place.call(values, Deed::Upgrade { force: false })
+            ..place.call(values, ReleaseAction::Upgrade { force: false })
         });
         assert!(error.is_err(), "{error:?}");
         assert_eq!(status(&place.look(values)), Some(ReleaseStatus::Failed));
@@ -495,13 +495,13 @@ fn hooks_are_named_and_have_a_limit() {
 fn an_uninstall_leaves_definitions() {
     both("gone", |place| {
         place.install("{}");
-        place.bring("{}", Deed::Uninstall);
+        place.bring("{}", ReleaseAction::Uninstall);
         let state = place.look("{}");
         assert!(state.release.is_none());
         assert!(state.chart.as_ref().expect("a chart").crds.iter().all(|crd| crd.present));
         assert_eq!(place.history(), "");
         // Again: the release does not exist, which is not an error.
-        place.bring("{}", Deed::Uninstall);
+        place.bring("{}", ReleaseAction::Uninstall);
     });
 }
 
@@ -551,12 +551,12 @@ fn a_packed_chart_is_checked_by_its_digest() {
         let sum = Output::of(limited("sha256sum").arg(&packed), b"").stdout;
         let sha256 = sum.split(' ').next().expect("a digest").to_owned();
         let mut asked = place.asked("{}");
-        let look = |asked: &ReleaseAsked| place.runtime.block_on(place.cluster.release(asked, &SecretStore::default()));
-        let from = ChartFrom::Path(packed.to_str().expect("text").to_owned());
+        let look = |asked: &ReleaseQuery| place.runtime.block_on(place.cluster.release(asked, &SecretStore::default()));
+        let from = ChartQuerySource::Path(packed.to_str().expect("text").to_owned());
         asked.chart =
-            Some(ChartAsked { from: from.clone(), version: "0.1.0".to_owned(), sha256: Some(sha256.clone()) });
+            Some(ChartQuery { from: from.clone(), version: "0.1.0".to_owned(), sha256: Some(sha256.clone()) });
         assert!(look(&asked).is_ok());
-        asked.chart = Some(ChartAsked { from, version: "0.1.0".to_owned(), sha256: Some("0".repeat(64)) });
+        asked.chart = Some(ChartQuery { from, version: "0.1.0".to_owned(), sha256: Some("0".repeat(64)) });
         let name = format!("{}-0.1.0.tgz", place.name);
         assert_eq!(
             look(&asked).unwrap_err().message,
@@ -575,9 +575,9 @@ fn a_chart_of_a_repository_is_fetched_once_and_kept() {
         let look = |version: &str, offline: bool| {
             let options = HelmOptions { program: program.clone(), charts: charts.clone(), offline };
             let cluster = place.cluster.clone().with_helm(options);
-            let from = ChartFrom::Repository { url: server.url(""), name: place.name.clone() };
-            let chart = Some(ChartAsked { from, version: version.to_owned(), sha256: None });
-            let asked = ReleaseAsked { chart, ..place.asked("{}") };
+            let from = ChartQuerySource::Repository { url: server.url(""), name: place.name.clone() };
+            let chart = Some(ChartQuery { from, version: version.to_owned(), sha256: None });
+            let asked = ReleaseQuery { chart, ..place.asked("{}") };
             place.runtime.block_on(cluster.release(&asked, &SecretStore::default()))
         };
         let error = look("0.1.0", true).unwrap_err();

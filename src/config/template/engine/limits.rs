@@ -1,8 +1,8 @@
 //! Tests of limits: templates that grow, nest or take too long end with an error, quickly and without much memory.
 
-use super::super::allowance::Usage;
-use super::super::{Bindings, Eval, tree};
-use super::{Form, Program};
+use super::super::allowance::ProjectUsage;
+use super::super::{EvalOutcome, TemplateBindings, tree};
+use super::{TemplateForm, TemplateProgram};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,17 +27,17 @@ fn busy() -> Duration {
     Duration::from_millis((ticks(11) + ticks(12)) * TICK_MS)
 }
 
-fn bindings() -> Bindings {
+fn bindings() -> TemplateBindings {
     let text = "x".repeat(1000);
     let names: Vec<String> = (0..1000).map(|at| format!("n{at}")).collect();
     let vars = json!({ "text": text, "list": ["a", "b"], "n": 7, "names": names });
-    Bindings { vars: Some(tree("vars", &vars)), ..Bindings::default() }
+    TemplateBindings { vars: Some(tree("vars", &vars)), ..TemplateBindings::default() }
 }
 
 fn run(source: &str) -> Result<serde_json::Value, String> {
-    let program = Program::compile(source, Form::Template).map_err(|error| error.message)?;
+    let program = TemplateProgram::compile(source, TemplateForm::Template).map_err(|error| error.message)?;
     match program.run(&bindings()) {
-        Ok(Eval::Known { value, .. }) => Ok(value),
+        Ok(EvalOutcome::Known { value, .. }) => Ok(value),
         Ok(other) => Err(format!("{other:?}")),
         Err(error) => Err(error.message),
     }
@@ -142,7 +142,7 @@ fn texts_that_nest_too_deep_are_refused_before_they_are_compiled() {
     for source in cases {
         let shown: String = source.chars().take(60).collect();
         let begun = busy();
-        let error = Program::compile(&source, Form::Template).expect_err(&shown);
+        let error = TemplateProgram::compile(&source, TemplateForm::Template).expect_err(&shown);
         assert_eq!(error.message, NESTED, "{shown}");
         assert!(error.range.is_some() && error.hint.is_some(), "{shown}");
         let took = busy().saturating_sub(begun);
@@ -179,11 +179,11 @@ fn a_project_has_a_limit_for_all_its_templates_together() {
     // Creates no values and stays within the step limit of one evaluation.
     let turns = looped(90_000, "'x'", "");
     for (source, expected) in [(gathers, Err(TOO_LONG.to_owned())), (turns, Ok(json!("1")))] {
-        let usage = Arc::new(Usage::with_left(1 << 20));
+        let usage = Arc::new(ProjectUsage::with_left(1 << 20));
         let run = || {
-            let program = Program::compile_for(&source, Form::Template, &usage).expect("a template");
+            let program = TemplateProgram::compile_for(&source, TemplateForm::Template, &usage).expect("a template");
             match program.run(&bindings()) {
-                Ok(Eval::Known { value, .. }) => Ok(value),
+                Ok(EvalOutcome::Known { value, .. }) => Ok(value),
                 Ok(other) => Err(format!("{other:?}")),
                 Err(error) => Err(error.message),
             }

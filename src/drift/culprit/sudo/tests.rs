@@ -12,8 +12,8 @@ fn users() -> BTreeMap<String, String> {
         .into()
 }
 
-fn entry(uid: &str, exe: &str, message: &str) -> Entry {
-    Entry {
+fn entry(uid: &str, exe: &str, message: &str) -> SystemJournalEntry {
+    SystemJournalEntry {
         time: Timestamp::UNIX_EPOCH,
         boot: "b".into(),
         pid: "7".into(),
@@ -26,7 +26,7 @@ fn entry(uid: &str, exe: &str, message: &str) -> Entry {
     }
 }
 
-fn one(message: &str) -> Option<Sudo> {
+fn one(message: &str) -> Option<SudoCommand> {
     parse(&[entry("1001", "/usr/bin/sudo", message)], &users()).pop()
 }
 
@@ -65,7 +65,7 @@ fn an_entry_that_was_forged_accuses_nobody_but_its_writer() {
     assert_eq!(of("0", "/usr/bin/logger"), 0);
     assert_eq!(of("4711", "/usr/bin/sudo"), 0);
     assert_eq!((of("1000", "/usr/bin/sudo"), of("0", "/usr/bin/sudo")), (1, 1));
-    let other = Entry { comm: "logger".into(), ..entry("0", "/usr/bin/sudo", message) };
+    let other = SystemJournalEntry { comm: "logger".into(), ..entry("0", "/usr/bin/sudo", message) };
     assert_eq!(parse(&[other], &users()), []);
 }
 
@@ -92,7 +92,7 @@ fn paths_are_named_as_they_are_from_where_it_ran_and_inside_of_scripts() {
 #[test]
 fn a_command_covers_the_time_it_ran_for() {
     let at = |seconds| Timestamp::from_second(seconds).unwrap();
-    let run = |command: &str, ended: Option<i64>| Sudo {
+    let run = |command: &str, ended: Option<i64>| SudoCommand {
         ended: ended.map(at),
         ..one(&format!("deploy : PWD=/ ; USER=root ; COMMAND={command}")).unwrap()
     };
@@ -108,8 +108,12 @@ fn a_command_covers_the_time_it_ran_for() {
 fn what_was_open_when_the_host_went_down_ended_with_it() {
     let at = |seconds| Timestamp::from_second(seconds).unwrap();
     let opened = entry("1001", "/usr/bin/sudo", "deploy : PWD=/ ; USER=root ; COMMAND=/usr/bin/vim /x");
-    let said =
-        |boot: &str, seconds| Entry { boot: boot.into(), time: at(seconds), message: "x".into(), ..opened.clone() };
+    let said = |boot: &str, seconds| SystemJournalEntry {
+        boot: boot.into(),
+        time: at(seconds),
+        message: "x".into(),
+        ..opened.clone()
+    };
     let all = parse(&[opened.clone(), said("b", 50), said("c", 90)], &users());
     assert!(all[0].covers(at(51)) && !all[0].covers(at(52)));
 }

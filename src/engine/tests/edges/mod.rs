@@ -4,17 +4,17 @@
 
 pub(super) mod programs;
 
-use super::stage::Stage;
+use super::stage::SimulatedProject;
 use super::{booted, nodes, window};
 
 /// A change and its consequence on a host.
-struct Edge {
+struct FollowUpScenario {
     /// Creates the host on which the change is due.
-    stage: fn() -> Stage,
+    stage: fn() -> SimulatedProject,
     /// Returns whether the change is made and its consequence is missing.
-    between: fn(&Stage) -> bool,
+    between: fn(&SimulatedProject) -> bool,
     /// Returns whether the consequence is done.
-    done: fn(&Stage) -> bool,
+    done: fn(&SimulatedProject) -> bool,
 }
 
 const HOST: &str = "n1";
@@ -22,7 +22,7 @@ const HOST: &str = "n1";
 /// Number of scripts between the two before each of which forge is killed.
 const MOMENTS: u32 = 2;
 
-impl Edge {
+impl FollowUpScenario {
     fn holds_wherever_forge_is_killed(&self) {
         let mut between = 0;
         for number in 0.. {
@@ -45,29 +45,29 @@ impl Edge {
     }
 }
 
-fn nothing_to_do(stage: &Stage) {
+fn nothing_to_do(stage: &SimulatedProject) {
     let ran = stage.run();
     let counts = ran.plan.counts();
     assert_eq!((ran.code(), counts.change, counts.awaited), (0, 0, 0), "{:#?}", ran.plan);
     assert!(ran.plan.hosts[0].window.is_none(), "{:#?}", ran.plan);
 }
 
-fn says(stage: &Stage, file: &str, text: &str) -> bool {
+fn says(stage: &SimulatedProject, file: &str, text: &str) -> bool {
     stage.read(HOST, file).lines().any(|line| line == text)
 }
 
-fn has(stage: &Stage, file: &str) -> bool {
+fn has(stage: &SimulatedProject, file: &str) -> bool {
     stage.has(HOST, file)
 }
 
-fn rebooted(stage: &Stage) -> bool {
+fn rebooted(stage: &SimulatedProject) -> bool {
     !says(stage, ".sim/boot-id", "boot-1")
 }
 
 /// A host with recipes of these steps in order, on which reboots are permitted.
-fn stage(recipes: &[(&str, &str)]) -> Stage {
+fn stage(recipes: &[(&str, &str)]) -> SimulatedProject {
     let apply: String = recipes.iter().map(|(name, _)| format!("  - {{ recipe: {name}, on: all }}\n")).collect();
-    let stage = Stage::new(1, &format!("rollout: {{ reboot: allow }}\napply:\n{apply}"), recipes);
+    let stage = SimulatedProject::new(1, &format!("rollout: {{ reboot: allow }}\napply:\n{apply}"), recipes);
     programs::install(&stage, HOST);
     stage
 }
@@ -97,8 +97,8 @@ const CONFIG: &str = "steps:
   - { name: service, restart_on: [config], service: { name: demo.service, enabled: true, state: running } }
 ";
 
-fn input_of_a_service() -> Edge {
-    Edge {
+fn input_of_a_service() -> FollowUpScenario {
+    FollowUpScenario {
         stage: || {
             let stage = stage(&[("demo", &CONFIG.replace("VERSION", "one"))]);
             assert_eq!(stage.run().code(), 0);
@@ -110,24 +110,24 @@ fn input_of_a_service() -> Edge {
     }
 }
 
-fn unit_stopped_for_a_window() -> Edge {
-    Edge {
+fn unit_stopped_for_a_window() -> FollowUpScenario {
+    FollowUpScenario {
         stage: window::unbooted,
         between: |stage| has(stage, "fm-1.0-1") && !has(stage, "units/fm.service"),
         done: |stage| has(stage, "units/fm.service"),
     }
 }
 
-fn window_opened() -> Edge {
-    Edge {
+fn window_opened() -> FollowUpScenario {
+    FollowUpScenario {
         stage: window::unbooted,
         between: |stage| has(stage, "state/window.json") && has(stage, "units/fm.service"),
         done: |stage| !has(stage, "state/window.json"),
     }
 }
 
-fn node_cordoned() -> Edge {
-    Edge {
+fn node_cordoned() -> FollowUpScenario {
+    FollowUpScenario {
         stage: nodes::cordoned,
         between: |stage| says(stage, "node", "cordoned"),
         done: |stage| says(stage, "node", "free"),
@@ -137,24 +137,24 @@ fn node_cordoned() -> Edge {
 const OPTION: &str = "options nvidia NVreg_EnableGpuFirmware=0";
 const BLACKLIST: &str = "blacklist nouveau";
 
-fn option_of_a_module() -> Edge {
-    Edge {
+fn option_of_a_module() -> FollowUpScenario {
+    FollowUpScenario {
         stage: || early_image(OPTION, "booted: false", true),
         between: |stage| has(stage, "etc/early.conf") && !in_image(stage, OPTION),
         done: |stage| in_image(stage, OPTION) && !rebooted(stage),
     }
 }
 
-fn blacklist() -> Edge {
-    Edge {
+fn blacklist() -> FollowUpScenario {
+    FollowUpScenario {
         stage: || early_image(BLACKLIST, "booted: false", true),
         between: |stage| has(stage, "etc/early.conf") && !in_image(stage, BLACKLIST),
         done: |stage| in_image(stage, BLACKLIST) && !rebooted(stage),
     }
 }
 
-fn image_of_early_boot() -> Edge {
-    Edge {
+fn image_of_early_boot() -> FollowUpScenario {
+    FollowUpScenario {
         stage: || early_image(OPTION, "booted: true", false),
         between: |stage| in_image(stage, OPTION) && !rebooted(stage),
         done: rebooted,
@@ -162,7 +162,7 @@ fn image_of_early_boot() -> Edge {
 }
 
 /// A host that must have a line for the module loader in its initramfs; `made` says whether an image already exists.
-fn early_image(line: &str, booted: &str, made: bool) -> Stage {
+fn early_image(line: &str, booted: &str, made: bool) -> SimulatedProject {
     let steps = format!(
         "steps:
   - {{ name: line, file: {{ path: '@root/etc/early.conf', content: \"{line}\\n\", @own }} }}
@@ -177,21 +177,21 @@ fn early_image(line: &str, booted: &str, made: bool) -> Stage {
     stage
 }
 
-fn in_image(stage: &Stage, line: &str) -> bool {
+fn in_image(stage: &SimulatedProject, line: &str) -> bool {
     stage.read(HOST, ".sim/boot/initrd.img-6.1.0-9").contains(line)
 }
 
-fn arguments_of_the_kernel() -> Edge {
-    let loaded = |stage: &Stage| stage.read(HOST, ".sim/cmdline").contains("iommu=pt");
-    Edge {
+fn arguments_of_the_kernel() -> FollowUpScenario {
+    let loaded = |stage: &SimulatedProject| stage.read(HOST, ".sim/cmdline").contains("iommu=pt");
+    FollowUpScenario {
         stage: || booted::stage("reboot: allow"),
         between: |stage| stage.read(HOST, "next") == "iommu=pt" && says(stage, ".sim/cmdline", "ro"),
         done: loaded,
     }
 }
 
-fn file_that_is_read_at_boot() -> Edge {
-    Edge {
+fn file_that_is_read_at_boot() -> FollowUpScenario {
+    FollowUpScenario {
         stage: || window::stage(1, "reboot: allow"),
         between: |stage| has(stage, "configured/first") && !has(stage, "loaded/first"),
         done: |stage| has(stage, "loaded/first"),
@@ -203,8 +203,8 @@ const BOOTED: &str = "steps:
   - { name: booted, restart_on: [config], reboot: {} }
 ";
 
-fn file_that_a_reboot_step_names() -> Edge {
-    Edge {
+fn file_that_a_reboot_step_names() -> FollowUpScenario {
+    FollowUpScenario {
         stage: || stage(&[("demo", BOOTED)]),
         between: |stage| has(stage, "etc/demo.conf") && !rebooted(stage),
         done: rebooted,
@@ -222,7 +222,7 @@ const STACK: &str = "steps:
 ";
 
 /// A host with the old stack on disk and loaded, and the recipe of the new one before `others`.
-fn rdma(others: &[(&str, &str)]) -> Stage {
+fn rdma(others: &[(&str, &str)]) -> SimulatedProject {
     let recipes: Vec<(&str, &str)> = [("stack", STACK)].iter().chain(others).copied().collect();
     let stage = stage(&recipes);
     let files = [
@@ -254,24 +254,24 @@ fn reload() -> String {
     format!("needs: ['stack@configured']\nsteps:\n{}", shipped("openibd", "reloaded"))
 }
 
-fn loaded(stage: &Stage) -> bool {
+fn loaded(stage: &SimulatedProject) -> bool {
     says(stage, "sys/module/mlx5_core/srcversion", "new")
 }
 
-fn installed(stage: &Stage) -> bool {
+fn installed(stage: &SimulatedProject) -> bool {
     says(stage, "disk/mlx5_core/srcversion", "new")
 }
 
-fn rdma_stack_by_openibd() -> Edge {
-    Edge {
+fn rdma_stack_by_openibd() -> FollowUpScenario {
+    FollowUpScenario {
         stage: || rdma(&[("openibd", &reload())]),
         between: |stage| installed(stage) && !loaded(stage),
         done: |stage| loaded(stage) && !rebooted(stage),
     }
 }
 
-fn rdma_stack_by_the_reboot() -> Edge {
-    Edge {
+fn rdma_stack_by_the_reboot() -> FollowUpScenario {
+    FollowUpScenario {
         stage: || rdma(&[]),
         between: |stage| installed(stage) && !loaded(stage),
         done: |stage| loaded(stage) && rebooted(stage),
@@ -284,16 +284,16 @@ steps:
   - { name: module, kernel_module: { name: nvidia_peermem, loaded: true } }
 ";
 
-fn reload_takes_peermem() -> Edge {
-    Edge {
+fn reload_takes_peermem() -> FollowUpScenario {
+    FollowUpScenario {
         stage: || rdma(&[("openibd", &reload()), ("peermem", PEERMEM)]),
         between: |stage| loaded(stage) && !has(stage, "sys/module/nvidia_peermem"),
         done: |stage| loaded(stage) && has(stage, "sys/module/nvidia_peermem"),
     }
 }
 
-fn reload_takes_settings_of_roce() -> Edge {
-    Edge {
+fn reload_takes_settings_of_roce() -> FollowUpScenario {
+    FollowUpScenario {
         stage: || {
             let params = "params: { adapters: { type: list, default: ['0000:44:00.0'] }, priority: { type: int, default: 3 }, \
                           mtu: { type: int, default: 9000 }, cnp_dscp: { type: int, default: 48 }, cnp_priority: { type: int, default: 6 } }";
@@ -306,13 +306,13 @@ fn reload_takes_settings_of_roce() -> Edge {
 }
 
 /// Reports whether one file of a host was written after another.
-fn newer(stage: &Stage, one: &str, other: &str) -> bool {
+fn newer(stage: &SimulatedProject, one: &str, other: &str) -> bool {
     let written = |file: &str| stage.root(HOST).join(file).metadata().unwrap().modified().unwrap();
     written(one) > written(other)
 }
 
-fn stack_that_peermem_was_built_for() -> Edge {
-    Edge {
+fn stack_that_peermem_was_built_for() -> FollowUpScenario {
+    FollowUpScenario {
         stage: || {
             let built = format!("needs: [stack]\nsteps:\n{}", shipped("nvidia-peermem", "built for the stack"));
             rdma(&[("peermem", &built)])
@@ -322,8 +322,8 @@ fn stack_that_peermem_was_built_for() -> Edge {
     }
 }
 
-fn stack_that_beegfs_was_built_for() -> Edge {
-    Edge {
+fn stack_that_beegfs_was_built_for() -> FollowUpScenario {
+    FollowUpScenario {
         stage: || {
             let params = "params: { ofed_include: { type: text, default: '' } }";
             let built = format!("{params}\nneeds: [stack]\nsteps:\n{}", shipped("beegfs-client", "module"));
@@ -334,8 +334,8 @@ fn stack_that_beegfs_was_built_for() -> Edge {
     }
 }
 
-fn driver_version() -> Edge {
-    Edge {
+fn driver_version() -> FollowUpScenario {
+    FollowUpScenario {
         stage: window::unbooted,
         between: |stage| has(stage, "driver") && !has(stage, "fm-1.0-1"),
         done: |stage| has(stage, "fm-1.0-1"),
@@ -343,11 +343,11 @@ fn driver_version() -> Edge {
 }
 
 /// A row of the document, identified by its first two columns, and its test.
-type Row = (&'static str, &'static str, &'static str, fn() -> Edge);
+type ScenarioRow = (&'static str, &'static str, &'static str, fn() -> FollowUpScenario);
 
 macro_rules! edges {
     ($($change:literal => $follows:literal: $($edge:ident),+;)+) => {
-        const EDGES: &[Row] = &[$($(($change, $follows, stringify!($edge), $edge as fn() -> Edge)),+),+];
+        const EDGES: &[ScenarioRow] = &[$($(($change, $follows, stringify!($edge), $edge as fn() -> FollowUpScenario)),+),+];
         mod wherever_forge_is_killed {
             $($(#[test]
             fn $edge() {

@@ -1,7 +1,7 @@
 //! Programs of a simulated host whose results depend on its files: `disk` and `sys/module` contain the installed and
 //! the loaded modules, `units` the running units, `etc` their configuration.
 
-use super::super::stage::Stage;
+use super::super::stage::SimulatedProject;
 
 /// A unit's file contains its start time, the number of the start, and the content of `etc/demo.conf` at the start.
 const SYSTEMCTL: &str = r#"#!/bin/sh
@@ -112,7 +112,7 @@ const PATHS: &str =
     "/sys/module\n/sys/bus/pci\n/lib/modules/\n/proc/modules\n/proc/stat\n/etc/default/grub\n/etc/init.d\n";
 
 /// Installs these programs on a host that was booted long ago.
-pub fn install(stage: &Stage, host: &str) {
+pub fn install(stage: &SimulatedProject, host: &str) {
     let programs = [
         ("systemctl", SYSTEMCTL),
         ("modinfo", MODINFO),

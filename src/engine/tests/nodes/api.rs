@@ -11,7 +11,7 @@ pub const OPERANDS: &str = "nvidia.com/gpu.deploy.operands";
 
 /// The API's content and behavior.
 #[derive(Default)]
-pub struct State {
+pub struct FakeClusterState {
     pub nodes: BTreeMap<String, Value>,
     /// By `namespace/name`.
     pub pods: BTreeMap<String, Value>,
@@ -36,12 +36,12 @@ pub struct State {
 
 /// The API as a server that lives as long as the test's process.
 #[derive(Clone)]
-pub struct Api(Arc<Mutex<State>>);
+pub struct FakeClusterApi(Arc<Mutex<FakeClusterState>>);
 
-impl Api {
+impl FakeClusterApi {
     /// Starts the API with nodes of these names. Also returns the text of a kubeconfig.
     pub fn start(nodes: &[String]) -> (Self, String) {
-        let mut state = State { policy: "v1", ..State::default() };
+        let mut state = FakeClusterState { policy: "v1", ..FakeClusterState::default() };
         for name in nodes {
             let node = json!({
                 "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "resourceVersion": "1" }, "spec": {},
@@ -61,7 +61,7 @@ impl Api {
         (api, kubeconfig.to_string())
     }
 
-    pub fn with<T>(&self, with: impl FnOnce(&mut State) -> T) -> T {
+    pub fn with<T>(&self, with: impl FnOnce(&mut FakeClusterState) -> T) -> T {
         with(&mut self.0.lock().unwrap())
     }
 
@@ -116,7 +116,7 @@ impl Api {
     }
 }
 
-impl State {
+impl FakeClusterState {
     fn answer(&mut self, request: &Request) -> Reply {
         if self.away {
             return status(503, json!({ "message": "away" }));

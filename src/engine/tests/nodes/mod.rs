@@ -3,28 +3,28 @@
 mod api;
 mod returns;
 
-use super::super::{DrainedNode, Event, NodeNews};
-use super::stage::{Ran, Stage};
+use super::super::{DrainedNode, Event, NodeDrainEvent};
+use super::stage::{SimulatedProject, SimulatedRun};
 use super::window::DRIVER_ALONE;
-use crate::drift::Aspect;
-use crate::model::{ExitCode, Outcome};
-use crate::plan::NodeSeen;
-use api::{Api, CLAIM, OPERANDS};
+use crate::drift::FindingAspect;
+use crate::model::{ExitCode, HostOutcome};
+use crate::plan::ObservedNode;
+use api::{CLAIM, FakeClusterApi, OPERANDS};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
 /// Hosts that are nodes, each with a change that takes it out of service.
-pub(super) fn stage(hosts: usize, more: &str) -> (Stage, Api) {
+pub(super) fn stage(hosts: usize, more: &str) -> (SimulatedProject, FakeClusterApi) {
     let rollout = format!(
         "rollout: {{ max_unavailable: 1, drain: {{ kubernetes: {{ group: all, {more} }} }} }}\n\
          kubernetes: {{ kubeconfig: kubeconfig, context: test }}\n"
     );
-    let stage = Stage::new(
+    let stage = SimulatedProject::new(
         hosts,
         &format!("{rollout}apply:\n  - {{ recipe: driver, on: all }}\n"),
         &[("driver", DRIVER_ALONE)],
     );
-    let (api, kubeconfig) = Api::start(&stage.hosts);
+    let (api, kubeconfig) = FakeClusterApi::start(&stage.hosts);
     stage.lay("kubeconfig", &kubeconfig);
     for host in &stage.hosts {
         api.mirror(host, stage.root(host).join("node"));
@@ -33,13 +33,13 @@ pub(super) fn stage(hosts: usize, more: &str) -> (Stage, Api) {
 }
 
 /// A host whose node was cordoned, for the table of consequences.
-pub(super) fn cordoned() -> Stage {
+pub(super) fn cordoned() -> SimulatedProject {
     let (stage, api) = stage(1, "timeout: 5s");
     api.pod("n1", "ml/train", json!({}));
     stage
 }
 
-fn news(ran: &Ran) -> Vec<NodeNews> {
+fn news(ran: &SimulatedRun) -> Vec<NodeDrainEvent> {
     let news = |event: &Event| match event {
         Event::Node { news, .. } => Some(news.clone()),
         _ => None,
@@ -47,13 +47,13 @@ fn news(ran: &Ran) -> Vec<NodeNews> {
     ran.events.iter().filter_map(news).collect()
 }
 
-fn is_free(api: &Api) {
+fn is_free(api: &FakeClusterApi) {
     for node in api.with(|state| state.nodes.keys().cloned().collect::<Vec<_>>()) {
         assert_eq!(api.standing(&node), (false, false), "{node}");
     }
 }
 
-fn left(api: &Api, node: &str) {
+fn left(api: &FakeClusterApi, node: &str) {
     let claim = json!({ "version": 1, "run": "r7", "controller": "a@b", "time": "t", "cordoned": true }).to_string();
     api.person(node, json!({ "metadata": { "annotations": { CLAIM: claim } }, "spec": { "unschedulable": true } }));
 }
@@ -85,12 +85,12 @@ fn nodes_are_drained_and_given_back_one_after_the_other() {
     assert_eq!(api.with(|state| (state.most, state.pods.len())), (1, 3));
     is_free(&api);
     let window = ran.plan.hosts[0].window.as_ref().unwrap();
-    assert_eq!(window.kubernetes, Some(NodeSeen::Node { name: "n1".into(), left: None }));
+    assert_eq!(window.kubernetes, Some(ObservedNode::Node { name: "n1".into(), left: None }));
     let report = &ran.report.hosts[0].node;
     assert_eq!(*report, Some(DrainedNode { name: "n1".into(), pods: 2, returned: true }));
     assert_eq!(
         news(&ran)[..2],
-        [NodeNews::Drained { pods: 2, cordoned: true }, NodeNews::Returned { cordoned: false }]
+        [NodeDrainEvent::Drained { pods: 2, cordoned: true }, NodeDrainEvent::Returned { cordoned: false }]
     );
     let again = stage.run();
     assert_eq!((again.code(), again.plan.counts().windows, api.log().len()), (0, 0, 12));
@@ -113,7 +113,10 @@ fn what_somebody_else_cordoned_is_drained_and_stays_cordoned() {
     let ran = stage.run();
     assert_eq!((ran.code(), api.standing("n1")), (0, (true, false)), "{:#?}", ran.report);
     assert_eq!(api.log(), ["note n1", "evict ml/train", "note n1"]);
-    assert_eq!(news(&ran), [NodeNews::Drained { pods: 1, cordoned: false }, NodeNews::Returned { cordoned: true }]);
+    assert_eq!(
+        news(&ran),
+        [NodeDrainEvent::Drained { pods: 1, cordoned: false }, NodeDrainEvent::Returned { cordoned: true }]
+    );
 }
 
 #[test]
@@ -142,11 +145,11 @@ fn a_budget_that_does_not_give_way_is_named_and_the_node_given_back() {
     let why = "Kubernetes node n1 was not drained within 1 s: cannot evict pod ml/train: disruption budget ml/all-ranks \
                allows 0 disruptions";
     assert_eq!(ran.step("n1", "driver/packages"), format!("blocked: {why}"));
-    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (Outcome::Blocked, Outcome::Changed, 3));
+    assert_eq!((ran.outcome("n1"), ran.outcome("n2"), ran.code()), (HostOutcome::Blocked, HostOutcome::Changed, 3));
     assert!(!stage.has("n1", "driver"), "nothing is changed on a node that is not drained");
     is_free(&api);
     assert_eq!(api.log()[..3], ["cordon n1", "evict ml/free", "uncordon n1"]);
-    let waits = NodeNews::Waits {
+    let waits = NodeDrainEvent::Waits {
         pods: vec!["cannot evict pod ml/train: disruption budget ml/all-ranks allows 0 disruptions".into()],
     };
     assert!(news(&ran).contains(&waits), "{:?}", news(&ran));
@@ -161,7 +164,7 @@ fn a_budget_that_gives_way_in_time_is_waited_for() {
     let ran = stage.run_with(
         |_| (),
         move |event, _| {
-            if matches!(event, Event::Node { news: NodeNews::Waits { .. }, .. }) {
+            if matches!(event, Event::Node { news: NodeDrainEvent::Waits { .. }, .. }) {
                 person.budget("ml/all-ranks", "train", 1);
             }
         },
@@ -218,7 +221,7 @@ fn without_its_api_no_host_is_changed() {
     assert_eq!(ran.code(), 9, "{:#?}", ran.report);
     assert!(!stage.has("n1", "driver"));
     let window = ran.plan.hosts[0].window.as_ref().unwrap();
-    assert!(matches!(window.kubernetes, Some(NodeSeen::Unknown { .. })), "{window:#?}");
+    assert!(matches!(window.kubernetes, Some(ObservedNode::Unknown { .. })), "{window:#?}");
     assert_eq!(stage.drift().exit_code(), ExitCode::Unknown);
 }
 
@@ -234,7 +237,7 @@ fn an_api_that_goes_away_leaves_the_window_open_and_the_run_says_so() {
             }
         },
     );
-    assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Failed, 3), "{:#?}", ran.report);
+    assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Failed, 3), "{:#?}", ran.report);
     assert!(ran.told("n1").starts_with("not brought back into service: Kubernetes node: "), "{}", ran.told("n1"));
     assert_eq!(api.standing("n1"), (true, true));
     api.with(|state| state.away = false);
@@ -248,8 +251,8 @@ fn a_host_that_is_no_node_yet_is_not_drained_and_that_is_said() {
     let (stage, api) = stage(1, "timeout: 5s");
     api.with(|state| state.nodes.clear());
     let ran = stage.run();
-    assert_eq!((ran.code(), news(&ran)), (0, vec![NodeNews::Absent]), "{:#?}", ran.report);
-    assert_eq!(ran.plan.hosts[0].window.as_ref().unwrap().kubernetes, Some(NodeSeen::Absent));
+    assert_eq!((ran.code(), news(&ran)), (0, vec![NodeDrainEvent::Absent]), "{:#?}", ran.report);
+    assert_eq!(ran.plan.hosts[0].window.as_ref().unwrap().kubernetes, Some(ObservedNode::Absent));
 }
 
 #[test]
@@ -277,7 +280,7 @@ fn a_node_that_a_run_left_cordoned_is_told_and_given_back_though_nothing_changes
     let drift = stage.drift();
     let found: Vec<_> =
         drift.findings.iter().map(|found| (found.aspect, found.title.raw(), found.reason.raw())).collect();
-    assert_eq!(found, [(Aspect::Node, "node n1 of Kubernetes", "still drained by run r7")]);
+    assert_eq!(found, [(FindingAspect::Node, "node n1 of Kubernetes", "still drained by run r7")]);
     assert_eq!(drift.exit_code(), ExitCode::Changes);
     let ran = stage.run();
     let window = ran.plan.hosts[0].window.as_ref().unwrap();
@@ -293,7 +296,7 @@ fn a_node_that_was_left_cordoned_stays_so_while_its_host_is_not_as_declared() {
     left(&api, "n1");
     stage.put("n1", "bad");
     let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), api.standing("n1")), (Outcome::Failed, (true, true)), "{:#?}", ran.report);
+    assert_eq!((ran.outcome("n1"), api.standing("n1")), (HostOutcome::Failed, (true, true)), "{:#?}", ran.report);
     std::fs::remove_file(stage.root("n1").join("bad")).unwrap();
     assert_eq!(stage.run().code(), 0);
     is_free(&api);
@@ -325,7 +328,7 @@ fn who_stops_the_run_gets_the_node_back() {
     let ran = stage.run_with(
         |_| (),
         |event, cancel| {
-            if matches!(event, Event::Node { news: NodeNews::Waits { .. }, .. }) {
+            if matches!(event, Event::Node { news: NodeDrainEvent::Waits { .. }, .. }) {
                 cancel.raise();
             }
         },

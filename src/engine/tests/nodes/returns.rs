@@ -1,11 +1,11 @@
 //! A node returns only with its declared state, and the cluster's verification is evaluated after its hosts.
 
-use super::super::super::{Event, NodeNews};
-use super::super::stage::{Stage, this_machine};
+use super::super::super::{Event, NodeDrainEvent};
+use super::super::stage::{SimulatedProject, this_machine};
 use super::super::window::DRIVER_ALONE;
-use super::api::Api;
+use super::api::FakeClusterApi;
 use super::{is_free, news, stage};
-use crate::model::{HostName, Outcome};
+use crate::model::{HostName, HostOutcome};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 
@@ -31,8 +31,10 @@ fn a_node_takes_pods_again_once_it_offers_what_is_declared() {
     let ran = stage.run_with(
         |_| (),
         move |event, _| match event {
-            Event::Node { news: NodeNews::Lacks { what }, .. } if what.len() > 1 => kubelet.person("n1", status("7")),
-            Event::Node { news: NodeNews::Lacks { .. }, .. } => {
+            Event::Node { news: NodeDrainEvent::Lacks { what }, .. } if what.len() > 1 => {
+                kubelet.person("n1", status("7"))
+            }
+            Event::Node { news: NodeDrainEvent::Lacks { .. }, .. } => {
                 assert_eq!(kubelet.standing("n1"), (true, true), "it stays cordoned meanwhile");
                 kubelet.person("n1", status("8"));
             }
@@ -40,14 +42,14 @@ fn a_node_takes_pods_again_once_it_offers_what_is_declared() {
         },
     );
     assert_eq!(ran.code(), 0, "{:#?}", ran.report);
-    let lacks = |what: &[&str]| NodeNews::Lacks { what: what.iter().map(|what| (*what).into()).collect() };
+    let lacks = |what: &[&str]| NodeDrainEvent::Lacks { what: what.iter().map(|what| (*what).into()).collect() };
     let none =
         ["a kubelet started after the last boot", "a ready kubelet", "nvidia.com/gpu (0 of 8)", "rdma/ib (0 of 1)"];
     let expected = [
-        NodeNews::Drained { pods: 0, cordoned: true },
+        NodeDrainEvent::Drained { pods: 0, cordoned: true },
         lacks(&none),
         lacks(&["nvidia.com/gpu (7 of 8)"]),
-        NodeNews::Returned { cordoned: false },
+        NodeDrainEvent::Returned { cordoned: false },
     ];
     assert_eq!(news(&ran), expected);
     let window = ran.plan.hosts[0].window.as_ref().unwrap();
@@ -60,7 +62,7 @@ fn a_node_that_lacks_something_stays_cordoned_and_the_next_run_goes_on() {
     let (stage, api) = stage(1, &format!("{RETURNS}, returns_within: 1s"));
     api.person("n1", status("7"));
     let ran = stage.run();
-    assert_eq!((ran.outcome("n1"), ran.code()), (Outcome::Failed, 3), "{:#?}", ran.report);
+    assert_eq!((ran.outcome("n1"), ran.code()), (HostOutcome::Failed, 3), "{:#?}", ran.report);
     let why = "not brought back into service: Kubernetes node n1 stays cordoned: missing after 1 s: nvidia.com/gpu (7 \
                of 8)\n\
                its window is open and it is out of service; the next successful apply closes the window";
@@ -86,7 +88,7 @@ fn pods_of_the_operator_come_back_before_the_node_does() {
     let ran = stage.run_with(
         |_| (),
         move |event, _| {
-            if matches!(event, Event::Node { news: NodeNews::Lacks { .. }, .. }) {
+            if matches!(event, Event::Node { news: NodeDrainEvent::Lacks { .. }, .. }) {
                 assert_eq!((kubelet.label("n1"), kubelet.standing("n1")), (None, (true, true)));
                 kubelet.person("n1", status("8"));
             }
@@ -97,7 +99,7 @@ fn pods_of_the_operator_come_back_before_the_node_does() {
 }
 
 /// Hosts with a change, and a recipe that only verifies the nodes' resources.
-fn verified(within: &str) -> (Stage, Api) {
+fn verified(within: &str) -> (SimulatedProject, FakeClusterApi) {
     let gpus = format!(
         "verify:\n  - name: offered\n    scope: cluster\n    within: {within}\n    \
          expect: facts.nodes | map(attribute='allocatable') | map('attr', 'nvidia.com/gpu') | map('default', 0) | unique | list == [8]\n    \
@@ -105,8 +107,8 @@ fn verified(within: &str) -> (Stage, Api) {
     );
     let inventory = "kubernetes: { kubeconfig: kubeconfig, context: test }\n\
                      apply:\n  - { recipe: driver, on: all }\n  - { recipe: gpus, on: all }\n";
-    let mut stage = Stage::new(1, inventory, &[("driver", DRIVER_ALONE), ("gpus", &gpus)]);
-    let (api, kubeconfig) = Api::start(&stage.hosts);
+    let mut stage = SimulatedProject::new(1, inventory, &[("driver", DRIVER_ALONE), ("gpus", &gpus)]);
+    let (api, kubeconfig) = FakeClusterApi::start(&stage.hosts);
     stage.lay("kubeconfig", &kubeconfig);
     stage.hosts.push(HostName::cluster().to_string());
     (stage, api)
@@ -147,7 +149,7 @@ fn what_does_not_hold_in_time_has_failed_with_its_values() {
     let ran = stage.run();
     assert_eq!(
         (ran.outcome("n1"), ran.outcome("kubernetes"), ran.code()),
-        (Outcome::Changed, Outcome::Failed, 5),
+        (HostOutcome::Changed, HostOutcome::Failed, 5),
         "{:#?}",
         ran.report
     );

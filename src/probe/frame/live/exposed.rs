@@ -1,7 +1,7 @@
 //! Paths in the directory of another user, who swaps files while forge reads them.
 
 use super::*;
-use crate::probe::{KeysState, Unknown};
+use crate::probe::{AuthorizedKeysState, UnansweredReason};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
 /// A user other than root.
@@ -10,9 +10,9 @@ const OTHER: u32 = 65_534;
 const SECRET: &str = "secret of root\n";
 
 /// Another user's home and a vault of root's; `shim` contains programs that run in place of the host's.
-struct Place(tempfile::TempDir);
+struct ExposedDirectory(tempfile::TempDir);
 
-impl Place {
+impl ExposedDirectory {
     /// Returns `None` if this user cannot give files away.
     fn new() -> Option<Self> {
         let place = Self(tempfile::tempdir().expect("a place"));
@@ -50,7 +50,7 @@ impl Place {
 
     fn ask(&self, shell: &str, probes: &[Probe]) -> Observation {
         let probes: BTreeSet<Probe> = probes.iter().cloned().collect();
-        let compiled = compile(&probes, &[], Token::new(TOKEN), None);
+        let compiled = compile(&probes, &[], ScriptToken::new(TOKEN), None);
         let text = compiled.script.text(&SecretStore::default()).expect("no NUL");
         let first = format!("PATH={}:/usr/local/sbin", self.path("shim"));
         let text = text.expose_secret().replace("PATH=/usr/local/sbin", &first);
@@ -76,7 +76,7 @@ fn digest(body: &str) -> Option<String> {
 fn a_file_that_becomes_a_link_or_a_pipe_is_not_read() {
     for trap in ["ln -s \"$V\" \"$F\"", "mkfifo \"$F\""] {
         for shell in SHELLS {
-            let Some(place) = Place::new() else { return };
+            let Some(place) = ExposedDirectory::new() else { return };
             place.write("home/f", "theirs\n", 0o644);
             place.give("home/f");
             let (file, vault) = (place.path("home/f"), place.path("vault/f"));
@@ -101,7 +101,7 @@ fn a_file_that_becomes_a_link_or_a_pipe_is_not_read() {
 
 #[test]
 fn only_bodies_that_whoever_names_them_may_read_travel() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = ExposedDirectory::new() else { return };
     let of_root =
         [("home/private", 0o600, None), ("home/public", 0o644, Some("body\n")), ("vault/own", 0o600, Some("body\n"))];
     for (name, mode, _) in of_root {
@@ -130,7 +130,7 @@ fn only_bodies_that_whoever_names_them_may_read_travel() {
 /// `sha256sum` and `tar` log their arguments.
 #[test]
 fn nothing_behind_a_link_of_theirs_is_read() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = ExposedDirectory::new() else { return };
     symlink(place.path("vault"), place.path("home/l")).expect("a link");
     let noted = place.path("noted");
     for program in ["sha256sum", "tar", "head"] {
@@ -142,7 +142,11 @@ fn nothing_behind_a_link_of_theirs_is_read() {
     let why = format!("{link} is a symbolic link that user nobody can replace: forge does not follow it");
     for shell in SHELLS {
         let seen = place.ask(shell, &probes);
-        assert_eq!(seen.get(&probes[0]), Err(Unknown { barred: true, ..Unknown::new(why.as_str()) }), "{shell}");
+        assert_eq!(
+            seen.get(&probes[0]),
+            Err(UnansweredReason { barred: true, ..UnansweredReason::new(why.as_str()) }),
+            "{shell}"
+        );
         assert_eq!(body(&seen, &probes[1]).as_deref(), Some("x"), "{shell}");
         let noted = std::fs::read_to_string(&noted).expect("what was read");
         assert!(noted.contains("vault/plain") && !noted.contains("vault/f") && !noted.contains("tar\n"), "{noted}");
@@ -152,7 +156,7 @@ fn nothing_behind_a_link_of_theirs_is_read() {
 
 #[test]
 fn keys_are_read_only_where_they_are_the_accounts_own() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = ExposedDirectory::new() else { return };
     let home = place.path("home");
     let getent = format!("#!/bin/sh\necho 'mallory:x:65534:65534::{home}:/bin/sh'\n");
     place.write("shim/getent", &getent, 0o755);
@@ -160,7 +164,7 @@ fn keys_are_read_only_where_they_are_the_accounts_own() {
     place.give("home/.ssh/authorized_keys");
     let probe = Probe::AuthorizedKeys { user: "mallory".into() };
     let keys = |shell: &str| match place.ask(shell, std::slice::from_ref(&probe)).get(&probe).cloned() {
-        Ok(Reading::AuthorizedKeys(KeysState::Account(info))) => match info.file {
+        Ok(ProbeReading::AuthorizedKeys(AuthorizedKeysState::Account(info))) => match info.file {
             PathState::Present(file) => Ok((file.sha256, file.body.map(|body| body.raw().to_owned()))),
             PathState::Absent => panic!("absent"),
         },
@@ -175,7 +179,11 @@ fn keys_are_read_only_where_they_are_the_accounts_own() {
     let link = place.path("home/.ssh");
     let why = format!("{link} is a symbolic link that user nobody can replace: forge does not follow it");
     for shell in SHELLS {
-        assert_eq!(keys(shell), Err(Unknown { barred: true, ..Unknown::new(why.as_str()) }), "{shell}");
+        assert_eq!(
+            keys(shell),
+            Err(UnansweredReason { barred: true, ..UnansweredReason::new(why.as_str()) }),
+            "{shell}"
+        );
     }
     // A directory of root's that the user moved here.
     std::fs::remove_file(&link).expect("removed");

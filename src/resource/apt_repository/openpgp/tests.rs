@@ -27,13 +27,13 @@ fn every_key_of_a_file_counts() {
 #[test]
 fn what_is_no_key_or_cut_short_is_refused() {
     let cut = &FLEET[..FLEET.len() / 2];
-    assert_eq!(fingerprints(cut.as_bytes()), Err(NoKey::Broken));
-    assert_eq!(fingerprints(b"hello"), Err(NoKey::Broken));
-    assert_eq!(fingerprints(b""), Err(NoKey::None));
+    assert_eq!(fingerprints(cut.as_bytes()), Err(OpenPgpKeyError::Broken));
+    assert_eq!(fingerprints(b"hello"), Err(OpenPgpKeyError::Broken));
+    assert_eq!(fingerprints(b""), Err(OpenPgpKeyError::None));
     let private = "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nlQ==\n-----END PGP PRIVATE KEY BLOCK-----\n";
-    assert_eq!(fingerprints(private.as_bytes()), Err(NoKey::Private));
+    assert_eq!(fingerprints(private.as_bytes()), Err(OpenPgpKeyError::Private));
     let binary = dearmored(FLEET).unwrap();
-    assert_eq!(fingerprints(&binary[..binary.len() - 1]), Err(NoKey::Broken));
+    assert_eq!(fingerprints(&binary[..binary.len() - 1]), Err(OpenPgpKeyError::Broken));
 }
 
 /// Old packet headers with one, two and four length bytes, new ones with one, two and five.
@@ -51,7 +51,7 @@ fn all_frames_of_a_packet() {
     ];
     for bytes in cases {
         assert_eq!(packet(&bytes).map(|(tag, _, rest)| (tag, rest.len())), Some((PUBLIC_KEY, 0)), "{:?}", &bytes[..3]);
-        assert_eq!(fingerprints(&bytes), Err(NoKey::Version(3)));
+        assert_eq!(fingerprints(&bytes), Err(OpenPgpKeyError::Version(3)));
     }
     assert_eq!(packet(&[0x9b, 1, 2]), None, "a length that ends with the input");
     assert_eq!(packet(&[0xc6, 224, 1]), None, "a partial length");

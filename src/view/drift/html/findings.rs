@@ -1,11 +1,11 @@
 //! The findings, worst first, each step once for all drifted hosts; then unknown steps, unreachable hosts and warnings.
 
 use super::escape::{line, prose, short, value};
-use super::island::Island;
-use crate::drift::{Finding, Standing};
-use crate::model::{HostName, Untrusted};
-use crate::view::drift::{Told, about, folded};
-use crate::view::text::drift::entry::{Entry, entries};
+use super::island::PageData;
+use crate::drift::{DriftFinding, FindingNovelty};
+use crate::model::{HostName, UntrustedText};
+use crate::view::drift::{DriftReportInput, about, folded};
+use crate::view::text::drift::entry::{DriftEntry, entries};
 use crate::view::{count, escape, words};
 use indexmap::IndexMap;
 use std::collections::HashSet;
@@ -23,7 +23,7 @@ const LINE: usize = 400;
 const ENDING: usize = 100;
 
 /// The list and the number of items that did not fit.
-struct List {
+struct FindingElementList {
     text: String,
     room: usize,
     /// Bytes reserved for the heads of the remaining elements, so that details do not displace them.
@@ -33,9 +33,9 @@ struct List {
     left_out: usize,
 }
 
-impl List {
+impl FindingElementList {
     /// Appends an element with as many details as fit. Reports whether its head fit.
-    fn push(&mut self, item: &Item<'_>) -> bool {
+    fn push(&mut self, item: &FindingElement<'_>) -> bool {
         self.heads -= item.head.len() + ENDING;
         if self.text.len() + item.head.len() + ENDING >= self.room {
             self.left_out += 1;
@@ -59,7 +59,7 @@ impl List {
 }
 
 /// One element of the list, with its fields for the JSON data.
-struct Item<'a> {
+struct FindingElement<'a> {
     head: String,
     /// Details, each for the hosts that share it.
     details: Vec<String>,
@@ -71,11 +71,11 @@ struct Item<'a> {
 }
 
 /// Returns all findings, unknown steps and unreachable hosts, in at most `room` bytes.
-pub fn findings<'a>(told: &Told<'a>, island: &mut Island<'a>, room: usize) -> String {
+pub fn findings<'a>(told: &DriftReportInput<'a>, island: &mut PageData<'a>, room: usize) -> String {
     let items = items(told);
     let heads = items.iter().map(|item| item.head.len() + ENDING).sum();
     let text = String::from("<section id=\"findings\"><h2>findings</h2>\n");
-    let mut list = List { text, room, heads, cut: 0, left_out: 0 };
+    let mut list = FindingElementList { text, room, heads, cut: 0, left_out: 0 };
     for item in &items {
         if list.push(item) {
             island.push(&item.parts, item.recipe, item.severity, item.cause);
@@ -92,9 +92,9 @@ pub fn findings<'a>(told: &Told<'a>, island: &mut Island<'a>, room: usize) -> St
 }
 
 /// Returns all elements: findings, worst first, then the others.
-fn items<'a>(told: &Told<'a>) -> Vec<Item<'a>> {
+fn items<'a>(told: &DriftReportInput<'a>) -> Vec<FindingElement<'a>> {
     let drift = told.drift;
-    let mut steps: IndexMap<_, Vec<Entry<'a>>> = IndexMap::new();
+    let mut steps: IndexMap<_, Vec<DriftEntry<'a>>> = IndexMap::new();
     for entry in entries(&drift.findings) {
         let first = entry.first();
         let what = (&first.recipe, &first.step, first.aspect, &first.kind, &first.title);
@@ -106,26 +106,26 @@ fn items<'a>(told: &Told<'a>) -> Vec<Item<'a>> {
     let unknown = about::unknown(drift).into_iter().map(|(unsure, hosts)| {
         let what = about::name(&unsure.recipe, &unsure.step);
         let item = aside("unknown", &what, &unsure.reason, unsure.hint.as_deref(), hosts);
-        Item { recipe: unsure.recipe.raw(), ..item }
+        FindingElement { recipe: unsure.recipe.raw(), ..item }
     });
-    let silent = about::unreachable(drift)
-        .into_iter()
-        .map(|(why, hosts)| aside("unreachable", "no reply", &why.why, why.hint.as_ref().map(Untrusted::raw), hosts));
+    let silent = about::unreachable(drift).into_iter().map(|(why, hosts)| {
+        aside("unreachable", "no reply", &why.why, why.hint.as_ref().map(UntrustedText::raw), hosts)
+    });
     let doubts = about::warnings(drift).into_iter();
     let doubts = doubts.map(|(warning, hosts)| aside("warning", "", &warning.why, warning.hint.as_deref(), hosts));
     found.chain(unknown).chain(silent).chain(doubts).collect()
 }
 
 /// Returns one step for all hosts on which it drifted for the same cause, with the differences of each.
-fn found<'a>(entries: &[Entry<'a>], told: &Told<'a>) -> Item<'a> {
+fn found<'a>(entries: &[DriftEntry<'a>], told: &DriftReportInput<'a>) -> FindingElement<'a> {
     let first = entries[0].first();
-    let mut hosts: Vec<&HostName> = entries.iter().flat_map(Entry::hosts).collect();
+    let mut hosts: Vec<&HostName> = entries.iter().flat_map(DriftEntry::hosts).collect();
     let mut seen = HashSet::new();
     hosts.retain(|host| seen.insert(*host));
-    Item {
+    FindingElement {
         head: head(entries, &hosts, told.drift.no_history.is_none()),
         details: entries.iter().map(|entry| body(entry, &told.drift.time)).collect(),
-        parts: entries.iter().map(Entry::hosts).collect(),
+        parts: entries.iter().map(DriftEntry::hosts).collect(),
         recipe: first.recipe.raw(),
         severity: first.severity.name(),
         cause: first.cause.name(),
@@ -133,7 +133,7 @@ fn found<'a>(entries: &[Entry<'a>], told: &Told<'a>) -> Item<'a> {
 }
 
 /// Returns the head of an element. Omits the standing without a history, because every finding would be new.
-fn head(entries: &[Entry<'_>], hosts: &[&HostName], has_history: bool) -> String {
+fn head(entries: &[DriftEntry<'_>], hosts: &[&HostName], has_history: bool) -> String {
     let first = entries[0].first();
     let severity = first.severity.name();
     let standing = if has_history { standing(entries) } else { "" };
@@ -147,13 +147,13 @@ fn head(entries: &[Entry<'_>], hosts: &[&HostName], has_history: bool) -> String
 }
 
 /// Returns whether an element is flapping, new or changed on at least one host.
-fn standing(entries: &[Entry<'_>]) -> &'static str {
-    let all = || entries.iter().flat_map(Entry::all);
+fn standing(entries: &[DriftEntry<'_>]) -> &'static str {
+    let all = || entries.iter().flat_map(DriftEntry::all);
     let any = |standing| all().any(|finding| finding.standing == standing);
     match () {
-        () if any(Standing::Again) || all().any(|finding| finding.times > 1) => " <i>flapping</i>",
-        () if any(Standing::New) => " <i>new</i>",
-        () if any(Standing::Changed) => " <i>changed</i>",
+        () if any(FindingNovelty::Again) || all().any(|finding| finding.times > 1) => " <i>flapping</i>",
+        () if any(FindingNovelty::New) => " <i>new</i>",
+        () if any(FindingNovelty::Changed) => " <i>changed</i>",
         () => "",
     }
 }
@@ -162,25 +162,28 @@ fn on(hosts: &[&HostName], limit: usize) -> String {
     format!("{}: {}", words::places_of(hosts.iter().copied()), short(&folded(hosts), limit))
 }
 
-fn body(entry: &Entry<'_>, now: &str) -> String {
-    let firsts: Vec<&Finding> = entry.attributes().iter().map(|findings| findings[0]).collect();
+fn body(entry: &DriftEntry<'_>, now: &str) -> String {
+    let firsts: Vec<&DriftFinding> = entry.attributes().iter().map(|findings| findings[0]).collect();
     let mut out = format!("<div class=\"v\"><p>{}</p>\n", prose(&about::why(&firsts), VALUE));
     firsts.iter().for_each(|finding| attribute(finding, &mut out));
     out += "<dl>";
-    let all: Vec<&Finding> = entry.all().collect();
+    let all: Vec<&DriftFinding> = entry.all().collect();
     for (label, text) in about::rows(&all, now) {
         out += &format!("<dt>{}</dt><dd>{}</dd>", line(label), prose(&text, VALUE));
     }
     out + &format!("<dt>on</dt><dd class=\"on\">{}</dd></dl></div>\n", on(&entry.hosts(), HOSTS))
 }
 
-fn attribute(finding: &Finding, out: &mut String) {
+fn attribute(finding: &DriftFinding, out: &mut String) {
     let differs = about::value(finding);
-    let Some(name) = finding.attribute.as_deref().filter(|_| !matches!(differs, about::Value::Said)) else { return };
+    let Some(name) = finding.attribute.as_deref().filter(|_| !matches!(differs, about::AttributeDifference::Said))
+    else {
+        return;
+    };
     // Values are in `<code>`, the rest of the sentence is plain text.
     let shown = about::pair(&differs, |text| value(text, VALUE));
     *out += &format!("<p>{}: {shown}</p>\n", value(name, NAME));
-    if let about::Value::Diff { diff: text, .. } = differs {
+    if let about::AttributeDifference::Diff { diff: text, .. } = differs {
         diff(text, out);
     }
 }
@@ -208,10 +211,10 @@ fn diff(text: &str, out: &mut String) {
 fn aside<'a>(
     class: &'static str,
     what: &str,
-    why: &Untrusted,
+    why: &UntrustedText,
     hint: Option<&str>,
     hosts: Vec<&'a HostName>,
-) -> Item<'a> {
+) -> FindingElement<'a> {
     let hint = hint.map_or_else(String::new, |hint| format!("<dt>hint</dt><dd>{}</dd>", prose(hint, VALUE)));
     let head = format!(
         "<details class=\"e {class}\"><summary><b>{class}</b> <strong>{}</strong> {} <small>{}</small></summary>\n<dl>{hint}<dt>on</dt><dd class=\"on\">{}</dd></dl>",
@@ -220,11 +223,11 @@ fn aside<'a>(
         on(&hosts, 120),
         on(&hosts, HOSTS),
     );
-    Item { head, details: Vec::new(), parts: vec![hosts], recipe: "", severity: class, cause: "" }
+    FindingElement { head, details: Vec::new(), parts: vec![hosts], recipe: "", severity: class, cause: "" }
 }
 
 /// Returns the resolved and the ignored findings.
-fn past(told: &Told<'_>) -> String {
+fn past(told: &DriftReportInput<'_>) -> String {
     let mut out = String::new();
     if !told.drift.resolved.is_empty() {
         out += &format!("<h2>resolved</h2>\n<ul>{}</ul>\n", resolved(told));
@@ -241,10 +244,10 @@ fn past(told: &Told<'_>) -> String {
     out
 }
 
-fn resolved(told: &Told<'_>) -> String {
+fn resolved(told: &DriftReportInput<'_>) -> String {
     let all = told.drift.resolved.iter().map(|known| (&known.host, known));
     let groups = crate::view::text::group::equal(all, |known| (&known.recipe, &known.step, &known.attribute));
-    let item = |(known, hosts): &(&crate::drift::Known, Vec<&HostName>)| {
+    let item = |(known, hosts): &(&crate::drift::KnownFinding, Vec<&HostName>)| {
         let name = about::name(&known.recipe, &known.step);
         let attribute = known.attribute.as_ref().map_or_else(String::new, |name| format!(": {}", escape::line(name)));
         format!(

@@ -1,10 +1,10 @@
 //! The table of hosts by recipes, with the number and severity of findings.
 
 use super::escape::{fragment, line, short};
-use super::island::Island;
-use crate::drift::{Drift, Severity};
+use super::island::PageData;
+use crate::drift::{DriftReport, FindingSeverity};
 use crate::model::HostName;
-use crate::plan::Reach;
+use crate::plan::HostReachability;
 use crate::view::drift::folded;
 use crate::view::words;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,16 +15,16 @@ const ROWS: usize = 2_000;
 
 /// The findings of one recipe on one host.
 #[derive(Default)]
-struct Cell {
+struct HeatmapCell {
     findings: usize,
-    worst: Option<Severity>,
+    worst: Option<FindingSeverity>,
     unknown: bool,
 }
 
-type Cells<'a> = BTreeMap<(usize, &'a str), Cell>;
+type HeatmapCells<'a> = BTreeMap<(usize, &'a str), HeatmapCell>;
 
 /// Returns the table. Hosts without drift share a line below it.
-pub fn heat<'a>(drift: &'a Drift, island: &mut Island<'a>) -> String {
+pub fn heat<'a>(drift: &'a DriftReport, island: &mut PageData<'a>) -> String {
     let cells = cells(drift, island);
     let recipes: BTreeSet<&str> = cells.keys().map(|(_, recipe)| *recipe).collect();
     island.columns(recipes.iter().copied());
@@ -32,7 +32,7 @@ pub fn heat<'a>(drift: &'a Drift, island: &mut Island<'a>) -> String {
     let mut quiet: Vec<&HostName> = Vec::new();
     let mut rows: Vec<usize> = Vec::new();
     for (at, host) in drift.hosts.iter().enumerate() {
-        match told.contains(&at) || host.reach != Reach::Observed {
+        match told.contains(&at) || host.reach != HostReachability::Observed {
             true => rows.push(at),
             false => quiet.push(&host.host),
         }
@@ -59,8 +59,8 @@ pub fn heat<'a>(drift: &'a Drift, island: &mut Island<'a>) -> String {
     out + "</section>\n"
 }
 
-fn cells<'a>(drift: &'a Drift, island: &Island<'_>) -> Cells<'a> {
-    let mut cells = Cells::new();
+fn cells<'a>(drift: &'a DriftReport, island: &PageData<'_>) -> HeatmapCells<'a> {
+    let mut cells = HeatmapCells::new();
     for finding in &drift.findings {
         let Some(at) = island.place(&finding.host) else { continue };
         let cell = cells.entry((at, finding.recipe.raw())).or_default();
@@ -75,12 +75,12 @@ fn cells<'a>(drift: &'a Drift, island: &Island<'_>) -> Cells<'a> {
 }
 
 /// Writes a row. Optional end tags are omitted, because a thousand hosts have many cells.
-fn row(at: usize, drift: &Drift, recipes: &BTreeSet<&str>, cells: &Cells<'_>, out: &mut String) {
+fn row(at: usize, drift: &DriftReport, recipes: &BTreeSet<&str>, cells: &HeatmapCells<'_>, out: &mut String) {
     let host = &drift.hosts[at];
     let name = host.host.as_str();
     // Writing to a `String` cannot fail.
     let _ = write!(out, "<tr data-h=\"{at}\"><th><a href=\"#host={}\">{}</a>", fragment(name), line(name));
-    if host.reach != Reach::Observed {
+    if host.reach != HostReachability::Observed {
         let _ = writeln!(out, "<td class=\"x\" colspan=\"{}\">unreachable", recipes.len().max(1));
         return;
     }
@@ -93,12 +93,12 @@ fn row(at: usize, drift: &Drift, recipes: &BTreeSet<&str>, cells: &Cells<'_>, ou
     out.push('\n');
 }
 
-fn cell_of(cell: &Cell, out: &mut String) {
+fn cell_of(cell: &HeatmapCell, out: &mut String) {
     let class = match cell.worst {
-        Some(Severity::Critical) => "c",
-        Some(Severity::High) => "h",
-        Some(Severity::Medium) => "m",
-        Some(Severity::Low) => "l",
+        Some(FindingSeverity::Critical) => "c",
+        Some(FindingSeverity::High) => "h",
+        Some(FindingSeverity::Medium) => "m",
+        Some(FindingSeverity::Low) => "l",
         None => "u",
     };
     let sign = if cell.unknown { "?" } else { "" };

@@ -1,6 +1,6 @@
 //! The JSON data of the page: the hosts of each entry, which the text shows folded.
 
-use crate::drift::Drift;
+use crate::drift::DriftReport;
 use crate::model::HostName;
 use crate::view::json::compact;
 use serde::Serialize;
@@ -9,18 +9,18 @@ use std::io;
 
 /// The data for the script. Entries have the order of the elements of class `e`.
 #[derive(Serialize)]
-pub struct Island<'a> {
+pub struct PageData<'a> {
     hosts: Vec<&'a str>,
     /// The recipes of the table's columns.
     recipes: Vec<&'a str>,
-    entries: Vec<Item<'a>>,
+    entries: Vec<PageDataEntry<'a>>,
     #[serde(skip)]
     places: HashMap<&'a HostName, usize>,
 }
 
 /// One entry of the page.
 #[derive(Serialize)]
-struct Item<'a> {
+struct PageDataEntry<'a> {
     /// The hosts of each part as runs of indexes into `hosts`: first and last of each run. The first parts correspond
     /// to the elements of class `v`; later parts were omitted from the page. An entry without such elements is one
     /// part.
@@ -30,8 +30,8 @@ struct Item<'a> {
     cause: &'a str,
 }
 
-impl<'a> Island<'a> {
-    pub fn new(drift: &'a Drift) -> Self {
+impl<'a> PageData<'a> {
+    pub fn new(drift: &'a DriftReport) -> Self {
         let hosts = drift.hosts.iter().map(|host| host.host.as_str()).collect();
         let places = drift.hosts.iter().enumerate().map(|(at, host)| (&host.host, at)).collect();
         Self { hosts, recipes: Vec::new(), entries: Vec::new(), places }
@@ -55,7 +55,7 @@ impl<'a> Island<'a> {
             runs(&places)
         };
         let parts = parts.iter().map(part).collect();
-        self.entries.push(Item { parts, recipe, severity, cause });
+        self.entries.push(PageDataEntry { parts, recipe, severity, cause });
     }
 
     /// Returns the data as JSON without `<`, so that no text ends the enclosing element.
@@ -95,7 +95,7 @@ mod tests {
     fn nothing_ends_the_element() {
         let mut drift = sample::drift(&["a</script><!--"], Vec::new());
         drift.hosts[0].settled = 1;
-        let text = Island::new(&drift).json().unwrap();
+        let text = PageData::new(&drift).json().unwrap();
         assert!(!text.contains('<'), "{text}");
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["hosts"][0], "a</script><!--");

@@ -14,7 +14,7 @@ mod odd;
 mod summary;
 mod trend;
 
-use super::Told;
+use super::DriftReportInput;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use escape::line;
@@ -30,8 +30,8 @@ const SCRIPT: &str = include_str!("page.js");
 pub const LIMIT: usize = 2_000_000;
 
 /// Writes the page.
-pub fn html(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut island = island::Island::new(told.drift);
+pub fn html(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut island = island::PageData::new(told.drift);
     let heat = heat::heat(told.drift, &mut island);
     // Space for the style, the script, the head and the JSON data, which takes some bytes per host and entry.
     let room = LIMIT.saturating_sub(heat.len() + STYLE.len() + SCRIPT.len() + 200_000);
@@ -56,7 +56,7 @@ const CONTROLS: &str = "<section id=\"controls\" hidden>
 </section>
 ";
 
-fn head(told: &Told<'_>) -> String {
+fn head(told: &DriftReportInput<'_>) -> String {
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action 'none'",
         digest(STYLE),

@@ -1,8 +1,8 @@
 //! Outliers among similar hosts, declared or not, rarest first.
 
 use super::escape::{line, short};
-use crate::facts::outliers::{Odd, Outliers};
-use crate::view::drift::Told;
+use crate::facts::outliers::{FactOutlier, OutlierReport};
+use crate::view::drift::DriftReportInput;
 use crate::view::odd;
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ const HOSTS: usize = 1_000;
 const LINES: usize = 200;
 
 /// Returns the section, or nothing if hosts were not compared.
-pub fn section(told: &Told<'_>) -> String {
+pub fn section(told: &DriftReportInput<'_>) -> String {
     let Some(outliers) = &told.drift.outliers else { return String::new() };
     let mut out = String::from("<section id=\"odd\"><h2>outliers</h2>\n");
     let (word, rest) = odd::closing(outliers);
@@ -31,7 +31,7 @@ pub fn section(told: &Told<'_>) -> String {
     out + "</section>\n"
 }
 
-fn item(one: &Odd, outliers: &Outliers) -> String {
+fn item(one: &FactOutlier, outliers: &OutlierReport) -> String {
     let values = one.odd.iter().map(|value| {
         let told = short(&odd::told(&one.common, &value.value), VALUE);
         format!("<b>{told}</b> on {}", short(&odd::folded(&value.hosts), HOSTS))

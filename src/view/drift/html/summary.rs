@@ -1,14 +1,14 @@
 //! The top of the page: the run and the counts of findings.
 
 use super::escape::{line, short};
-use crate::drift::Severity;
+use crate::drift::FindingSeverity;
 use crate::model::HostName;
-use crate::view::drift::{Told, folded, is_whole};
+use crate::view::drift::{DriftReportInput, folded, is_whole};
 use crate::view::{count, took, words};
 use std::fmt::Write as _;
 
 /// Returns the heading and the notices.
-pub fn head(told: &Told<'_>) -> String {
+pub fn head(told: &DriftReportInput<'_>) -> String {
     let drift = told.drift;
     let mut out = format!(
         "<header><h1>forge drift: {}</h1><button id=\"theme\" type=\"button\" hidden>dark</button>\n<p>{} · {} · run {} · forge {} · took {}</p></header>\n",
@@ -34,10 +34,10 @@ pub fn head(told: &Told<'_>) -> String {
 }
 
 /// Returns a tile for each count.
-pub fn tiles(told: &Told<'_>) -> String {
+pub fn tiles(told: &DriftReportInput<'_>) -> String {
     let counts = told.drift.counts();
     let mut tiles = vec![("hosts", counts.hosts, "hosts"), ("drifted", counts.drifted, "drifted")];
-    for severity in Severity::WORST_FIRST {
+    for severity in FindingSeverity::WORST_FIRST {
         tiles.push((severity.name(), counts.by_severity.get(severity.name()).copied().unwrap_or(0), severity.name()));
     }
     tiles.extend([

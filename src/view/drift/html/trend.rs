@@ -1,7 +1,7 @@
 //! The number of findings over time, as an SVG.
 
 use super::escape::line;
-use crate::drift::RunLine;
+use crate::drift::DriftRunSummary;
 use jiff::Timestamp;
 use std::fmt::Write as _;
 
@@ -16,16 +16,16 @@ const BELOW: f64 = 18.0;
 const ABOVE: f64 = 8.0;
 
 /// A drawn line: its class, its name, and its value in a run.
-type Line = (&'static str, &'static str, fn(&RunLine) -> usize);
+type TrendLine = (&'static str, &'static str, fn(&DriftRunSummary) -> usize);
 
-const LINES: [Line; 3] = [
+const LINES: [TrendLine; 3] = [
     ("findings", "findings", |run| run.findings),
     ("unknown", "unknown", |run| run.unknown),
     ("unreachable", "unreachable hosts", |run| run.unreachable),
 ];
 
 /// Returns the drawing, or a sentence if there are fewer than two runs.
-pub fn trend(runs: &[RunLine]) -> String {
+pub fn trend(runs: &[DriftRunSummary]) -> String {
     let points = points(runs);
     match points.len() {
         0 | 1 => {
@@ -38,16 +38,16 @@ pub fn trend(runs: &[RunLine]) -> String {
 
 /// Returns the latest runs with a valid time. Omits runs on at most half as many hosts (`--on`), which would look as if
 /// findings had been resolved.
-fn points(runs: &[RunLine]) -> Vec<(f64, &RunLine)> {
+fn points(runs: &[DriftRunSummary]) -> Vec<(f64, &DriftRunSummary)> {
     let late = &runs[runs.len().saturating_sub(RUNS)..];
     let most = late.iter().map(|run| run.hosts).max().unwrap_or(0);
     let timed = late.iter().filter(|run| run.hosts * 2 > most);
     timed.filter_map(|run| Some((run.time.parse::<Timestamp>().ok()?.as_second() as f64, run))).collect()
 }
 
-fn drawn(points: &[(f64, &RunLine)]) -> String {
+fn drawn(points: &[(f64, &DriftRunSummary)]) -> String {
     let (first, last) = (points[0].0, points[points.len() - 1].0);
-    let highest = |of: fn(&RunLine) -> usize| points.iter().map(|(_, run)| of(run)).max().unwrap_or(0);
+    let highest = |of: fn(&DriftRunSummary) -> usize| points.iter().map(|(_, run)| of(run)).max().unwrap_or(0);
     let top = LINES.iter().map(|(.., of)| highest(*of)).max().unwrap_or(0).max(1);
     let span = (last - first).max(1.0);
     let x = |time: f64| LEFT + (time - first) / span * (WIDTH - LEFT - 6.0);
@@ -79,14 +79,14 @@ fn drawn(points: &[(f64, &RunLine)]) -> String {
 }
 
 /// Returns the text alternative of the drawing.
-fn said(points: &[(f64, &RunLine)]) -> String {
+fn said(points: &[(f64, &DriftRunSummary)]) -> String {
     let (first, last) = (points[0].1, points[points.len() - 1].1);
     format!("findings of {} runs, from {} to {}", points.len(), first.findings, last.findings)
 }
 
-fn legend(points: &[(f64, &RunLine)]) -> String {
+fn legend(points: &[(f64, &DriftRunSummary)]) -> String {
     let last = points[points.len() - 1].1;
-    let item = |(class, name, of): &Line| format!("<span class=\"key {class}\">{name}: {} now</span>", of(last));
+    let item = |(class, name, of): &TrendLine| format!("<span class=\"key {class}\">{name}: {} now</span>", of(last));
     let items: Vec<String> = LINES.iter().map(item).collect();
     format!("<p>{} <span>{} runs</span></p>\n", items.join(" "), points.len())
 }

@@ -2,26 +2,26 @@
 
 use super::super::heartbeat::heartbeat;
 use super::*;
-use crate::engine::{Event, PastDurations, Report, StepResult, Workload};
-use crate::model::{HostName, Outcome, StepId, Verdict};
-use crate::plan::{Plan, Rollout};
+use crate::engine::{Event, PastDurations, PlanWorkload, RunReport, StepResult};
+use crate::model::{HostName, HostOutcome, StepId, StepVerdict};
+use crate::plan::{Plan, RolloutPlan};
 use crate::view::escape::tests::HOSTILE;
 use crate::view::sample;
 use anstream::adapter::strip_str;
 
-const WIDE: Size = Size { columns: 100, lines: 24 };
+const WIDE: TerminalSize = TerminalSize { columns: 100, lines: 24 };
 
 /// A run with its clock in seconds.
 struct Scene {
-    state: RunState,
+    state: ProgressState,
     began: Instant,
     now: u64,
 }
 
 impl Scene {
     /// Returns a run that started to apply `plan`, with four hosts at once.
-    fn applying(plan: &Plan, past: &[Report]) -> Self {
-        let state = RunState::applying(Workload::new(plan, 4, &PastDurations::of(past)));
+    fn applying(plan: &Plan, past: &[RunReport]) -> Self {
+        let state = ProgressState::applying(PlanWorkload::new(plan, 4, &PastDurations::of(past)));
         let mut scene = Self { state, began: Instant::now(), now: 0 };
         scene.event(Event::ApplyStarted { run: "r".into(), hosts: 0, steps: 0 });
         scene
@@ -51,12 +51,12 @@ impl Scene {
         });
     }
 
-    fn close(&mut self, name: &str, outcome: Outcome) {
+    fn close(&mut self, name: &str, outcome: HostOutcome) {
         self.event(Event::HostFinished { host: sample::host(name), outcome, reason: "".into() });
     }
 
     /// Returns the frame and asserts that it fits.
-    fn picture(&mut self, size: Size) -> String {
+    fn picture(&mut self, size: TerminalSize) -> String {
         let lines = render(&mut self.state, self.began + Duration::from_secs(self.now), size);
         let lines: Vec<String> = lines.iter().map(|line| strip_str(line).to_string()).collect();
         assert!(lines.len() < size.lines, "{lines:#?}");
@@ -75,7 +75,7 @@ fn fleet(hosts: usize) -> Plan {
         .iter()
         .map(|name| crate::plan::StepPlan {
             id: id(name),
-            ..sample::step(name, "package", name, Verdict::Change, "not installed")
+            ..sample::step(name, "package", name, StepVerdict::Change, "not installed")
         })
         .collect();
     sample::plan((1..=hosts).map(|n| sample::observed(&name(n), steps.clone())).collect())
@@ -86,7 +86,7 @@ fn name(n: usize) -> String {
 }
 
 /// Returns a past run in which `install` took five minutes and `persistenced` ten seconds.
-fn past() -> Report {
+fn past() -> RunReport {
     let step = |name, took| crate::engine::StepReport {
         id: id(name),
         took: Duration::from_secs(took),
@@ -104,12 +104,12 @@ fn begin(scene: &mut Scene, hosts: impl Iterator<Item = usize>) {
 }
 
 /// Returns a run: a step of the first host failed, the second runs its last step, the third prints, the fourth waits.
-fn busy(past: &[Report]) -> Scene {
+fn busy(past: &[RunReport]) -> Scene {
     let mut scene = Scene::applying(&fleet(6), past);
     begin(&mut scene, 1..=4);
     scene.at(65).finish("gpu-001", "install", crate::view::sample::failure(), 65);
     scene.finish("gpu-001", "persistenced", StepResult::Skipped { reason: "".into() }, 0);
-    scene.close("gpu-001", Outcome::Failed);
+    scene.close("gpu-001", HostOutcome::Failed);
     scene.at(70).finish("gpu-002", "install", StepResult::Changed, 70);
     scene.start("gpu-002", "persistenced");
     let line = "Unpacking nvidia-driver-570 (570.86.15-1) …".into();
@@ -140,12 +140,12 @@ fn history_gives_an_estimate() {
 
 #[test]
 fn a_narrow_terminal() {
-    insta::assert_snapshot!(busy(&[past()]).picture(Size { columns: 40, lines: 24 }));
+    insta::assert_snapshot!(busy(&[past()]).picture(TerminalSize { columns: 40, lines: 24 }));
 }
 
 #[test]
 fn two_hundred_hosts_behind_a_canary() {
-    let rollout = Rollout { canaries: vec![sample::host("gpu-001")], ..Rollout::default() };
+    let rollout = RolloutPlan { canaries: vec![sample::host("gpu-001")], ..RolloutPlan::default() };
     let mut scene = Scene::applying(&Plan { rollout, ..fleet(200) }, &[past()]);
     let hosts: Vec<HostName> = (2..=200).map(|n| sample::host(&name(n))).collect();
     scene.event(Event::AwaitingCanaries { hosts, canaries: vec![sample::host("gpu-001")] });
@@ -153,20 +153,20 @@ fn two_hundred_hosts_behind_a_canary() {
     scene.at(20);
     insta::assert_snapshot!("canary", scene.picture(WIDE));
     scene.at(310).finish("gpu-001", "install", StepResult::Changed, 290);
-    scene.close("gpu-001", Outcome::Changed);
+    scene.close("gpu-001", HostOutcome::Changed);
     begin(&mut scene, 2..=150);
     scene.at(400);
-    insta::assert_snapshot!("many", scene.picture(Size { columns: 100, lines: 10 }));
+    insta::assert_snapshot!("many", scene.picture(TerminalSize { columns: 100, lines: 10 }));
 }
 
 #[test]
 fn hosts_that_are_observed() {
-    let mut scene = Scene { state: RunState::default(), began: Instant::now(), now: 0 };
+    let mut scene = Scene { state: ProgressState::default(), began: Instant::now(), now: 0 };
     assert_eq!(scene.picture(WIDE), "");
     scene.event(Event::ObserveStarted { hosts: 3 });
     (1..=3).for_each(|n| scene.event(Event::Connecting { host: sample::host(&name(n)) }));
     scene.at(3).event(Event::Observed { host: sample::host("gpu-001"), trips: 2, took: Duration::from_secs(3) });
-    let why = crate::plan::Unreachable::new("no route to host", None);
+    let why = crate::plan::UnreachableReason::new("no route to host", None);
     scene.event(Event::Unreachable { host: sample::host("gpu-002"), why });
     let what = "https://mirror/driver.run";
     scene.event(Event::Fetching { what: what.into(), done: 12_000_000, total: Some(412_300_000) });
@@ -178,7 +178,7 @@ fn hosts_that_are_observed() {
 #[test]
 fn a_terminal_without_room_shows_the_sums() {
     for lines in [1, 2, 3] {
-        let picture = render(&mut busy(&[]).state, Instant::now(), Size { columns: 3, lines });
+        let picture = render(&mut busy(&[]).state, Instant::now(), TerminalSize { columns: 3, lines });
         assert_eq!(picture.len(), lines.saturating_sub(1).max(1), "{picture:?}");
         assert!(picture.iter().all(|line| strip_str(line).to_string().width() < 3), "{picture:?}");
     }
@@ -191,7 +191,7 @@ fn what_hosts_print_is_harmless() {
         begin(&mut scene, 1..=1);
         let line = (*raw).into();
         scene.event(Event::StepOutput { host: sample::host("gpu-001"), step: id("install"), line });
-        let picture = scene.picture(Size { columns: 200, lines: 24 });
+        let picture = scene.picture(TerminalSize { columns: 200, lines: 24 });
         assert_eq!(picture.lines().next(), Some(format!("     0s  gpu-001  driver/install | {harmless}").as_str()));
         assert!(!picture.chars().any(escape::hidden), "{picture:?}");
     }
@@ -209,7 +209,7 @@ fn a_heartbeat_says_what_goes_on() {
              driver/persistenced on gpu-002 (2s) and waiting for wave 2 on gpu-004 (2s)"
         )
     );
-    assert_eq!(heartbeat(&mut RunState::default(), now), None);
+    assert_eq!(heartbeat(&mut ProgressState::default(), now), None);
 }
 
 #[test]

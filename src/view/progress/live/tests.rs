@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::{Event, StepResult};
-use crate::model::{Outcome, StepId};
+use crate::model::{HostOutcome, StepId};
 use crate::view::sample;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -69,10 +69,10 @@ impl Write for Terminal {
     }
 }
 
-fn live(detail: Detail) -> (Live, Terminal) {
+fn live(detail: ProgressDetail) -> (LiveProgress, Terminal) {
     let terminal = Terminal::default();
-    let size = || Size { columns: 60, lines: 24 };
-    (Live::new(Box::new(terminal.clone()), Box::new(size), RunState::default(), detail, false), terminal)
+    let size = || TerminalSize { columns: 60, lines: 24 };
+    (LiveProgress::new(Box::new(terminal.clone()), Box::new(size), ProgressState::default(), detail, false), terminal)
 }
 
 fn finished(result: StepResult) -> Event {
@@ -80,13 +80,13 @@ fn finished(result: StepResult) -> Event {
     Event::StepFinished { host: sample::host("n1"), step, title, result, changes: vec![], took }
 }
 
-fn closed(name: &str, outcome: Outcome) -> Event {
+fn closed(name: &str, outcome: HostOutcome) -> Event {
     Event::HostFinished { host: sample::host(name), outcome, reason: "why".into() }
 }
 
 #[test]
 fn lasting_lines_scroll_above_a_picture_that_is_drawn_over() {
-    let (mut live, terminal) = live(Detail::Normal);
+    let (mut live, terminal) = live(ProgressDetail::Normal);
     let (began, shown) = (Instant::now(), || terminal.0.lock().unwrap().text());
     let second = Duration::from_secs(1);
     live.tick(began);
@@ -97,11 +97,11 @@ fn lasting_lines_scroll_above_a_picture_that_is_drawn_over() {
     live.tick(began);
     assert_eq!(shown(), ["     0s  n1  connecting", "     0s  n2  connecting", "0/2 hosts, 0s"]);
     live.event(&finished(StepResult::Changed), began + second);
-    live.event(&closed("n1", Outcome::Failed), began + second);
+    live.event(&closed("n1", HostOutcome::Failed), began + second);
     live.tick(began + second);
     let lasting = "n1 changed base/nginx (nginx, 2.0 s)";
     assert_eq!(shown(), [lasting, "     1s  n2  connecting", "1/2 hosts, 1 failed, 1s"]);
-    live.event(&closed("n2", Outcome::Ok), began + second);
+    live.event(&closed("n2", HostOutcome::Ok), began + second);
     live.event(&finished(StepResult::Changed), began + second);
     live.finish();
     assert_eq!(shown(), [lasting, lasting, ""], "the picture is gone, lasting lines stay");
@@ -121,8 +121,14 @@ fn an_unchanged_picture_is_not_written_again() {
         }
     }
     let writes = Count::default();
-    let size = || Size { columns: 80, lines: 24 };
-    let mut live = Live::new(Box::new(writes.clone()), Box::new(size), RunState::default(), Detail::Normal, false);
+    let size = || TerminalSize { columns: 80, lines: 24 };
+    let mut live = LiveProgress::new(
+        Box::new(writes.clone()),
+        Box::new(size),
+        ProgressState::default(),
+        ProgressDetail::Normal,
+        false,
+    );
     let began = Instant::now();
     live.event(&Event::ExecStarted { hosts: 10_000 }, began);
     for n in 0..10_000 {
@@ -147,11 +153,14 @@ fn only_what_matters_afterwards_stays() {
     let kept = |detail, event: &Event| live(detail).0.stays(event);
     let (host, step) = (sample::host("n1"), StepId::new("base", "nginx"));
     let output = Event::StepOutput { host: host.clone(), step: step.clone(), line: "x".into() };
-    assert_eq!(kept(Detail::Verbose, &output), None);
-    assert_eq!(kept(Detail::Normal, &Event::StepStarted { host, step, title: "".into(), long: true }), None);
-    assert_eq!(kept(Detail::Normal, &closed("n1", Outcome::Failed)), None);
-    assert_eq!(kept(Detail::Verbose, &closed("n1", Outcome::Failed)).as_deref(), Some("n1 done, failed: why"));
-    let why = crate::plan::Unreachable::new("no route to host", None);
+    assert_eq!(kept(ProgressDetail::Verbose, &output), None);
+    assert_eq!(kept(ProgressDetail::Normal, &Event::StepStarted { host, step, title: "".into(), long: true }), None);
+    assert_eq!(kept(ProgressDetail::Normal, &closed("n1", HostOutcome::Failed)), None);
+    assert_eq!(
+        kept(ProgressDetail::Verbose, &closed("n1", HostOutcome::Failed)).as_deref(),
+        Some("n1 done, failed: why")
+    );
+    let why = crate::plan::UnreachableReason::new("no route to host", None);
     let unreachable = Event::Unreachable { host: sample::host("n2"), why };
-    assert_eq!(kept(Detail::Normal, &unreachable).as_deref(), Some("n2 unreachable: no route to host"));
+    assert_eq!(kept(ProgressDetail::Normal, &unreachable).as_deref(), Some("n2 unreachable: no route to host"));
 }

@@ -1,10 +1,10 @@
 //! The exact lines of progress.
 
-use super::super::state::Phase;
+use super::super::state::ProgressPhase;
 use super::*;
-use crate::engine::{NodeNews, StepResult, VerifyResult};
-use crate::model::{HostName, Outcome, StepId};
-use crate::plan::Unreachable;
+use crate::engine::{NodeDrainEvent, StepResult, VerifyResult};
+use crate::model::{HostName, HostOutcome, StepId};
+use crate::plan::UnreachableReason;
 use crate::view::escape::{self, tests::HOSTILE};
 use crate::view::sample::{because, failure, host};
 use std::io;
@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 #[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
+struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Shared {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -24,9 +24,10 @@ impl Write for Shared {
     }
 }
 
-fn shown(detail: Detail, events: &[Event]) -> String {
-    let shared = Shared::default();
-    let mut plain = Plain::new(Box::new(shared.clone()), RunState::default(), detail, || "12:01:33".into());
+fn shown(detail: ProgressDetail, events: &[Event]) -> String {
+    let shared = SharedBuffer::default();
+    let mut plain =
+        PlainProgress::new(Box::new(shared.clone()), ProgressState::default(), detail, || "12:01:33".into());
     events.iter().for_each(|event| plain.event(event, Instant::now()));
     plain.finish();
     let bytes = shared.0.lock().unwrap().clone();
@@ -54,7 +55,7 @@ fn all() -> Vec<Event> {
         Event::Connecting { host: node() },
         Event::Retrying { host: node(), why: because("connection reset"), attempt: 2 },
         Event::Observed { host: node(), trips: 2, took: Duration::from_millis(310) },
-        Event::Unreachable { host: host("node-02"), why: Unreachable::new(because("no route to host"), None) },
+        Event::Unreachable { host: host("node-02"), why: UnreachableReason::new(because("no route to host"), None) },
         Event::ApplyStarted { run: "20261121T093015-4f2a".into(), hosts: 2, steps: 5 },
         Event::HostStarted { host: node(), steps: 1 },
         Event::AwaitingCanaries { hosts: vec![host("node-02"), host("node-03")], canaries: vec![node()] },
@@ -85,20 +86,26 @@ fn all() -> Vec<Event> {
         Event::Node {
             host: node(),
             node: because("gpu-3"),
-            news: NodeNews::Waits { pods: vec![because("pod ml/a cannot be evicted")] },
+            news: NodeDrainEvent::Waits { pods: vec![because("pod ml/a cannot be evicted")] },
         },
         Event::Node {
             host: node(),
             node: because("gpu-3"),
-            news: NodeNews::Lacks { what: vec![because("nvidia.com/gpu (7 of 8)"), because("rdma/ib (0 of 63)")] },
+            news: NodeDrainEvent::Lacks {
+                what: vec![because("nvidia.com/gpu (7 of 8)"), because("rdma/ib (0 of 63)")],
+            },
         },
-        Event::Node { host: node(), node: because("gpu-3"), news: NodeNews::Drained { pods: 1, cordoned: true } },
-        Event::Node { host: node(), node: because("gpu-3"), news: NodeNews::Drained { pods: 0, cordoned: false } },
-        Event::Node { host: node(), node: because("gpu-3"), news: NodeNews::Returned { cordoned: false } },
-        Event::Node { host: node(), node: because("gpu-3"), news: NodeNews::Returned { cordoned: true } },
-        Event::Node { host: node(), node: because(""), news: NodeNews::Absent },
-        Event::HostFinished { host: node(), outcome: Outcome::Changed, reason: because("") },
-        Event::HostFinished { host: node(), outcome: Outcome::Failed, reason: because("1 step failed") },
+        Event::Node { host: node(), node: because("gpu-3"), news: NodeDrainEvent::Drained { pods: 1, cordoned: true } },
+        Event::Node {
+            host: node(),
+            node: because("gpu-3"),
+            news: NodeDrainEvent::Drained { pods: 0, cordoned: false },
+        },
+        Event::Node { host: node(), node: because("gpu-3"), news: NodeDrainEvent::Returned { cordoned: false } },
+        Event::Node { host: node(), node: because("gpu-3"), news: NodeDrainEvent::Returned { cordoned: true } },
+        Event::Node { host: node(), node: because(""), news: NodeDrainEvent::Absent },
+        Event::HostFinished { host: node(), outcome: HostOutcome::Changed, reason: because("") },
+        Event::HostFinished { host: node(), outcome: HostOutcome::Failed, reason: because("1 step failed") },
         Event::BudgetSpent { failed: 2, allowed: 1 },
         Event::Stopping { in_flight: flight() },
         Event::Stopping { in_flight: vec![] },
@@ -108,24 +115,24 @@ fn all() -> Vec<Event> {
 
 #[test]
 fn verbose_tells_everything() {
-    insta::assert_snapshot!(shown(Detail::Verbose, &all()));
+    insta::assert_snapshot!(shown(ProgressDetail::Verbose, &all()));
 }
 
 #[test]
 fn normal_tells_what_changed_and_what_went_wrong() {
-    insta::assert_snapshot!(shown(Detail::Normal, &all()));
+    insta::assert_snapshot!(shown(ProgressDetail::Normal, &all()));
 }
 
 #[test]
 fn quiet_tells_only_what_went_wrong() {
-    insta::assert_snapshot!(shown(Detail::Quiet, &all()));
+    insta::assert_snapshot!(shown(ProgressDetail::Quiet, &all()));
 }
 
 #[test]
 fn a_line_of_a_host_is_one_harmless_line() {
     for (raw, harmless) in HOSTILE {
         let event = Event::StepOutput { host: host("a"), step: StepId::new("r", "s"), line: because(raw) };
-        let line = shown(Detail::Verbose, &[event]);
+        let line = shown(ProgressDetail::Verbose, &[event]);
         assert_eq!(line, format!("12:01:33 a r/s | {harmless}\n"));
         assert!(!line.chars().any(escape::hidden));
     }
@@ -134,8 +141,11 @@ fn a_line_of_a_host_is_one_harmless_line() {
 #[test]
 fn a_download_is_no_silence() {
     let fetching = Event::Fetching { what: because("driver.run"), done: 12_000_000, total: Some(412_300_000) };
-    let shared = Shared::default();
-    let mut plain = Plain::new(Box::new(shared.clone()), RunState::default(), Detail::Normal, || "12:01:33".into());
+    let shared = SharedBuffer::default();
+    let mut plain =
+        PlainProgress::new(Box::new(shared.clone()), ProgressState::default(), ProgressDetail::Normal, || {
+            "12:01:33".into()
+        });
     let began = Instant::now();
     plain.event(&fetching, began);
     (0..=31).for_each(|s| plain.tick(began + s * Duration::from_secs(1)));
@@ -146,27 +156,30 @@ fn a_download_is_no_silence() {
 /// The cluster's API is observed together with the hosts, but does not count as one.
 #[test]
 fn only_hosts_are_counted() {
-    let mut state = RunState::default();
+    let mut state = ProgressState::default();
     let now = Instant::now();
     let observed = |host: HostName| Event::Observed { host, trips: 1, took: Duration::ZERO };
     state.event(&Event::ObserveStarted { hosts: 1 }, now);
     state.event(&observed(HostName::cluster()), now);
-    assert!(matches!(state.phase(), Phase::Observing { done: 0, total: 1 }));
+    assert!(matches!(state.phase(), ProgressPhase::Observing { done: 0, total: 1 }));
     state.event(&observed(host("n1")), now);
-    assert!(matches!(state.phase(), Phase::Observing { done: 1, total: 1 }));
+    assert!(matches!(state.phase(), ProgressPhase::Observing { done: 1, total: 1 }));
 }
 
 #[test]
 fn a_long_silence_is_broken() {
-    let shared = Shared::default();
-    let mut plain = Plain::new(Box::new(shared.clone()), RunState::default(), Detail::Normal, || "12:01:33".into());
+    let shared = SharedBuffer::default();
+    let mut plain =
+        PlainProgress::new(Box::new(shared.clone()), ProgressState::default(), ProgressDetail::Normal, || {
+            "12:01:33".into()
+        });
     let (began, second) = (Instant::now(), Duration::from_secs(1));
     plain.tick(began);
     plain.event(&Event::ExecStarted { hosts: 2 }, began);
     plain.event(&Event::Connecting { host: host("n1") }, began);
     (0..=61).for_each(|s| plain.tick(began + s * second));
     plain.event(
-        &Event::HostFinished { host: host("n1"), outcome: Outcome::Ok, reason: because("") },
+        &Event::HostFinished { host: host("n1"), outcome: HostOutcome::Ok, reason: because("") },
         began + 62 * second,
     );
     (62..=120).for_each(|s| plain.tick(began + s * second));

@@ -1,8 +1,8 @@
 //! Blocked and unknown steps in text and Markdown, compared with the JSON output.
 
-use crate::model::{BlockClass, ExitCode, Verdict};
+use crate::model::{BlockClass, ExitCode, StepVerdict};
 use crate::plan::{Plan, StepPlan};
-use crate::view::{Json, Text, Writer, markdown, sample};
+use crate::view::{JsonWriter, ResultWriter, TextWriter, markdown, sample};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -10,27 +10,28 @@ const CLASSES: [BlockClass; 5] =
     [BlockClass::Hardware, BlockClass::Rule, BlockClass::Busy, BlockClass::Host, BlockClass::Declaration];
 
 /// Returns a verdict for a number. Most are blocked or unknown.
-fn verdict(number: u8) -> Verdict {
+fn verdict(number: u8) -> StepVerdict {
     match number {
-        0..=4 => Verdict::Blocked(CLASSES[usize::from(number)]),
-        5 => Verdict::Unknown,
-        6 => Verdict::Change,
-        7 => Verdict::Pending,
-        _ => Verdict::Ok,
+        0..=4 => StepVerdict::Blocked(CLASSES[usize::from(number)]),
+        5 => StepVerdict::Unknown,
+        6 => StepVerdict::Change,
+        7 => StepVerdict::Pending,
+        _ => StepVerdict::Ok,
     }
 }
 
 /// Per step: its verdict, its reason, whether it waits for another step, and whether its title is host-specific.
-type Made = (u8, u8, bool, bool);
+type GeneratedStep = (u8, u8, bool, bool);
 
-fn made_plan(hosts: &[Vec<Made>]) -> Plan {
-    let step = |host: usize, at: usize, (kind, why, waits, own): Made| {
+fn made_plan(hosts: &[Vec<GeneratedStep>]) -> Plan {
+    let step = |host: usize, at: usize, (kind, why, waits, own): GeneratedStep| {
         let title = if own { format!("/etc/{at}-{host}") } else { format!("/etc/{at}") };
         let step = sample::step(&format!("s{at}"), "file", &title, verdict(kind), &format!("cause {why}"));
         let waits = waits && !step.verdict.is_settled();
         StepPlan { waits_for: waits.then(|| "base/s0".to_owned()), ..step }
     };
-    let steps = |host: usize, made: &[Made]| made.iter().enumerate().map(|(at, made)| step(host, at, *made)).collect();
+    let steps =
+        |host: usize, made: &[GeneratedStep]| made.iter().enumerate().map(|(at, made)| step(host, at, *made)).collect();
     let all = hosts.iter().enumerate();
     sample::plan(all.map(|(n, made)| sample::observed(&format!("gpu{n:02}"), steps(n, made))).collect())
 }
@@ -43,19 +44,19 @@ fn plans() -> impl Strategy<Value = Plan> {
 
 /// Number of blocked and unknown steps (steps times hosts) in a document, and their ids.
 #[derive(Debug, Default, PartialEq)]
-struct Named {
+struct NamedSteps {
     blocked: usize,
     unknown: usize,
     ids: BTreeSet<String>,
 }
 
 /// Reads the JSON output.
-fn in_json(plan: &Plan) -> Named {
+fn in_json(plan: &Plan) -> NamedSteps {
     let mut out = Vec::new();
-    Json.plan(plan, ExitCode::Done, &mut out).unwrap();
+    JsonWriter.plan(plan, ExitCode::Done, &mut out).unwrap();
     let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
     let hosts = value["plan"]["hosts"].as_array().unwrap();
-    let mut named = Named::default();
+    let mut named = NamedSteps::default();
     for step in hosts.iter().flat_map(|host| host["steps"].as_array().unwrap()) {
         let (blocked, unknown) = (step["verdict"].get("blocked").is_some(), step["verdict"] == "unknown");
         named.blocked += usize::from(blocked);
@@ -71,8 +72,8 @@ fn in_json(plan: &Plan) -> Named {
 }
 
 /// Reads the text output: entries of a section, steps times hosts.
-fn in_text(text: &str) -> Named {
-    let mut named = Named::default();
+fn in_text(text: &str) -> NamedSteps {
+    let mut named = NamedSteps::default();
     let (mut blocked, mut unknown, mut steps) = (false, false, 0);
     for line in text.lines() {
         let number = |rest: &str| rest.split(' ').next().and_then(|word| word.parse::<usize>().ok());
@@ -100,7 +101,7 @@ fn in_text(text: &str) -> Named {
 
 fn plain(plan: &Plan, verbose: u8) -> String {
     let mut out = Vec::new();
-    Text { verbose, target: None }.plan(plan, ExitCode::Done, &mut out).unwrap();
+    TextWriter { verbose, target: None }.plan(plan, ExitCode::Done, &mut out).unwrap();
     anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string()
 }
 
@@ -138,7 +139,7 @@ proptest! {
 /// A rule blocks a recipe of 13 steps, each of which also needs the previous one.
 #[test]
 fn every_step_that_a_rule_blocks_is_named() {
-    let blocked: Vec<Made> = (0..13).map(|at| (1, 0, at > 0, false)).collect();
+    let blocked: Vec<GeneratedStep> = (0..13).map(|at| (1, 0, at > 0, false)).collect();
     let plan = made_plan(&[blocked.clone(), blocked]);
     let text = plain(&plan, 0);
     let entry = "blocked by a rule\nx 13 steps\n    base/s0, base/s1, base/s2, base/s3, base/s4, base/s5, base/s6, \
@@ -155,7 +156,7 @@ fn every_step_that_a_rule_blocks_is_named() {
 #[test]
 fn markdown_counts_what_it_has_no_room_to_name() {
     let own = |host: usize| (0..60).map(move |at| (1, (host * 60 + at) as u8 % 200, true, true)).collect();
-    let hosts: Vec<Vec<Made>> = (0..40).map(own).collect();
+    let hosts: Vec<Vec<GeneratedStep>> = (0..40).map(own).collect();
     let mut plan = made_plan(&hosts);
     plan.hosts[0].steps.push(sample::motd());
     let page = commented(&plan);

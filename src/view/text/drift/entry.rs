@@ -1,8 +1,8 @@
 //! A drifted step, verification or hardware part, for all hosts on which it is equal.
 
 use super::{culprit, distinct, named};
-use crate::drift::{Aspect, Cause, Finding};
-use crate::model::{Disruption, HostName};
+use crate::drift::{DriftCause, DriftFinding, FindingAspect};
+use crate::model::{DisruptionClass, HostName};
 use crate::view::drift::about;
 use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, HEAD, REMOVE, UNKNOWN, paint};
 use crate::view::text::{diff, on_hosts};
@@ -16,24 +16,24 @@ use std::io::{self, Write};
 const VALUE_CHARS: usize = 160;
 
 /// The differences of one step, and the hosts that share them. Holds the findings of all hosts for each attribute.
-pub struct Entry<'a> {
-    attributes: Vec<Vec<&'a Finding>>,
+pub struct DriftEntry<'a> {
+    attributes: Vec<Vec<&'a DriftFinding>>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> DriftEntry<'a> {
     /// Returns the first finding. All findings share its displayed fields.
-    pub fn first(&self) -> &'a Finding {
+    pub fn first(&self) -> &'a DriftFinding {
         // An entry has at least one finding of at least one host.
         self.attributes[0][0]
     }
 
     /// Returns the findings of each differing attribute.
-    pub fn attributes(&self) -> &[Vec<&'a Finding>] {
+    pub fn attributes(&self) -> &[Vec<&'a DriftFinding>] {
         &self.attributes
     }
 
     /// Returns all findings.
-    pub fn all(&self) -> impl Iterator<Item = &'a Finding> {
+    pub fn all(&self) -> impl Iterator<Item = &'a DriftFinding> {
         self.attributes.iter().flatten().copied()
     }
 
@@ -44,13 +44,13 @@ impl<'a> Entry<'a> {
 }
 
 /// Groups the findings by step and host, then groups hosts with equal findings.
-pub fn entries(findings: &[Finding]) -> Vec<Entry<'_>> {
-    let mut steps: IndexMap<_, Vec<&Finding>> = IndexMap::new();
+pub fn entries(findings: &[DriftFinding]) -> Vec<DriftEntry<'_>> {
+    let mut steps: IndexMap<_, Vec<&DriftFinding>> = IndexMap::new();
     for finding in findings {
         let key = (&finding.host, &finding.recipe, &finding.step, finding.aspect, finding.severity, finding.cause);
         steps.entry(key).or_default().push(finding);
     }
-    let mut groups: IndexMap<Vec<_>, Entry<'_>> = IndexMap::new();
+    let mut groups: IndexMap<Vec<_>, DriftEntry<'_>> = IndexMap::new();
     for found in steps.into_values() {
         let key = found.iter().map(|finding| shown(finding)).collect();
         match groups.entry(key) {
@@ -58,7 +58,7 @@ pub fn entries(findings: &[Finding]) -> Vec<Entry<'_>> {
                 known.get_mut().attributes.iter_mut().zip(found).for_each(|(list, finding)| list.push(finding));
             }
             indexmap::map::Entry::Vacant(new) => {
-                new.insert(Entry { attributes: found.into_iter().map(|finding| vec![finding]).collect() });
+                new.insert(DriftEntry { attributes: found.into_iter().map(|finding| vec![finding]).collect() });
             }
         }
     }
@@ -66,7 +66,7 @@ pub fn entries(findings: &[Finding]) -> Vec<Entry<'_>> {
 }
 
 /// Returns the displayed fields that hosts of one entry share. Times are excluded: they are shown as a span.
-fn shown(finding: &Finding) -> impl Hash + Eq + use<'_> {
+fn shown(finding: &DriftFinding) -> impl Hash + Eq + use<'_> {
     let what = (&finding.recipe, &finding.step, finding.aspect, &finding.attribute, &finding.kind, &finding.title);
     let why = (finding.verdict, &finding.reason, &finding.hint, finding.cause, finding.severity, finding.action);
     let last = finding.last_applied.as_ref().and_then(|last| last.value.as_ref());
@@ -78,7 +78,7 @@ fn shown(finding: &Finding) -> impl Hash + Eq + use<'_> {
 }
 
 /// Writes one entry. `now` is the start time of the run.
-pub fn write(entry: &Entry<'_>, verbose: bool, now: &str, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(entry: &DriftEntry<'_>, verbose: bool, now: &str, out: &mut dyn Write) -> io::Result<()> {
     let first = entry.first();
     let (style, symbol) = symbol(first.cause);
     writeln!(out, "{} {}", paint(style, symbol), head(first))?;
@@ -90,7 +90,7 @@ pub fn write(entry: &Entry<'_>, verbose: bool, now: &str, out: &mut dyn Write) -
     })?;
     entry.attributes.iter().try_for_each(|findings| attribute(findings[0], out))?;
     culprit::write(entry.all(), verbose, out)?;
-    if first.disruption > Disruption::D0 {
+    if first.disruption > DisruptionClass::D0 {
         writeln!(out, "    {} {}: {}", paint(DISRUPT, "!"), first.disruption, first.disruption.meaning())?;
     }
     if verbose {
@@ -99,34 +99,34 @@ pub fn write(entry: &Entry<'_>, verbose: bool, now: &str, out: &mut dyn Write) -
     writeln!(out, "    {}", paint(DIM, on_hosts(&entry.hosts())))
 }
 
-fn symbol(cause: Cause) -> (Style, &'static str) {
+fn symbol(cause: DriftCause) -> (Style, &'static str) {
     match cause {
-        Cause::HardwareFault => (BAD, "x"),
-        Cause::MachineChanged | Cause::Both => (CHANGE, "~"),
-        Cause::RecipeChanged => (CHANGE, "^"),
-        Cause::Pending => (UNKNOWN, "."),
-        Cause::NoLongerDeclared => (REMOVE, "-"),
-        Cause::Unknown => (UNKNOWN, "~"),
+        DriftCause::HardwareFault => (BAD, "x"),
+        DriftCause::MachineChanged | DriftCause::Both => (CHANGE, "~"),
+        DriftCause::RecipeChanged => (CHANGE, "^"),
+        DriftCause::Pending => (UNKNOWN, "."),
+        DriftCause::NoLongerDeclared => (REMOVE, "-"),
+        DriftCause::Unknown => (UNKNOWN, "~"),
     }
 }
 
 /// Returns `file /etc/motd  base/banner`, or `base: page answers` for a verification.
-fn head(finding: &Finding) -> String {
+fn head(finding: &DriftFinding) -> String {
     let name = named(&finding.recipe, &finding.step);
     match finding.aspect {
-        Aspect::Verification => {
+        FindingAspect::Verification => {
             paint(HEAD, format!("{}: {}", escape::text(&finding.recipe), escape::text(&finding.step))).to_string()
         }
-        Aspect::Health | Aspect::Node => paint(HEAD, escape::text(&finding.title)).to_string(),
-        Aspect::Step | Aspect::Undeclared => {
+        FindingAspect::Health | FindingAspect::Node => paint(HEAD, escape::text(&finding.title)).to_string(),
+        FindingAspect::Step | FindingAspect::Undeclared => {
             format!("{}  {name}", paint(HEAD, escape::line(&about::what(finding))))
         }
     }
 }
 
 /// Returns the cause and the reason.
-fn why(entry: &Entry<'_>) -> String {
-    let firsts: Vec<&Finding> = entry.attributes.iter().map(|findings| findings[0]).collect();
+fn why(entry: &DriftEntry<'_>) -> String {
+    let firsts: Vec<&DriftFinding> = entry.attributes.iter().map(|findings| findings[0]).collect();
     let more = match entry.first().also {
         0 => String::new(),
         some => format!(" (and {} of the recipe)", count(some, "more step")),
@@ -135,7 +135,7 @@ fn why(entry: &Entry<'_>) -> String {
 }
 
 /// Returns since when the finding exists and how often it occurred. Returns nothing if it is new in this run.
-fn since(entry: &Entry<'_>, now: &str) -> String {
+fn since(entry: &DriftEntry<'_>, now: &str) -> String {
     let first = entry.all().map(|finding| finding.first_seen.as_str()).min().unwrap_or(now);
     let times = entry.all().map(|finding| finding.times).max().unwrap_or(1);
     let flapping = if times > 1 { format!(", occurred {times} times within a day") } else { String::new() };
@@ -146,12 +146,14 @@ fn since(entry: &Entry<'_>, now: &str) -> String {
 }
 
 /// Reports whether the head and the reason already show the whole attribute. This is the case for commands.
-fn is_said(finding: &Finding, attribute: &str) -> bool {
+fn is_said(finding: &DriftFinding, attribute: &str) -> bool {
     attribute == finding.kind.raw() && !finding.secret && finding.desired.as_ref() == Some(&finding.title)
 }
 
-fn attribute(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
-    let Some(name) = finding.attribute.as_deref().filter(|_| finding.aspect == Aspect::Step) else { return Ok(()) };
+fn attribute(finding: &DriftFinding, out: &mut dyn Write) -> io::Result<()> {
+    let Some(name) = finding.attribute.as_deref().filter(|_| finding.aspect == FindingAspect::Step) else {
+        return Ok(());
+    };
     if is_said(finding, name) {
         return Ok(());
     }
@@ -162,7 +164,7 @@ fn attribute(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
         shown => writeln!(out, "    {name}: {shown}")?,
     }
     match value {
-        about::Value::Diff { diff, .. } => diff::write_lines(diff, "      ", out),
+        about::AttributeDifference::Diff { diff, .. } => diff::write_lines(diff, "      ", out),
         _ => Ok(()),
     }
 }
@@ -176,7 +178,7 @@ fn seconds(time: &str) -> String {
 }
 
 /// Writes who applied the step last, and its source location.
-fn details(entry: &Entry<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn details(entry: &DriftEntry<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut applied: Vec<_> = entry.all().filter_map(|finding| finding.last_applied.as_ref()).collect();
     applied.sort_by(|a, b| a.time.cmp(&b.time));
     if let (Some(first), Some(last)) = (applied.first(), applied.last()) {

@@ -1,8 +1,8 @@
 //! Earlier findings: resolved ones, ignored ones, and the history.
 
 use super::named;
-use crate::drift::{History, IgnoredLine, Known, Offender, RunLine};
-use crate::model::{HostName, Untrusted};
+use crate::drift::{DriftHistory, DriftRunSummary, FindingCount, IgnoreRuleResult, KnownFinding};
+use crate::model::{HostName, UntrustedText};
 use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
 use crate::view::text::on_hosts;
 use crate::view::{count, escape, took, words};
@@ -17,7 +17,7 @@ const RESOLVED: usize = 10;
 const RUNS: usize = 20;
 
 /// Writes the resolved findings: all if `verbose`, else the first ones.
-pub fn resolved(list: &[Known], verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+pub fn resolved(list: &[KnownFinding], verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     let steps = together(list);
     if steps.is_empty() {
         return Ok(());
@@ -35,10 +35,10 @@ pub fn resolved(list: &[Known], verbose: bool, out: &mut dyn Write) -> io::Resul
 }
 
 /// The findings of one step of one host at one time.
-struct Step<'a>(Vec<&'a Known>);
+struct PastStep<'a>(Vec<&'a KnownFinding>);
 
-impl<'a> Step<'a> {
-    fn first(&self) -> &'a Known {
+impl<'a> PastStep<'a> {
+    fn first(&self) -> &'a KnownFinding {
         // A step has at least one finding.
         self.0[0]
     }
@@ -55,25 +55,25 @@ impl<'a> Step<'a> {
 }
 
 /// Groups findings by step and time, then groups hosts with equal findings, in input order.
-fn together(list: &[Known]) -> Vec<(Step<'_>, Vec<&HostName>)> {
-    let mut steps: IndexMap<_, Vec<&Known>> = IndexMap::new();
+fn together(list: &[KnownFinding]) -> Vec<(PastStep<'_>, Vec<&HostName>)> {
+    let mut steps: IndexMap<_, Vec<&KnownFinding>> = IndexMap::new();
     for known in list {
         let key = (&known.host, &known.recipe, &known.step, &known.first_seen, &known.resolved, known.cause);
         steps.entry(key).or_default().push(known);
     }
-    let mut same: IndexMap<_, (Step<'_>, Vec<&HostName>)> = IndexMap::new();
+    let mut same: IndexMap<_, (PastStep<'_>, Vec<&HostName>)> = IndexMap::new();
     for known in steps.into_values() {
         let attributes: Vec<_> = known.iter().map(|known| (&known.attribute, known.times)).collect();
         let first = known[0];
         let key = (&first.recipe, &first.step, &first.first_seen, &first.resolved, first.cause, attributes);
-        same.entry(key).or_insert_with(|| (Step(known), Vec::new())).1.push(&first.host);
+        same.entry(key).or_insert_with(|| (PastStep(known), Vec::new())).1.push(&first.host);
     }
     same.into_values().collect()
 }
 
 /// Writes expired ignore rules. If `verbose`, also writes the rules that matched findings.
-pub fn ignored(lines: &[IgnoredLine], verbose: bool, out: &mut dyn Write) -> io::Result<()> {
-    let told: Vec<&IgnoredLine> = lines.iter().filter(|line| verbose || line.expired).collect();
+pub fn ignored(lines: &[IgnoreRuleResult], verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    let told: Vec<&IgnoreRuleResult> = lines.iter().filter(|line| verbose || line.expired).collect();
     if told.is_empty() {
         return Ok(());
     }
@@ -97,7 +97,7 @@ pub fn ignored(lines: &[IgnoredLine], verbose: bool, out: &mut dyn Write) -> io:
 }
 
 /// Writes a history.
-pub fn history(history: &History, out: &mut dyn Write) -> io::Result<()> {
+pub fn history(history: &DriftHistory, out: &mut dyn Write) -> io::Result<()> {
     runs(&history.runs, out)?;
     known("open", &history.open, out)?;
     known("resolved", &history.resolved, out)?;
@@ -106,7 +106,7 @@ pub fn history(history: &History, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", closing(history))
 }
 
-fn runs(runs: &[RunLine], out: &mut dyn Write) -> io::Result<()> {
+fn runs(runs: &[DriftRunSummary], out: &mut dyn Write) -> io::Result<()> {
     if runs.is_empty() {
         return Ok(());
     }
@@ -135,7 +135,7 @@ fn runs(runs: &[RunLine], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-fn known(head: &str, list: &[Known], out: &mut dyn Write) -> io::Result<()> {
+fn known(head: &str, list: &[KnownFinding], out: &mut dyn Write) -> io::Result<()> {
     if list.is_empty() {
         return Ok(());
     }
@@ -151,14 +151,14 @@ fn known(head: &str, list: &[Known], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-fn symbol(known: &Known) -> String {
+fn symbol(known: &KnownFinding) -> String {
     match known.resolved {
         Some(_) => paint(GOOD, "=").to_string(),
         None => paint(BAD, "~").to_string(),
     }
 }
 
-fn offenders(head: &str, list: &[Offender], out: &mut dyn Write) -> io::Result<()> {
+fn offenders(head: &str, list: &[FindingCount], out: &mut dyn Write) -> io::Result<()> {
     if list.is_empty() {
         return Ok(());
     }
@@ -167,11 +167,11 @@ fn offenders(head: &str, list: &[Offender], out: &mut dyn Write) -> io::Result<(
     writeln!(out)
 }
 
-fn text(name: &Untrusted) -> String {
+fn text(name: &UntrustedText) -> String {
     escape::text(name).into_owned()
 }
 
-fn closing(history: &History) -> String {
+fn closing(history: &DriftHistory) -> String {
     let quiet = history.runs.iter().filter(|run| run.is_quiet()).count();
     let mut parts = vec![format!("{} ({quiet} without drift)", count(history.runs.len(), "run"))];
     parts.push(format!("{} open, {} resolved", history.open.len(), history.resolved.len()));

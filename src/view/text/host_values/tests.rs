@@ -1,16 +1,16 @@
 //! The fold is lossless: one host's text and the named values reproduce each host's own text.
 
 use super::*;
-use crate::model::{Disruption, Verdict};
+use crate::model::{DisruptionClass, StepVerdict};
 use crate::plan::Plan;
-use crate::resource::Change;
+use crate::resource::AttributeChange;
 use crate::view::sample;
 use crate::view::text::group;
 use proptest::prelude::*;
 
 fn step(title: &str, diff: &str) -> StepPlan {
-    let change = Change { diff: Some(diff.into()), ..Change::new("content", None, None) };
-    StepPlan { changes: vec![change], ..sample::step("x", "file", title, Verdict::Change, "content differs") }
+    let change = AttributeChange { diff: Some(diff.into()), ..AttributeChange::new("content", None, None) };
+    StepPlan { changes: vec![change], ..sample::step("x", "file", title, StepVerdict::Change, "content differs") }
 }
 
 fn plan_of(steps: Vec<StepPlan>) -> Plan {
@@ -34,7 +34,7 @@ fn text(step: &StepPlan) -> String {
 
 /// Reconstructs the text of a host like a reader does: from the shown text and the differing words.
 fn made_again(folded: &FoldedStep<'_>, host: &HostName) -> String {
-    let own = |word: &Word<'_>| {
+    let own = |word: &TextWord<'_>| {
         let numbered = format!("{}, word {}", word.place, word.number);
         let meant = |value: &&HostValue<'_>| {
             let shown = value.words.iter().find(|(of, _)| *of == folded.shown).map(|(_, word)| *word);
@@ -76,7 +76,10 @@ fn another_shape_another_line_and_a_few_texts_are_shown_whole() {
     assert_eq!(texts(vec![line("a 1"), removed(2), removed(3), removed(4)]), 2, "a removed line is not an added line");
     let many = |n: usize| line(&(0..9).map(|at| format!("w{n}{at}")).collect::<Vec<_>>().join(" "));
     assert_eq!(texts((1..=3).map(many).collect()), 3, "nothing in common");
-    let class = |n: usize| StepPlan { disruption: [Disruption::D0, Disruption::D1][n % 2], ..line(&format!("a {n}")) };
+    let class = |n: usize| StepPlan {
+        disruption: [DisruptionClass::D0, DisruptionClass::D1][n % 2],
+        ..line(&format!("a {n}"))
+    };
     assert_eq!(texts((1..=6).map(class).collect()), 2, "the disruption class is not a word");
 }
 
